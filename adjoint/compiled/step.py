@@ -24,6 +24,7 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
+from ..inference.activations import open_activations
 from ..inference.algebra import exact_algebra, reassociate
 from ..inference.batches import batch_products
 from ..inference.buffers import aligned
@@ -612,6 +613,8 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
+    if open_activations(graph):
+        merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
