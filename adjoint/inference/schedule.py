@@ -31,6 +31,7 @@ from .destinations import destinations
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .layouts import Blocked, BlockedConvolution, Unblocked
+from .overwriting import overwritten
 from .passes import EXACT
 from .steps import (
     SAME,
@@ -89,6 +90,9 @@ class Schedule:
             self.steps, self._model, self.roots, self.placed, graph.outputs
         )
         self._follow_destinations()
+        self.overwritten = overwritten(
+            self.steps, self._model, self.roots, self.placed, graph.outputs
+        )
         self._plan()
         self._model.clear()
         self._moved.clear()

@@ -57,6 +57,10 @@ class Step:
         """Whether an output is computed as fast into memory with gaps, as `target` is."""
         return False
 
+    def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
+        """Whether an output may be computed into the memory of an input."""
+        return False
+
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The calls that compute the outputs; what must be kept alive with them goes to `kept`."""
         from ..backends.native.lowering.bound import bound_op
@@ -293,6 +297,15 @@ class KernelStep(Step):
         """What is not drawn: that comes in the order of memory."""
         assert isinstance(self.op, Kernel)
         return not any(node.op.drawn for node in self.op.program.nodes)
+
+    def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
+        """Where its loops read each element before they write it."""
+        from ..backends.native.lowering.bound import may_overwrite
+
+        assert isinstance(self.op, Kernel)
+        given = [arrays[v] for v in self.values]
+        outs = [arrays[x if v is y else v] for v in self.outputs]
+        return may_overwrite(self.op.composite, given, outs)
 
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The kernel's code, bound to the arrays' memory."""
