@@ -24,13 +24,13 @@ from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import concrete
-from ..inference.activations import open_activations
 from ..inference.algebra import exact_algebra, reassociate
 from ..inference.batches import batch_products
 from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.layouts import block_layouts
+from ..inference.opening import open_activations, open_variances
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -613,7 +613,7 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
-    if open_activations(graph):
+    if open_activations(graph) + open_variances(graph):
         merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:

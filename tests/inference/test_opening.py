@@ -1,4 +1,4 @@
-"""GELU and its gradient share what is costly: which ops are left, and the same bits."""
+"""Ops that are written as others: which are left, and that they compute the same."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.compiled import step as compiled_step
-from adjoint.inference.activations import open_activations
+from adjoint.inference.opening import open_activations, open_variances
 from adjoint.inference.passes import merge_equal
 from adjoint.nn import functional as F
 
@@ -67,3 +67,37 @@ def test_gradients_keep_their_bits(approximate, dtype, shape, monkeypatch):
         np.testing.assert_array_equal(y, z)
     if x.numel():
         assert (before, count) == (2, 1 if dtype in (ad.float32, ad.float64) else 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("var", ["mean", "sub", "mul", "sum", "true_divide"]),
+        ("std", ["mean", "sub", "mul", "sum", "true_divide", "sqrt"]),
+        ("var_mean", ["mean", "sub", "mul", "sum", "true_divide", "reshape"]),
+    ],
+)
+def test_open_variances(name, after):
+    x = ad.tensor(np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32))
+    for options in ({}, {"correction": 0}, {"keepdim": True}):
+
+        def function(x, options=options):
+            found = getattr(ad, name)(x, 1, **options)
+            return list(found) if isinstance(found, tuple) else [found]
+
+        check(open_variances, function, x, before=["var_mean"], after=after)
+    for other in (x.bfloat16(), x.to(ad.complex64), x[:0]):  # rounded once; complex; nothing
+        assert open_variances(graph_of(lambda x: [getattr(ad, name)(x, 1)][:1], other)) == 0
+
+
+def test_variances_within_a_step_are_kernels():
+    def standardized(x):
+        x = x.detach().requires_grad_()
+        y = ((x - x.mean(0)) / x.std(0)).pow(3).sum()
+        return y.detach(), ad.autograd.grad(y, x)[0]
+
+    x = ad.tensor(np.random.default_rng(0).standard_normal((33, 7)).astype(np.float32))
+    compiled = ad.compile(standardized)
+    for y, z in zip(compiled(x), standardized(x), strict=True):
+        np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-4, atol=1e-5)
+    assert not compiled.explain(x).host_calls
