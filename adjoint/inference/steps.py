@@ -14,6 +14,7 @@ from ..ops.index.slicing import Place, basic_index
 from ..ops.shape.joining import Stack
 from ..program.program import Value
 from .batches import Products
+from .buffers import ALIGNMENT
 from .kernels import Kernel
 from .layouts import Blocked
 
@@ -294,9 +295,13 @@ class KernelStep(Step):
     how = "kernel"
 
     def writes(self, y: Value, arrays: Mapping[Value, Any], target: Any) -> bool:
-        """What is not drawn: that comes in the order of memory."""
+        """Where lines are written one after another, and nothing is drawn, which comes in the order
+        of memory. Measured for softmax of 512 x 512, written as its transpose: 2.4 times as slow.
+        """
         assert isinstance(self.op, Kernel)
-        return not any(node.op.drawn for node in self.op.program.nodes)
+        apart = [step for n, step in zip(target.shape, target.strides, strict=True) if n > 1]
+        drawn = any(node.op.drawn for node in self.op.program.nodes)
+        return not drawn and (not apart or apart[-1] < ALIGNMENT)
 
     def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
         """Where its loops read each element before they write it."""

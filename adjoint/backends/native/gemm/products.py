@@ -627,8 +627,8 @@ def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
         return None
     if not (_pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b) or is_little(a, b)):
         return None
-    if c.strides[-1] != c.itemsize and not bias:
-        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
+    if c.strides[-1] != c.itemsize and a.strides[-2] == a.itemsize and not bias:
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # whose right operand lies by rows
     steps = tuple(s // c.itemsize for s in c.strides)
     left, right = _strides(a, a.ndim), _strides(b, b.ndim)
     if left is None or right is None or steps[-1] != 1 or min(steps) < 0:
