@@ -28,6 +28,7 @@ from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.layouts import block_layouts
+from ..inference.opening import open_activations, open_variances
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -539,6 +540,8 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
+    if open_activations(graph) + open_variances(graph):
+        merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
