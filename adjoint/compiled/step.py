@@ -19,7 +19,7 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import address
+from ..eager.arrays import address, references
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -28,7 +28,7 @@ from ..inference.algebra import exact_algebra, reassociate
 from ..inference.batches import batch_products
 from ..inference.buffers import aligned
 from ..inference.execution import Workspace
-from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layouts import block_layouts
 from ..inference.passes import (
     Folds,
@@ -39,6 +39,7 @@ from ..inference.passes import (
     inline_numbers,
     merge_equal,
 )
+from ..inference.recompute import root
 from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
@@ -50,6 +51,7 @@ from .capture import CAPTURING, Captured, Update
 from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
+_ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # a tensor that has moved
 
 
 Lowering = Callable[["Part"], None]
@@ -83,10 +85,18 @@ class Part:
         _optimize(self, nearly)
         (lower or to_native_code)(self)
 
+    def let_go(self) -> None:
+        """Of the memory that it has been bound to."""
+        self.space: Any = None
+        self.calls: list[Any] = []
+        self.checks: list[Callable[[], None]] = []
+        self.copies: list[tuple[Any, Any]] = []
+
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
         added. `places` are arrays into which wanted values are to be written, if they can.
         """
+        self.let_go()
         graph = self.graph
         inputs = dict(zip(graph.inputs, self.inputs, strict=True))
         arrays = {x: known[source] for x, source in inputs.items()}
@@ -99,7 +109,6 @@ class Part:
         self.space = space  # whose memory the calls only have addresses of
         self.calls = space.calls
         roots = self.schedule.roots
-        self.copies: list[tuple[Any, Any]] = []
         alike: set[Value] = set()
         for value, y in zip(self.wanted, graph.outputs, strict=True):
             known[value] = array = space.arrays[y]
@@ -218,17 +227,20 @@ class Compiled:
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
+        roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
         self.parts = self._cut(graph, nearly)
         # Errors that come when something has been computed, from which gradients stay apart.
         self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
+        behind = list(dict.fromkeys(roots.get(x, x) for x in behind))
         self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
         self.others = [self]
         self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
         release_memory()  # of eager calls before, which would lie beside the program's
         self._bind()
+        release_memory()  # of what compiling took
 
     def _another(self) -> Compiled:
         """The same in other memory."""
@@ -242,11 +254,18 @@ class Compiled:
         """Make a part's ops kernels and calls of libraries."""
         to_native_code(part)
 
+    def _keep_less(self, graph: Program, first: int) -> None:
+        """For gradients that come in later, which are computed by nodes from this number on."""
+        keep_less(graph, first)
+
     def _cut(self, graph: Program, nearly: bool) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
         """
+        cotangents = self.captured.backward.step
+        if cotangents is not None and self.tangents:
+            self._keep_less(graph, graph.nodes.index(cotangents) + 1)
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
         changed: dict[Value, int] = {}  # by the part behind which their memory is written
@@ -302,7 +321,28 @@ class Compiled:
 
     def _bind(self) -> None:
         """Connect all kernels to the memory of now."""
+        try:
+            if not self._connect():
+                self.late = True
+                self._connect()
+        except BaseException:
+            self.bound = [_ELSEWHERE]  # so that the next run tries again
+            raise
+
+    def _let_go(self) -> None:
+        """Of all memory of its own, before there is other."""
+        self.grads: list[Any] = []
+        self.copies: list[tuple[Any, Any]] = []
+        self.steps: list[Any] = []  # of optimizers
+        self.flowing: list[Fresh] = []
+        self.returned: list[Any] = []
+        for part in self.parts:
+            part.let_go()
+
+    def _connect(self) -> bool:
+        """The same; whether no error comes when gradients have been written, or all is `late`."""
         captured = self.captured
+        self._let_go()
         self.bound = []
         self.before = {n: x._leaf.grad for n, x in self.owned.items()}
         self.holders: Any = None  # of gradients, when nobody else has seen them
@@ -316,7 +356,8 @@ class Compiled:
         known.update((y, x._data) for y, x in self.after.items())
         taken = (*self.arguments, *self.seeds)
         known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
-        self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
+        read = set(map(id, self.owned.values()))
+        self.grads = [wrap(_memory_of_gradient(x, id(x) in read)) for x in captured.leaves]
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in set(self.parts[-1].wanted).intersection(self.tangents)
@@ -325,7 +366,7 @@ class Compiled:
         for value, g in zip(self.gradients, self.grads, strict=True):
             if not self.late:
                 places.setdefault(value, g._data)
-        self.steps: list[Any] = []  # of optimizers
+        self.settled = False  # whether all of them have been made once
         for k, part in enumerate(self.parts):
             part.bind(known, places)
             if k < len(captured.updates):
@@ -375,12 +416,9 @@ class Compiled:
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
         grads = {id(g._data) for g in self.grads}
-        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
-        if late and not self.late:
-            self.late = True
-            self._bind()
-            return
         self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
+        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
+        return self.late or not late
 
     def _holders(self) -> list[tuple[int, int]]:
         """References to each gradient, but its leaf's, and to its array."""
@@ -520,8 +558,9 @@ class Compiled:
                 step, undone = next(steps, (None, False))
                 if step is None:
                     continue
-                if undone or not step.made:
-                    undo.append(step.restoring())
+                if undone or not self.settled:  # a step's own error comes before it writes
+                    last = step is self.steps[-1] and not step.before
+                    undo.append(step.restoring(written=undone or not last))
                 run = partial(step.run, numbers)
                 if observer is None:
                     run()
@@ -532,6 +571,7 @@ class Compiled:
             for restore in reversed(undo):
                 restore()
             raise
+        self.settled = True
 
     def _run(
         self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
@@ -581,6 +621,32 @@ def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) 
         found = node.op.compute(np, array, *node.inputs[1:])
         array = found[index] if isinstance(found, tuple) else found
     guard(spec, array)
+
+
+def _memory_of_gradient(x: Any, read: bool) -> Any:
+    """Where a leaf's gradient is to be: in the place of the one before, which nobody else has seen,
+    where that is not `read` meanwhile.
+    """
+    g = x._leaf.grad
+    if not read and g is not None and g._view is None and type(g._data) is np.ndarray:
+        array = g._data
+        alike = array.shape == x._data.shape and array.dtype == x._data.dtype
+        if alike and array.flags.c_contiguous and array.flags.writeable:
+            del array
+            if references(g) == _HELD_BY_LEAF:
+                return g._data
+    return np.zeros(x._data.shape, x._data.dtype)
+
+
+def _count_held_by_leaf() -> int:
+    """How many references there are to a gradient that only its leaf holds, as counted here."""
+    x = wrap(np.zeros(1)).requires_grad_()
+    x._leaf.grad = wrap(np.zeros(1))
+    g = x._leaf.grad
+    return references(g)
+
+
+_HELD_BY_LEAF = _count_held_by_leaf()
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
@@ -704,13 +770,14 @@ class Stepping:
                 self.asked[g] = options
         return True
 
-    def restoring(self) -> Callable[[], None]:
-        """What undoes the next step."""
+    def restoring(self, written: bool = True) -> Callable[[], None]:
+        """What undoes the next step; its counts alone, where nothing is `written` if it fails."""
         optimizer = self.optimizer
         states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
         scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
         plain = [(state, name, state[name]) for state, name in scalars]
-        tensors = [*self.written, *(x for _, _, x in plain if isinstance(x, TensorBase))]
+        tensors = [x for _, _, x in plain if isinstance(x, TensorBase)]
+        tensors += self.written if written else ()
         kept = [x._data.copy() for x in tensors]
 
         def restore() -> None:
@@ -783,7 +850,7 @@ class _Optimizer(Stepping):
 
     def _run(self) -> None:
         parts = self._counted() or self._parts()
-        watched = announce(self.written, "step")
+        ready = []  # all of them, before anything is written
         for formula, each in parts.items():
             key = (formula, *[part[:2] for part in each])
             made = self.made.get(key)
@@ -798,7 +865,9 @@ class _Optimizer(Stepping):
                         "outside of the function"
                     ) from error
                 made = self.made[key] = Calls([call]), fill
-            run, fill = made
+            ready.append((*made, each))
+        watched = announce(self.written, "step")
+        for run, fill, each in ready:
             fill([(len(rows), values) for _, rows, _, values in each])
             run()
         for version in watched:

@@ -30,9 +30,8 @@ from .batches import Products
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .layouts import Blocked, BlockedConvolution, Unblocked
-from .passes import EXACT
+from .passes import EXACT, SAME, Same
 from .steps import (
-    SAME,
     BlockedStep,
     BlocksStep,
     CopyStep,
@@ -108,7 +107,7 @@ class Schedule:
             kind = RoutineStep
         elif isinstance(op, Kernel):
             kind, order = KernelStep, self._kernel_order(node)
-        elif isinstance(op, Reshape):
+        elif isinstance(op, (Reshape, Same)):
             kind = CopyStep
         elif isinstance(op, Place):
             kind = PlaceStep
