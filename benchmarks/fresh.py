@@ -16,17 +16,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .steps import ROWS, prepared, ways
+from .steps import ROWS, perceptron, prepared, ways
 
 STEPS = 5  # whose memory is measured: the first is eager, since it makes the optimizer's state
 REPEATS = 3
 
 
 def memory(row: str, way: str) -> dict[str, float]:
-    """MiB that STEPS steps add at their peak, beside model, optimizer and batch; `anonymous` ones
-    in the end are no pages of files (libraries' code).
+    """MiB that STEPS steps add at their peak, beside model, optimizer, batch and the libraries that
+    steps of a small perceptron bring in; `anonymous` ones in the end are no pages of files; and the
+    `whole` process at its peak.
     """
     step = prepared(ROWS[row](), way)
+    small = prepared(perceptron((8, 4), 4), way)
+    for _ in range(3):
+        small()
+    del small
     gc.collect()
     ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))  # what imports and models have left
     with open("/proc/self/clear_refs", "w") as file:
@@ -39,6 +44,7 @@ def memory(row: str, way: str) -> dict[str, float]:
         "peak": after["VmHWM"] - before["VmRSS"],
         "in the end": after["VmRSS"] - before["VmRSS"],
         "anonymous": after["RssAnon"] - before["RssAnon"],
+        "whole": after["VmHWM"],
     }
 
 
@@ -75,13 +81,13 @@ def _alone(
 def print_memory(rows: Sequence[str], named: Sequence[str]) -> None:
     """The table of peaks: the least of some processes."""
     print(f"MiB that {STEPS} steps add at their peak (a fresh process each, least of {REPEATS};")
-    print("in brackets: in the end, and how much of that is anonymous)")
+    print("in brackets: in the end, and the whole process at its peak)")
     print(f"{'':12s}" + "".join(f"{way:>24s}" for way in named))
     for row in rows:
         line = f"{row:12s}"
         for way in named:
             found = min((_alone("memory", row, way) for _ in range(REPEATS)), key=_peak)
-            rest = f"({found['in the end']:.0f}, {found['anonymous']:.0f})"
+            rest = f"({found['in the end']:.0f}, {found['whole']:.0f})"
             line += f"{found['peak']:12.1f} {rest:>11s}"
         print(line, flush=True)
 
