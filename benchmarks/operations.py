@@ -10,14 +10,11 @@ two gets.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import math
-import os
 import re
-import signal
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +27,8 @@ import torch
 import adjoint as ad
 from adjoint.core.op import REGISTRY, snake_case
 from adjoint.ops.elementwise.pointwise import Elementwise
+
+from .timing import BusyCore
 
 SIZES = {
     1: "1", 15: "15", 64: "64", 4096: "4 Ki", 65536: "64 Ki", 1 << 20: "1 Mi", 1 << 24: "16 Mi",
@@ -353,16 +352,15 @@ def measure(row: Row, n: int, rounds: int) -> Cell:
     return Cell(ours, theirs, theirs / ours)
 
 
-def slowdown(row: Row, n: int, rounds: int, other: subprocess.Popen[bytes]) -> Cell:
-    """How much slower each gets while `other` runs; ratio: theirs over ours meanwhile."""
+def slowdown(row: Row, n: int, rounds: int, core: BusyCore) -> Cell:
+    """How much slower each gets while a core is busy; ratio: theirs over ours meanwhile."""
     functions, calls, most = _prepared(row, n)
     calls = [10 * k for k in calls]  # longer than a time slice
     quiet, busy = [], []
     for _ in range(min(rounds, max(most // 20, 2))):
         quiet.append([_time(f, k) for f, k in zip(functions, calls, strict=True)])
-        other.send_signal(signal.SIGCONT)
-        busy.append([_time(f, k) for f, k in zip(functions, calls, strict=True)])
-        other.send_signal(signal.SIGSTOP)
+        with core.busy():
+            busy.append([_time(f, k) for f, k in zip(functions, calls, strict=True)])
     ours, theirs = (
         statistics.median(b[k] / q[k] for b, q in zip(busy, quiet, strict=True)) for k in (0, 1)
     )
@@ -386,9 +384,9 @@ def _mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def table(chosen: list[Row], sizes: list[int], rounds: int, other: Any) -> None:
+def table(chosen: list[Row], sizes: list[int], rounds: int, core: BusyCore | None) -> None:
     """Measure and print."""
-    busy = other is not None
+    busy = core is not None
     cells: dict[tuple[Row, int], Cell] = {}
     width = 12 if busy else 8
     family = ""
@@ -404,7 +402,7 @@ def table(chosen: list[Row], sizes: list[int], rounds: int, other: Any) -> None:
             if n < 64 and not _is_valid(row, n):
                 line += " " * (width - 1) + "-"
                 continue
-            cell = slowdown(row, n, rounds, other) if busy else measure(row, n, rounds)
+            cell = measure(row, n, rounds) if core is None else slowdown(row, n, rounds, core)
             cells[row, n] = cell
             line += f"{cell.ours:6.2f}{cell.theirs:6.2f}" if busy else f"{cell.ratio:8.2f}"
         print(line, flush=True)
@@ -447,26 +445,14 @@ def main() -> None:
     pattern = re.compile(options.rows)
     if options.threads == 1 and not options.busy:
         _clock[0] = time.thread_time
-    other = None
-    if options.busy:
-        cores = sorted(os.sched_getaffinity(0))[: options.threads]
-        os.sched_setaffinity(0, cores)
-        spin = f"import os\nos.sched_setaffinity(0, [{cores[-1]}])\nwhile True: pass"
-        other = subprocess.Popen([sys.executable, "-c", spin])
-        time.sleep(0.2)
-        other.send_signal(signal.SIGSTOP)
     ad.set_num_threads(options.threads)
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
     print(f"PyTorch {torch.__version__} time / our time, {options.threads} threads")
-    try:
+    with BusyCore(options.threads) if options.busy else contextlib.nullcontext() as core:
         every = [*rows(), *(beside() if options.rows else ())]
         chosen = [row for row in every if pattern.search(f"{row.family}: {row.label}")]
-        table(chosen, sizes, 3 if options.quick else 7, other)
-    finally:
-        if other is not None:
-            other.kill()
-            other.wait()
+        table(chosen, sizes, 3 if options.quick else 7, core)
 
 
 if __name__ == "__main__":

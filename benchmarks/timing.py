@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import signal
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 
@@ -69,3 +74,35 @@ def row(label: str, result: Ratio) -> None:
         f"{result.low:.2f} to {result.high:.2f}",
         flush=True,
     )
+
+
+class BusyCore:
+    """Another process that keeps one of the cores in use busy whenever that is asked for, while
+    this one is bound to so many cores.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.cores = sorted(os.sched_getaffinity(0))[:threads]
+
+    def __enter__(self) -> BusyCore:
+        self._before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cores)
+        spin = f"import os\nos.sched_setaffinity(0, [{self.cores[-1]}])\nwhile True: pass"
+        self._other = subprocess.Popen([sys.executable, "-c", spin])
+        time.sleep(0.2)
+        self._other.send_signal(signal.SIGSTOP)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._other.kill()
+        self._other.wait()
+        os.sched_setaffinity(0, self._before)
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Within it the core is."""
+        self._other.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self._other.send_signal(signal.SIGSTOP)

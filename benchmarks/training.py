@@ -9,6 +9,7 @@ import torch
 
 import adjoint as ad
 
+from .steps import gpt_model, resnet_model
 from .timing import compare, header, row
 
 
@@ -57,75 +58,12 @@ def lstm(t: object) -> object:
     return step(t, model, t.randn(32, 50, 32), t.optim.Adam(model.parameters(), lr=1e-3))
 
 
-def gpt_model(
-    t: object, words: int, length: int, width: int, heads: int, layers: int, head_bias: bool = True
-) -> object:
-    """A GPT."""
-    nn = t.nn
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(
-                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-            )
-
-        def forward(self, x: object) -> object:
-            b, n, c = x.shape
-            q, k, v = (
-                part.view(b, n, heads, c // heads).transpose(1, 2)
-                for part in self.qkv(self.norm1(x)).chunk(3, dim=-1)
-            )
-            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(b, n, c))
-            return x + self.mlp(self.norm2(x))
-
-    class GPT(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=head_bias)
-
-        def forward(self, x: object) -> object:
-            h = self.tokens(x) + self.places(t.arange(x.shape[1], device=x.device))
-            return self.head(self.norm(self.blocks(h))).reshape(-1, words)
-
-    return GPT()
-
-
 def gpt(t: object) -> object:
     """GPT, 4 layers 128 wide, 12x64 tokens, AdamW."""
     words = 96
     model = gpt_model(t, words, length=64, width=128, heads=4, layers=4)
     x, target = t.randint(0, words, (12, 64)), t.randint(0, words, (12 * 64,))
     return step(t, model, x, t.optim.AdamW(model.parameters(), lr=1e-3), target)
-
-
-def resnet_model(t: object) -> object:
-    """A ResNet of three blocks, 16 to 64 channels."""
-    nn = t.nn
-
-    class Block(nn.Module):
-        def __init__(self, before: int, after: int) -> None:
-            super().__init__()
-            stride = after // before
-            self.body = nn.Sequential(
-                nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after),
-                nn.ReLU(), nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after),
-            )  # fmt: skip
-            self.short = nn.Conv2d(before, after, 1, stride) if stride > 1 else nn.Identity()
-
-        def forward(self, x: object) -> object:
-            return nn.functional.relu(self.body(x) + self.short(x))
-
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-        Block(16, 16), Block(16, 32), Block(32, 64),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
 
 
 def resnet(t: object) -> object:

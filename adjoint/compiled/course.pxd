@@ -9,12 +9,13 @@ from .handover cimport copy_all, give, holders, take_all, tensors_of
 cdef class Round:
     cdef public object part, step
     cdef public list work, copies, errors
-    cdef public bint undone
+    cdef public bint undone, written
 
 cdef class Course:
     cdef object _program, _memory
     cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
     cdef list _returned, _writes, _given_writes, _copies
+    cdef bint _settled
     @cython.locals(x=TensorBase)
     cpdef bint is_over(self) except -1
     @cython.locals(mode=Mode)

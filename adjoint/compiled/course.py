@@ -19,15 +19,18 @@ get_mode = MODE.get
 class Round:
     """A part of the program, what may be wrong afterwards, and the optimizer's step behind it."""
 
-    __slots__ = ("copies", "errors", "part", "step", "undone", "work")
+    __slots__ = ("copies", "errors", "part", "step", "undone", "work", "written")
 
-    def __init__(self, part: Any, errors: list[Any], step: Any, undone: bool) -> None:
+    def __init__(
+        self, part: Any, errors: list[Any], step: Any, undone: bool, written: bool
+    ) -> None:
         self.part = part
         self.work = [*part.checks, *part.calls]  # what it calls where nobody observes
         self.copies = part.copies
         self.errors = errors
         self.step = step
         self.undone = undone  # whether what comes later may fail
+        self.written = written  # whether the step may have written when it is undone
 
 
 class Course:
@@ -35,7 +38,8 @@ class Course:
 
     __slots__ = (
         "_bound", "_copies", "_dropped", "_given_writes", "_gradients", "_holders", "_inputs",
-        "_leaves", "_memory", "_owned", "_program", "_returned", "_rounds", "_streams", "_writes",
+        "_leaves", "_memory", "_owned", "_program", "_returned", "_rounds", "_settled", "_streams",
+        "_writes",
     )  # fmt: skip
 
     def __init__(self, program: Any, rounds: list[Round]) -> None:
@@ -54,6 +58,7 @@ class Course:
         self._returned = program.returned
         self._writes, self._given_writes = program.writes, program.given_writes
         self._copies = program.copies
+        self._settled = False  # whether all steps have been made once
 
     def is_over(self) -> bool:
         """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
@@ -127,8 +132,8 @@ class Course:
                 step = each.step
                 if step is None:
                     continue
-                if each.undone or not step.made:
-                    undo.append(step.restoring())
+                if each.undone or not self._settled:  # a step's own error comes before it writes
+                    undo.append(step.restoring(each.written))
                 if observer is None:
                     step.run(numbers)
                 else:
@@ -139,6 +144,7 @@ class Course:
             for restore in reversed(undo):
                 restore()
             raise
+        self._settled = True
 
 
 def stands(

@@ -232,6 +232,9 @@ class OnDevice(Compiled):
         self.calls = self.recorded = 0
         super().__init__(captured, guards, nearly)
 
+    def _keep_less(self, graph: Program, first: int) -> None:
+        """Nothing is computed again: without Triton that would be ops of their own."""
+
     def _lower(self, part: Part) -> None:
         """Groups of ops become Triton kernels, where there are some; on the CPU ops run alone."""
         from ..backends.torch.fused import reason_off

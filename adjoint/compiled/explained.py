@@ -75,13 +75,16 @@ class Explanation:
         """What Python runs between the kernels."""
         return [row for row in (*self.rows, *self.backward) if not row.native]
 
-    def share(self, row: Row) -> float:
-        """The least time that it could take, by operations or bytes, to the time that it took;
-        more than 1 where it all was in the caches.
-        """
+    def least(self, row: Row) -> float:
+        """The least seconds that it could take, by operations or bytes."""
         operations = row.operations if row.how in _PRODUCTS else 0
-        least = max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
-        return least / row.seconds if row.seconds else 0.0
+        return max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
+
+    def share(self, row: Row) -> float:
+        """The least time that it could take, to the time that it took; more than 1 where it all was
+        in the caches.
+        """
+        return self.least(row) / row.seconds if row.seconds else 0.0
 
     def __str__(self) -> str:
         total = sum(row.seconds for row in self.rows)

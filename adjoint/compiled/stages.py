@@ -160,14 +160,14 @@ def stages_of(title: str, program: Program, compiled: Callable[[], Any]) -> Stag
 
     def watch(name: str, graph: Program, made: int | None) -> None:
         if made is None:
-            if not any(graph is each for each in parts):
+            if graph is not program and not any(graph is each for each in parts):
                 parts.append(graph)
                 found.append(
                     Stage(CAPTURED, len(parts) - 1, len(graph.nodes), 0, graph.copied(), None)
                 )
             before.append(len(graph.nodes))
             return
-        part = next(n for n, each in enumerate(parts) if each is graph)
+        part = next((n for n, each in enumerate(parts) if each is graph), -1)  # the whole program
         found.append(Stage(name, part, before.pop(), made, graph.copied(), None))
 
     with watching(watch):

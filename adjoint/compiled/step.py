@@ -18,6 +18,7 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
+from ..eager.arrays import references
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -26,7 +27,7 @@ from ..inference.algebra import exact_algebra, reassociate
 from ..inference.batches import batch_products
 from ..inference.buffers import aligned
 from ..inference.execution import Workspace
-from ..inference.kernels import Kernel, fuse_kernels
+from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layouts import block_layouts
 from ..inference.opening import open_activations, open_variances
 from ..inference.passes import (
@@ -38,6 +39,7 @@ from ..inference.passes import (
     inline_numbers,
     merge_equal,
 )
+from ..inference.recompute import root
 from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..program.program import Node, Program, Value
@@ -52,6 +54,7 @@ from .handover import Argument, Fresh, copy_all
 from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
+_ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # a tensor that has moved
 
 
 Lowering = Callable[["Part"], None]
@@ -85,10 +88,18 @@ class Part:
         _optimize(self, nearly)
         (lower or to_native_code)(self)
 
+    def let_go(self) -> None:
+        """Of the memory that it has been bound to."""
+        self.space: Any = None
+        self.calls: list[Any] = []
+        self.checks: list[Callable[[], None]] = []
+        self.copies: list[tuple[Any, Any]] = []
+
     def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
         added. `places` are arrays into which wanted values are to be written, if they can.
         """
+        self.let_go()
         graph = self.graph
         inputs = dict(zip(graph.inputs, self.inputs, strict=True))
         arrays = {x: known[source] for x, source in inputs.items()}
@@ -101,7 +112,6 @@ class Part:
         self.space = space  # whose memory the calls only have addresses of
         self.calls = space.calls
         roots = self.schedule.roots
-        self.copies: list[tuple[Any, Any]] = []
         alike: set[Value] = set()
         for value, y in zip(self.wanted, graph.outputs, strict=True):
             known[value] = array = space.arrays[y]
@@ -219,17 +229,20 @@ class Compiled:
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
+        roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
         self.parts = self._cut(graph, nearly)
         # Errors that come when something has been computed, from which gradients stay apart.
         self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
         of = dict(zip(graph.inputs, inputs, strict=True))
         behind = self.parts[-1].inputs if self.tangents else ()
+        behind = list(dict.fromkeys(roots.get(x, x) for x in behind))
         self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
         self.others = [self]
         self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
         release_memory()  # of eager calls before, which would lie beside the program's
         self._bind()
+        release_memory()  # of what compiling took
 
     def _another(self) -> Compiled:
         """The same in other memory."""
@@ -243,11 +256,18 @@ class Compiled:
         """Make a part's ops kernels and calls of libraries."""
         to_native_code(part)
 
+    def _keep_less(self, graph: Program, first: int) -> None:
+        """For gradients that come in later, which are computed by nodes from this number on."""
+        keep_less(graph, first)
+
     def _cut(self, graph: Program, nearly: bool) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
 
         Errors: Unsupported where what was there before such a step is read after it.
         """
+        cotangents = self.captured.backward.step
+        if cotangents is not None and self.tangents:
+            self._keep_less(graph, graph.nodes.index(cotangents) + 1)
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # of what optimizers have computed, the tensor
         changed: dict[Value, int] = {}  # by the part behind which their memory is written
@@ -303,7 +323,29 @@ class Compiled:
 
     def _bind(self) -> None:
         """Connect all kernels to the memory of now."""
+        try:
+            if not self._connect():
+                self.late = True
+                self._connect()
+        except BaseException:
+            self.bound = [_ELSEWHERE]  # so that the next run tries again
+            raise
+
+    def _let_go(self) -> None:
+        """Of all memory of its own, before there is other."""
+        self.course: Any = None
+        self.grads: list[Any] = []
+        self.copies: list[tuple[Any, Any]] = []
+        self.steps: list[Any] = []  # of optimizers
+        self.flowing: list[Fresh] = []
+        self.returned: list[Any] = []
+        for part in self.parts:
+            part.let_go()
+
+    def _connect(self) -> bool:
+        """The same; whether no error comes when gradients have been written, or all is `late`."""
         captured = self.captured
+        self._let_go()
         self.bound = []
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
         for n, value in enumerate(self.states):
@@ -315,7 +357,8 @@ class Compiled:
         known.update((y, x._data) for y, x in self.after.items())
         taken = (*self.arguments, *self.seeds)
         known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
-        self.grads = [wrap(np.zeros(x._data.shape, x._data.dtype)) for x in captured.leaves]
+        read = set(map(id, self.owned.values()))
+        self.grads = [wrap(_memory_of_gradient(x, id(x) in read)) for x in captured.leaves]
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in set(self.parts[-1].wanted).intersection(self.tangents)
@@ -324,7 +367,6 @@ class Compiled:
         for value, g in zip(self.gradients, self.grads, strict=True):
             if not self.late:
                 places.setdefault(value, g._data)
-        self.steps: list[Any] = []  # of optimizers
         for k, part in enumerate(self.parts):
             part.bind(known, places)
             if k < len(captured.updates):
@@ -376,14 +418,16 @@ class Compiled:
         grads = {id(g._data) for g in self.grads}
         late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
         if late and not self.late:
-            self.late = True
-            self._bind()
-            return
+            return False
         parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
         steps = [*self.steps, None]
-        undone = [any(fails[k + 1 :]) for k in range(len(parts))]
-        rounds = zip(parts, self.errors[: len(parts)], steps, undone, strict=True)
-        self.course = Course(self, [Round(*each) for each in rounds])
+        rounds = []
+        for k, part in enumerate(parts):
+            step, undone = steps[k], any(fails[k + 1 :])
+            only = step is not None and step is self.steps[-1] and not step.before
+            rounds.append(Round(part, self.errors[k], step, undone, undone or not only))
+        self.course = Course(self, rounds)
+        return True
 
     @property
     def bytes(self) -> int:
@@ -496,9 +540,9 @@ class Compiled:
     def _run(
         self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
     ) -> Any:
-        if self.course.is_over():
+        if self.course is None or self.course.is_over():
             with CAPTURING:  # perhaps it was another thread's symbols
-                if self.course.is_over():
+                if self.course is None or self.course.is_over():
                     self._bind()
         return self.course.run(arguments, observer, lease, numbers)
 
@@ -509,6 +553,32 @@ def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) 
         found = node.op.compute(np, array, *node.inputs[1:])
         array = found[index] if isinstance(found, tuple) else found
     guard(spec, array)
+
+
+def _memory_of_gradient(x: Any, read: bool) -> Any:
+    """Where a leaf's gradient is to be: in the place of the one before, which nobody else has seen,
+    where that is not `read` meanwhile.
+    """
+    g = x._leaf.grad
+    if not read and g is not None and g._view is None and type(g._data) is np.ndarray:
+        array = g._data
+        alike = array.shape == x._data.shape and array.dtype == x._data.dtype
+        if alike and array.flags.c_contiguous and array.flags.writeable:
+            del array
+            if references(g) == _HELD_BY_LEAF:
+                return g._data
+    return np.zeros(x._data.shape, x._data.dtype)
+
+
+def _count_held_by_leaf() -> int:
+    """How many references there are to a gradient that only its leaf holds, as counted here."""
+    x = wrap(np.zeros(1)).requires_grad_()
+    x._leaf.grad = wrap(np.zeros(1))
+    g = x._leaf.grad
+    return references(g)
+
+
+_HELD_BY_LEAF = _count_held_by_leaf()
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
@@ -599,13 +669,14 @@ class Stepping:
         self.held = self._held()
         return True
 
-    def restoring(self) -> Callable[[], None]:
-        """What undoes the next step."""
+    def restoring(self, written: bool = True) -> Callable[[], None]:
+        """What undoes the next step; its counts alone, where nothing is `written` if it fails."""
         optimizer = self.optimizer
         states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
         scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
         plain = [(state, name, state[name]) for state, name in scalars]
-        tensors = [*self.written, *(x for _, _, x in plain if isinstance(x, TensorBase))]
+        tensors = [x for _, _, x in plain if isinstance(x, TensorBase)]
+        tensors += self.written if written else ()
         kept = [x._data.copy() for x in tensors]
 
         def restore() -> None:

@@ -14,7 +14,7 @@ from ..program.compute import compute
 from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
-from .recompute import recompute
+from .recompute import recompute, recompute_behind
 
 COSTLY = {
     "Exp", "Log", "Tanh", "Sigmoid", "Gelu", "Silu", "Erf", "Softplus", "Mish", "Softmax", "Power",
@@ -170,6 +170,19 @@ def fuse_kernels(
     graph.replace(changes)
     sort(graph)
     return made
+
+
+@rewriting
+def keep_less(graph: Program, first: int) -> int:
+    """Let kernels of the nodes from the number `first` on compute again what cheap ops before gave,
+    where fewer bytes are to be kept for them meanwhile; returns how many values that were. Inputs
+    may be written meanwhile.
+    """
+    if not native.load():
+        return 0
+    behind = set(graph.nodes[first:])
+    groups, _ = regions(graph, lambda node: _role(node) if node in behind else "before")
+    return recompute_behind(graph, groups, behind, is_cheap, apart=True)
 
 
 def sort(graph: Program) -> None:

@@ -25,6 +25,26 @@ from ..program.rewriting import rewriting
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
 
+class Same(Op, abstract=True):
+    """The value of its input, elsewhere in memory."""
+
+    def infer(self, x: Any) -> Any:
+        """The same."""
+        return x
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A copy."""
+        return x.copy()
+
+    @property
+    def name(self) -> str:
+        """As listings show it."""
+        return "copy"
+
+
+SAME = Same()
+
+
 class Folds:
     """Constants that were computed, by op and constants, so that graphs for other shapes share
     them; and how many elements they have together.

@@ -19,7 +19,7 @@ from ..core import policy
 from ..core.spec import prod
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
-from .passes import drop_dead
+from .passes import SAME, drop_dead
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
@@ -38,9 +38,41 @@ def recompute(
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
-    if not behind:
-        return 0
-    keep = kept(graph, behind, home, cheap)
+    made = recompute_behind(graph, groups, behind, cheap, copies) if behind else 0
+    if made:
+        drop_dead(graph)
+        alive = set(graph.nodes)
+        for nodes in groups:
+            nodes[:] = [node for node in nodes if node in alive]
+        groups[:] = filter(None, groups)
+    return made
+
+
+def recompute_behind(
+    graph: Program,
+    groups: list[list[Node]],
+    behind: Collection[Node],
+    cheap: Callable[[Node], bool],
+    copies: list[Node] | None = None,
+    apart: bool = False,
+) -> int:
+    """The same where nodes `behind` read what was computed before them. Nodes that nobody needs any
+    more are left. With `apart` inputs may be written meanwhile: those that are not read behind in
+    any case are copied, which is as good as any other value that is kept.
+    """
+    read = {root(x) for node in behind for x in node.values}
+    hidden = set(graph.inputs).difference(read) if apart else set()
+    held: dict[Value, Node] = {}  # such copies
+
+    def stored(x: Any) -> Any:
+        if type(x) is not Value or root(x) not in hidden:
+            return x
+        if x not in held:
+            held[x] = Node(SAME, (x,), (x.spec,))
+        return held[x].output
+
+    home = {node: k for k, nodes in enumerate(groups) for node in nodes}
+    keep = kept(graph, behind, home, cheap, hidden)
     if keep is None:
         return 0
     gone: set[Value] = set()
@@ -56,12 +88,13 @@ def recompute(
         made: dict[Value, Value] = {}
         before: dict[Node, list[Node]] = {}  # copies, by the node that they come before
         for x in wanted:
-            _copy(x, keep, made, before.setdefault(readers[x], []))
+            _copy(x, keep, made, before.setdefault(readers[x], []), stored)
         own = [node for each in before.values() for node in each]
         further = {x for node in own for x in node.values if _is_before(x, behind)}
         further -= {*readers, *made.values()}
         many = len(nodes) + len(own) > policy.PROGRAM_OPS
-        if many or sum(_bytes(_root(x)) for x in further) > sum(map(_bytes, wanted)):
+        spared = sum(map(_bytes, wanted)) * (1 + 1 / policy.KEPT_SHARE)  # statistics are for free
+        if many or sum(_bytes(root(x)) for x in further) > spared:
             continue  # a sum of many values, say, all of which are read elsewhere
         for node in nodes:
             node.inputs = tuple([made.get(x, x) if type(x) is Value else x for x in node.inputs])
@@ -70,12 +103,12 @@ def recompute(
             copies += own
         added.update(before)
         gone.update(made)
+    for x, node in held.items():
+        if x.node is None:
+            graph.nodes.insert(0, node)
+        else:
+            graph.nodes.insert(graph.nodes.index(x.node) + 1, node)
     graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]
-    drop_dead(graph)
-    alive = set(graph.nodes)
-    for nodes in groups:
-        nodes[:] = [node for node in nodes if node in alive]
-    groups[:] = filter(None, groups)
     return len(gone)
 
 
@@ -84,19 +117,20 @@ def kept(
     behind: Collection[Node],
     home: Mapping[Node, Any],
     cheap: Callable[[Node], bool],
+    hidden: Collection[Value] = (),
 ) -> set[Value] | None:
     """The values computed before the nodes `behind`, to be read by these: as few bytes as possible,
     from which `cheap` ops give the others, in groups of nodes, whose numbers are in `home`. None
-    where all that is read now had better be kept.
+    where all that is read now had better be kept. Of the inputs `hidden` only copies may be read.
     """
     read: set[Value] = set()
-    free = {*graph.inputs, *graph.outputs}  # are there anyway
+    free = {*graph.inputs, *graph.outputs}.difference(hidden)  # are there anyway
     for node in graph.nodes:
         if node in behind:
             before = [x for x in node.values if _is_before(x, behind)]
             (read if node in home else free).update(before)
     free |= {x for x in read if x.node is not None and x.node.op.view}
-    free.update([_root(x) for x in free])
+    free.update([root(x) for x in free])
     least = max(map(_bytes, read), default=0) / policy.KEPT_SHARE
     free |= {x for x in read if _bytes(x) <= least}
     read -= free
@@ -111,9 +145,9 @@ def kept(
         _edge(flow, (x, 1), None, float("inf"))
     while stack:
         x = stack.pop()
-        if _bytes(_root(x)) <= least:
+        if _bytes(root(x)) <= least:
             free.add(x)
-        size = _bytes(_root(x)) * (1.0 if x in written else _WRITTEN)
+        size = _bytes(root(x)) * (1.0 if x in written and root(x) not in hidden else _WRITTEN)
         _edge(flow, (x, 0), (x, 1), 0.0 if x in free else size)
         if x in free or x.node is None or not cheap(x.node):
             _edge(flow, "given", (x, 0), float("inf"))
@@ -189,7 +223,7 @@ def _behind_peak(graph: Program, home: Mapping[Node, int]) -> set[Node]:
     change = [0] * (len(items) + 1)
     last: dict[Value, int] = {}
     for node, i in place.items():
-        for x in map(_root, node.values):
+        for x in map(root, node.values):
             if x.node is not None and x.array is None and x not in outside:
                 last[x] = max(last.get(x, 0), i)
     for x, end in last.items():
@@ -237,8 +271,11 @@ def _items(graph: Program, home: Mapping[Node, int]) -> list[list[Node]]:
     return found
 
 
-def _copy(x: Value, keep: Collection[Value], made: dict[Value, Value], copies: list[Node]) -> None:
-    """Compute `x` again, by copies of nodes up to values that are kept."""
+def _copy(
+    x: Value, keep: Collection[Value], made: dict[Value, Value], copies: list[Node],
+    stored: Callable[[Any], Any],
+) -> None:  # fmt: skip
+    """Compute `x` again, by copies of nodes up to values that are kept, as they are `stored`."""
     stack = [x]
     while stack:
         y = stack[-1]
@@ -251,7 +288,7 @@ def _copy(x: Value, keep: Collection[Value], made: dict[Value, Value], copies: l
             stack += waiting
             continue
         stack.pop()
-        inputs = [made.get(z, z) if type(z) is Value else z for z in node.inputs]
+        inputs = [stored(made.get(z, z) if type(z) is Value else z) for z in node.inputs]
         copy = Node(node.op, inputs, [node.output.spec])
         copies.append(copy)
         made[y] = copy.output
@@ -261,7 +298,7 @@ def _is_before(x: Value, behind: Collection[Node]) -> bool:
     return x.node is not None and x.array is None and x.node not in behind
 
 
-def _root(x: Value) -> Value:
+def root(x: Value) -> Value:
     """Whose memory a value shows."""
     while x.node is not None and x.node.op.view:
         x = x.node.inputs[0]

@@ -32,9 +32,8 @@ from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .layouts import Blocked, BlockedConvolution, Unblocked
 from .overwriting import overwritten
-from .passes import EXACT
+from .passes import EXACT, SAME, Same
 from .steps import (
-    SAME,
     BlockedStep,
     BlocksStep,
     CopyStep,
@@ -117,7 +116,7 @@ class Schedule:
             kind = RoutineStep
         elif isinstance(op, Kernel):
             kind, order = KernelStep, self._kernel_order(node)
-        elif isinstance(op, Reshape):
+        elif isinstance(op, (Reshape, Same)):
             kind = CopyStep
         elif isinstance(op, Place):
             kind = PlaceStep

@@ -336,23 +336,3 @@ class LibraryStep(Step):
         super().__init__(op, inputs, outputs)
         self.layer = layer
         self.roles = roles
-
-
-class Same(Op, abstract=True):
-    """The value of its input, elsewhere in memory."""
-
-    def infer(self, x: Any) -> Any:
-        """The same."""
-        return x
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """A copy."""
-        return x.copy()
-
-    @property
-    def name(self) -> str:
-        """As listings show it."""
-        return "copy"
-
-
-SAME = Same()

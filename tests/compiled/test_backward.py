@@ -350,3 +350,15 @@ def test_what_looks_at_values_says_so():
     with ad.lazy():
         found = ad.linalg.inv_ex(ad.eye(2) * 2)[0]
     assert found.tolist() == [[0.5, 0.0], [0.0, 0.5]]
+
+
+def test_a_parameter_that_is_shown_and_changed_before_backward_is_refused():
+    """Backward reads a view of it, as eagerly."""
+    w, x = nn.Parameter(ad.ones(8)), ad.ones(8, 3).requires_grad_()
+    f = ad.compile(lambda x: (x * w.reshape(8, 1)).sin())
+    f(x).sum().backward()
+    y = f(x)
+    with ad.no_grad():
+        w.mul_(5.0)
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        y.sum().backward()

@@ -827,3 +827,69 @@ def test_gradients_that_are_constants():
         run(x)
         np.testing.assert_allclose(x.grad.tolist(), x.cos().tolist(), rtol=1e-6)
         assert layer.bias.grad is None or layer.bias.grad.tolist() == [0.0] * 3
+
+
+def test_gradients_of_before_lend_their_memory():
+    """Those of the first step, which is eager, are written over, but where somebody has them."""
+    model = nn.Linear(6, 4)
+    optimizer = ad.optim.Adam(model.parameters(), lr=1e-3)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(ad.ones(3, 6))
+    kept = model.bias.grad
+    before, value = model.weight.grad._data.ctypes.data, kept.tolist()
+    step(ad.zeros(3, 6))
+    assert model.weight.grad._data.ctypes.data == before
+    assert kept.tolist() == value and model.bias.grad is not kept
+
+
+def test_a_first_step_that_fails_changes_nothing_and_the_next_one_may_do():
+    """The optimizer's own error comes before it writes: its counts alone are put back."""
+    weight = ad.nn.Parameter(ad.ones(4, 6).t())  # not contiguous
+    optimizer = ad.optim.Adam([weight], lr=0.1)
+    x = ad.ones(3, 6)
+
+    def step():
+        optimizer.zero_grad()
+        loss = (x @ weight).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step()
+    before = weight.tolist(), optimizer.state[weight]["step"].item()
+    compiled = ad.compile(step)
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="make parameters contiguous"):
+            compiled()
+        assert (weight.tolist(), optimizer.state[weight]["step"].item()) == before
+
+
+def test_memory_that_cannot_be_bound_is_refused_each_time():
+    """A program whose parameters have come to share memory, and then do no more."""
+    p, q = (ad.nn.Parameter(ad.ones(4)) for _ in range(2))
+    optimizer = ad.optim.SGD([p, q], lr=0.1)
+
+    @ad.compile
+    def step():
+        optimizer.zero_grad()
+        loss = (p * q).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step()
+    own = q.data.clone()
+    q.data = p.data[:]
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="memory"):
+            step()
+    q.data = own
+    assert step().item() == pytest.approx(4 * 0.9 * 0.9)

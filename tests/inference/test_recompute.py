@@ -12,6 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.compiled import step as step_module
 from adjoint.inference import recompute
 from adjoint.inference.kernels import is_cheap
 from adjoint.ops.elementwise.arithmetic import Add, Mul, Sub
@@ -153,3 +154,42 @@ def test_a_step_keeps_less(sizes, most):
     large = 4 * 8 * sizes[0] * sizes[2] * sizes[3]
     if large > 1 << 14:
         assert part.schedule.layout.size < (most + 0.5) * large
+
+
+def test_what_waits_for_gradients_is_chosen(monkeypatch):
+    """A norm and its activation are computed again from what the convolution gave, which is kept
+    with the statistics; without that, what is between them is kept as well.
+    """
+
+    def trained():
+        ad.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
+        )
+        step = ad.compile(model)
+        step(ad.randn(16, 3, 16, 16)).sum().backward()
+        kept = step._compiled_call.programs[0].parts[-1].inputs
+        sizes = [np.prod(x.shape) for x in kept if x.shape[:2] == (16, 8)]
+        return [p.grad.numpy() for p in model.parameters()], sum(sizes) // (16 * 8 * 16 * 16)
+
+    if not native.load():
+        pytest.skip("no native code")
+    found, kept = trained()
+    monkeypatch.setattr(step_module, "keep_less", lambda graph, first: 0)
+    expected, most = trained()
+    assert (kept, most) == (1, 3)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.skipif(not native.load(), reason="no native code")
+@pytest.mark.parametrize("sizes", [(64, 64), (1, 15), (0, 3), ()])
+def test_inputs_that_are_written_meanwhile_are_not_read_again(sizes):
+    """Twice x is kept, though x is there: the caller may write to it before backward."""
+    scaled = ad.compile(lambda x, w: ((x * 2) * w).sin())
+    for _ in range(2):
+        x, w = ad.ones(sizes), ad.zeros(sizes).requires_grad_()
+        y = scaled(x, w)
+        x.fill_(7.0)
+        y.sum().backward()
+        assert (w.grad == 2).all()
