@@ -68,8 +68,9 @@ def peak(framework, kind):
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("kind", ["mlp", swept("cnn")])
 def test_a_step_needs_no_more_memory_than_in_pytorch(kind):
-    theirs = min(peak("torch", kind) for _ in range(2))
-    ours = min(peak("adjoint", kind) for _ in range(2))
+    theirs, ours = peak("torch", kind), peak("adjoint", kind)
+    if ours > theirs:  # each may have been unlucky
+        theirs, ours = min(theirs, peak("torch", kind)), min(ours, peak("adjoint", kind))
     print(f"{kind}: ours {ours / 2**20:.1f} MiB, PyTorch {theirs / 2**20:.1f} MiB")
     assert theirs > 50 * 2**20, "the step must dominate what else the process does"
     assert ours <= theirs + 2**20

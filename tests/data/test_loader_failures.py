@@ -17,6 +17,8 @@ import adjoint as ad
 from adjoint import data
 from adjoint.data import channel
 
+from ..sweep import swept
+
 
 class Bad(data.Dataset):
     """Item 1 misbehaves as told, item 2 takes a minute."""
@@ -72,7 +74,7 @@ def leave_politely():
     sys.exit(8)
 
 
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", [False, swept(True)])
 @pytest.mark.parametrize(
     ("what", "error", "match"),
     [

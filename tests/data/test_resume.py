@@ -12,7 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint import data, nn
 
-from ..sweep import one_in
+from ..sweep import one_in, swept
 
 STEPS = 20
 
@@ -93,7 +93,7 @@ def assert_same(a, b, path=""):
         assert a == b, path
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, swept(2)])
 @pytest.mark.parametrize("at", [10, 14])  # in the middle of a pass, and after its last batch
 def test_resumed_training_is_the_same_bit_for_bit(workers, at, tmp_path):
     whole = Training(workers)
@@ -137,7 +137,7 @@ class Numbers(Noisy):
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [*((name, 0) for name in SAMPLERS), *one_in(3, ((name, 2) for name in SAMPLERS))],
+    [*((name, 0) for name in SAMPLERS), *one_in(6, ((name, 2) for name in SAMPLERS))],
 )
 def test_every_sampler_goes_on_where_it_was(name, workers):
     def make():
@@ -176,7 +176,7 @@ class Stream(data.IterableDataset):
         return iter(range(first, 12 if first == 0 else 40, step))
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 1, swept(3)])
 @pytest.mark.parametrize("size", [None, 2])
 def test_streams_go_on_where_they_were(workers, size):
     for count in (1, 4, 9):

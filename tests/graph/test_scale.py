@@ -16,7 +16,7 @@ import pytest
 
 import adjoint as ad
 
-DEEP = 1_000_000
+from ..sweep import few_or_many
 
 
 class Edges:
@@ -187,22 +187,23 @@ def test_a_sensitivity_refreshes_along_its_own_path() -> None:
 
 
 @pytest.mark.usefixtures("no_gc")
-def test_a_chain_of_a_million_nodes() -> None:
+@few_or_many("deep", 200_000, 1_000_000)
+def test_a_chain_of_a_million_nodes(deep: int) -> None:
     """It is built, computed, updated and freed: nothing recurses, nothing waits for the gc."""
-    assert sys.getrecursionlimit() < DEEP
+    assert sys.getrecursionlimit() < deep
     graph = ad.Graph()
     x, late = graph.input(np.float32(0.0)), graph.input(np.float32(0.0))
     y = x
-    for _ in range(DEEP - 3):
+    for _ in range(deep - 3):
         y = y + 1.0
     z = y + late
     cell = z.node
     assert cell is not None
-    assert z.item() == DEEP - 3
-    assert cell.state.runs == DEEP - 2
+    assert z.item() == deep - 3
+    assert cell.state.runs == deep - 2
     with graph.events() as log:
         late.set(np.float32(3.0))
-        assert z.item() == DEEP
+        assert z.item() == deep
     assert log.ran == ["Add"]
     references = [cell.reference, x.node.reference, late.node.reference]
     del graph, x, late, y, z, cell, log

@@ -12,6 +12,7 @@ import pytest
 import adjoint as ad
 
 
+@pytest.mark.sweep
 def test_it_prints_its_tables():
     found = subprocess.run(
         [sys.executable, "-m", "benchmarks", "cuda", "--device", "torch", "--smoke"],
