@@ -118,6 +118,12 @@ class Returned:
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
                 )
+            if _keeps_gradient(found):
+                raise Unsupported(
+                    "compile: the function returned, or keeps, a tensor that is to keep its "
+                    "gradient (retain_grad), which another result would not reach; call backward "
+                    "within the function"
+                )
             count = len(self.tensors)
             self.tensors.append(found)
             self.histories.append(found._node is not None and not leaf)
@@ -147,6 +153,11 @@ class Returned:
             f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
             "constants, in tuples, lists, dicts and dataclasses"
         )
+
+
+def _keeps_gradient(x: Any) -> bool:
+    """Whether `retain_grad` was called on a computed tensor."""
+    return bool(x.retains_grad)
 
 
 def _once(form: Form) -> Form:

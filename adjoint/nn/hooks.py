@@ -42,9 +42,33 @@ class Hooks:
 EVERYWHERE = Hooks()  # hooks on all modules
 
 
-def add(hooks: OrderedDict[int, Any], entry: Any, prepend: bool = False) -> RemovableHandle:
-    """Register `entry`; the handle removes it."""
-    handle = RemovableHandle(hooks)
+class HookHandle(RemovableHandle):
+    """That of a module's hook: without the last one the module is as it was before the first."""
+
+    def __init__(self, hooks: dict[int, Any], module: Any) -> None:
+        super().__init__(hooks)
+        self._module = module
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        super().remove()
+        if not self._module._hooks:
+            self._module.__dict__.pop("_hooks", None)
+
+
+def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:
+    """Register `entry` as a hook of a module; the handle removes it."""
+    if module._hooks is None:
+        module._hooks = Hooks()
+    hooks = getattr(module._hooks, kind)
+    return add(hooks, entry, prepend, HookHandle(hooks, module))
+
+
+def add(
+    hooks: OrderedDict[int, Any], entry: Any, prepend: bool = False, handle: Any = None
+) -> RemovableHandle:
+    """Register `entry`; the handle, a new one by default, removes it."""
+    handle = RemovableHandle(hooks) if handle is None else handle
     hooks[handle.id] = entry
     if prepend:
         hooks.move_to_end(handle.id, last=False)

@@ -20,6 +20,7 @@ from ..hooks import (
     Entry,
     Hooks,
     add,
+    add_to,
     call_with_hooks,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -803,11 +804,6 @@ class Module:
 
     # ---- hooks -------------------------------------------------------------------------------
 
-    def _get_hooks(self) -> Hooks:
-        if self._hooks is None:
-            self._hooks = Hooks()
-        return self._hooks
-
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
@@ -820,7 +816,7 @@ class Module:
         >>> m(1)
         2
         """
-        return add(self._get_hooks().forward_pre, Entry(hook, with_kwargs), prepend)
+        return add_to(self, "forward_pre", Entry(hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self,
@@ -839,7 +835,7 @@ class Module:
         >>> m(1)
         2
         """
-        return add(self._get_hooks().forward, Entry(hook, with_kwargs, always_call), prepend)
+        return add_to(self, "forward", Entry(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -854,7 +850,7 @@ class Module:
         >>> x.grad
         tensor([2.])
         """
-        return add(self._get_hooks().backward_pre, Entry(hook), prepend)
+        return add_to(self, "backward_pre", Entry(hook), prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -869,7 +865,7 @@ class Module:
         >>> x.grad
         tensor([3.])
         """
-        return add(self._get_hooks().backward, Entry(hook), prepend)
+        return add_to(self, "backward", Entry(hook), prepend)
 
     register_backward_hook = register_full_backward_hook
 
