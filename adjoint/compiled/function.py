@@ -26,8 +26,10 @@ from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
+from ..nn import hooks
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
+from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .device_step import lowered
@@ -476,6 +478,8 @@ class _Variant:
     def capture(self, function: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
         """Capture the function, called with these arguments: what it does."""
         roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        roots += [("the hooks of all modules", hooks.USERS)]
+        roots += [("the hooks of all optimizers", each) for each in optimizer.ON_ALL]
         run = partial(self._run, function, mode, args, kwargs)
         slots = list(self._learnt.slots.values())
         try:

@@ -267,6 +267,8 @@ class Reads:
         if opaque is not None:  # whose own code looks at what it holds each time
             for name in opaque:
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, Users(name))
+            for name in getattr(type(x), "_read_always", ()):
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
         elif isinstance(x, types.FunctionType):
             self._visit_function(x, place)
         elif isinstance(x, types.MethodType):

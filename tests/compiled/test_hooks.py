@@ -115,3 +115,41 @@ def test_a_backward_from_outside_neither_draws_nor_writes(what):
     assert seen.item() == 0 and ad.randn(3).tolist() == expected
     with pytest.raises(ad.AutogradError, match=what):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("of", ["one", "all"])
+def test_hooks_of_optimizers_that_come_later_run(of):
+    w, seen = ad.ones(2, requires_grad=True), ad.zeros(())
+    optimizer = ad.optim.SGD([w], lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    step(ad.ones(2))
+    module = ad.optim.optimizer
+    register = {
+        "one": optimizer.register_step_post_hook,
+        "all": module.register_optimizer_step_post_hook,
+    }[of]
+    with register(lambda *_: seen.add_(1)):
+        step(ad.ones(2))
+        step(ad.ones(2))
+    step(ad.ones(2))
+    assert seen.item() == 2 and len(step.programs) == 2
+
+
+def test_hooks_of_all_modules_that_come_later_run_and_the_profilers_do_not_count():
+    layer = nn.Linear(2, 2)
+    step = ad.compile(lambda x: layer(x))
+    x = ad.ones(2)
+    y = step(x)
+    with ad.profiler.profile(with_modules=True):
+        step(x)
+    assert step.reasons == ["first call"]
+    with nn.modules.module.register_module_forward_hook(lambda module, given, found: found * 0):
+        assert step(x).tolist() == [0.0, 0.0]
+    assert step(x).equal(y)
+    assert step.reasons[1:] == ["what the hooks of all modules contains was changed"]

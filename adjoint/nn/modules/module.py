@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -57,7 +56,7 @@ class Module:
     call_super_init: bool = False
     _version: int = 1
     _hooks: Hooks | None = None  # made when the first hook is registered
-    _state_dict_hooks: dict[str, OrderedDict[int, Any]] | None = None
+    _state_dict_hooks: dict[str, dict[int, Any]] | None = None
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
@@ -869,13 +868,13 @@ class Module:
 
     register_backward_hook = register_full_backward_hook
 
-    def _state_hooks(self, kind: str) -> OrderedDict[int, Any]:
-        return (self._state_dict_hooks or {}).get(kind) or OrderedDict()
+    def _state_hooks(self, kind: str) -> dict[int, Any]:
+        return (self._state_dict_hooks or {}).get(kind) or {}
 
     def _add_state_hook(self, kind: str, hook: Any) -> RemovableHandle:
         if self._state_dict_hooks is None:
             self._state_dict_hooks = {}
-        return add(self._state_dict_hooks.setdefault(kind, OrderedDict()), hook)
+        return add(self._state_dict_hooks.setdefault(kind, {}), hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` before `state_dict` collects.
