@@ -542,7 +542,7 @@ def capture(
     operands = operands or Operands()
     recorder = _Recorder(operands)
     given_leaves = [x._leaf is not None for x in arguments]
-    wanting = [grad and x._node is not None for x in arguments]
+    wanting = [x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
     for x, wants in zip(arguments, wanting, strict=True):
         if wants:

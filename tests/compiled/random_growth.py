@@ -330,6 +330,8 @@ class Growing:
         """The other calls."""
         rng = self.rng
         late = rng.choice(["now", "now", "now", "late"])
+        if any("checkpoint" in line for line in self.lines):
+            late = "now"  # it would compute again with what has changed meanwhile
         whether = not trains or rng.random() < 0.05
         self.calls[0] = call = self.calls[0]._replace(backward=late if whether else "")
         for _ in range(rng.choice([2, 2, 3, 4])):

@@ -44,6 +44,8 @@ REASONS = {
     "a write to windows (unfold, as_strided)": "an element may stand twice",
     "programs were compiled": "more than 16 signatures",
     "unsupported operation: more than one element": "a part of what was expanded is written",
+    "data of a tensor of which there are views": "x.data = y",
+    "but got dtype": "states and parameters of an optimizer differ",
     "registers a hook on a tensor from outside": "each call would add another",
     "retain_grad": "of what comes from outside, or goes there",
     "one of the variables needed for gradient": "a node of control flow has read what is written",
@@ -55,6 +57,7 @@ REASONS = {
 # what a node of control flow has read, where the ops of the branch that ran would not need it.
 REFUSED_RECORDED = (
     "error: AutogradError: setitem: unsupported operation: more than one element",
+    # what is written through `data`, by gradients that would read it
     *(f"error: AutogradError: {name}: one of the variables needed for gradient computation"
       for name in ("cond", "while_loop", "scan")),
 )  # fmt: skip

@@ -350,3 +350,17 @@ def test_what_looks_at_values_says_so():
     with ad.lazy():
         found = ad.linalg.inv_ex(ad.eye(2) * 2)[0]
     assert found.tolist() == [[0.5, 0.0], [0.0, 0.5]]
+
+
+@pytest.mark.parametrize("mode", [ad.no_grad, ad.inference_mode])
+def test_arguments_want_gradients_in_every_mode(mode):
+    """Python may ask for that, and set another mode within."""
+
+    def step(x):
+        with ad.enable_grad():
+            y = (x * x).sum()
+        return ad.autograd.grad(y, x)[0] if x.requires_grad else x
+
+    x = ad.ones(3, requires_grad=True)
+    with mode():
+        assert ad.compile(step)(x).tolist() == step(x).tolist() == [2.0] * 3
