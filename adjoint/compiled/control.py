@@ -220,9 +220,7 @@ def _apart(found: Any, operands: Any) -> Any:
             return kind(*map(copied, x)) if hasattr(kind, "_fields") else kind(map(copied, x))
         return x
 
-    shows = any(
-        isinstance(x, TensorBase) and id(_base(x)) in given for x in _leaves(found)
-    )
+    shows = any(isinstance(x, TensorBase) and id(_base(x)) in given for x in _leaves(found))
     return copied(found) if shows else found
 
 

@@ -128,6 +128,12 @@ def compile(
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
 
+    # What other functions that read one do not follow: theirs is the function itself.
+    _unread = frozenset(
+        ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
+         "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly")
+    )  # fmt: skip
+
     def __init__(
         self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
         reassociate: bool = False,

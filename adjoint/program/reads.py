@@ -232,6 +232,12 @@ class Reads:
                 self._add("root", None, name, value, -1, None)
             while self._waiting:
                 self._visit(*self._waiting.popleft())
+                if len(self.slots) > policy.GUARDED_SLOTS:
+                    raise Unsupported(
+                        f"compile: the function may read more than {policy.GUARDED_SLOTS:,} "
+                        f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
+                        "it needs in variables of its own"
+                    )
             if (len(self._names), self._everything) == known:
                 return
 
@@ -344,9 +350,13 @@ class Reads:
         elif hasattr(type(x), "__next__") or isinstance(x, _NUMPY_RANDOM):
             self._add("iterator", x, None, None, place, None)
         own = getattr(x, "__dict__", None)
+        unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
         if type(own) is dict:
             self.slots.append(Slot("keys", own, None, tuple(own), place, None))
-            self._visit_names(own, place)
+            self._visit_names(own, place, unread=unread or frozenset())
+        if unread is not None:
+            self._add("dict", own, "function", x.function, place, None)
+            return
         self._visit(type(x), place)
         for kind in type(x).__mro__:
             for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
@@ -361,12 +371,13 @@ class Reads:
                     self._add("dict", own, name, ABSENT, place, name)
 
     def _visit_names(
-        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True
-    ) -> None:
+        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True,
+        unread: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         names = self._names
         everything = self._everything and all_of_them
         for name, value in (own.__dict__ if is_class else own).items():
-            if type(name) is not str or (is_class and name in _OF_CLASSES):
+            if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
                 continue
             registry = name in _REGISTRIES
             if registry or everything or name in names:
