@@ -336,6 +336,8 @@ class _Recorder:
         or backward functions would draw or write then, which a run would do at once.
         """
         held = {id(m.tensor): m.tensor._data for m in self.met.values()}
+        leaves = [(m.tensor._leaf, m.tensor._leaf.grad) for m in self.met.values()
+                  if m.tensor._leaf is not None]  # fmt: skip
         drawn = self.streams.drawn()
         back = differentiated(results, sources, self.note)
         changed = [
@@ -344,10 +346,14 @@ class _Recorder:
         ]  # fmt: skip
         for m in changed:
             m.tensor._data = held.get(id(m.tensor), m.symbol)
+        added = [(leaf, g) for leaf, g in leaves if leaf.grad is not g]
+        for leaf, g in added:
+            leaf.grad = g
         draws = self.streams.drawn() != drawn
         self.streams.rewind(drawn)
-        if changed or draws:
+        if changed or added or draws:
             what = "writes to a tensor" if changed else "draws random numbers"
+            what = "sets gradients" if added else what
             return Gradients(why=f"a hook, or a custom Function, {what} in it")
         return back
 

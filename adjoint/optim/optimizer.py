@@ -120,6 +120,15 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
 
+    def _members(self) -> list[tuple[dict[str, Any], str]]:
+        """Where the lists stand that say which tensors it is about: compiled functions follow them,
+        whoever names them.
+        """
+        return [
+            (self.__dict__, "param_groups"),
+            *((group, "params") for group in self.param_groups),
+        ]
+
     def _make_hooks(self) -> None:
         self._hooks: dict[str, dict[int, Any]] = {kind: {} for kind in self._hook_kinds}
 

@@ -248,6 +248,12 @@ class Reads:
             if type(each) not in PLAIN:
                 self._waiting.append((each, place))
 
+    def _hold(self, holder: dict[str, Any], key: str, parent: int) -> None:
+        """A list that is to contain the same objects, which are not looked at."""
+        held = holder[key]
+        self.slots.append(Slot("dict", holder, key, held, parent, None))
+        self.slots.append(Slot("members", held, None, tuple(held), len(self.slots) - 1, None))
+
     def _learn(self, code: Any) -> None:
         """Names in code, and in the code of functions that it makes."""
         names = code.co_names
@@ -275,6 +281,8 @@ class Reads:
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, Users(name))
             for name in getattr(type(x), "_read_always", ()):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            for holder, key in x._members() if hasattr(x, "_members") else ():
+                self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
             self._visit_function(x, place)
         elif isinstance(x, types.MethodType):
@@ -438,7 +446,7 @@ class Reads:
 
 _NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 _REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
-_CONTENT = ("items", "others")
+_CONTENT = ("items", "others", "members")
 _HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 
@@ -499,7 +507,7 @@ def is_same(slot: Slot) -> bool:
         return len(others) == len(value) and all(
             x is y or _equal(x, y) for x, y in zip(others, value, strict=True)
         )
-    if kind == "keys":
+    if kind in ("keys", "members"):
         return len(holder) == len(value) and all(map(operator.is_, holder, value))
     if kind == "array":
         return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
@@ -548,6 +556,8 @@ def put_back(slot: Slot) -> None:
             (holder.update if isinstance(holder, set) else holder.extend)(value)
         elif isinstance(holder, np.ndarray):
             holder.flat[:] = value
+    elif kind == "members":
+        holder[:] = value
     elif kind == "keys":
         for name in [name for name in holder if name not in value]:
             del holder[name]
@@ -590,7 +600,7 @@ class Guards:
         kinds: dict[str, list[Slot]] = {"dict": [], "cell": [], "listed": [], "": []}
         for slot in self._slots:
             kind = slot.kind
-            if kind == "keys" or (kind == "items" and type(slot.holder) in _LISTED):
+            if kind in ("keys", "members") or (kind == "items" and type(slot.holder) in _LISTED):
                 kind = "listed"
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
@@ -645,7 +655,7 @@ def _listed(slot: Slot) -> tuple[Any, list[Any], list[Any] | None]:
 def described(reads: Reads, slot: Slot) -> str:
     """How a slot has changed."""
     path = reads.path(slot)
-    if slot.kind in ("items", "others"):
+    if slot.kind in _CONTENT:
         return f"what {path} contains was changed"
     if slot.kind == "array":
         return f"the array {path} was written"

@@ -208,6 +208,7 @@ class World:
         ad.manual_seed(program.seed)
         self.model = Model(program.width).to(ad.float64)
         self.optimizer = OPTIMIZERS[program.optimizer](list(self.model.parameters()))
+        self.is_sgd = type(self.optimizer) is ad.optim.SGD
         self.average, self.count = ad.zeros(program.width, dtype=ad.float64), ad.zeros(())
         self.table = ad.randn(5, program.width, dtype=ad.float64)
         self.scale, self.times, self.flag = 1.25, 2, True

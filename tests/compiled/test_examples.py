@@ -41,9 +41,10 @@ def losses_of(name, compiles):
     return example.train(model, STEPS, **options), functions
 
 
-@pytest.mark.parametrize(
-    "name", [swept(n) if n in LONG else n for n in sorted(set(NAMES) - NOT_CALLED)]
-)
+CASES = [swept(name) if name in LONG else name for name in sorted(set(NAMES) - NOT_CALLED)]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_an_example_has_the_same_losses_compiled(name):
     if NAMES[name] is not None:
         pytest.importorskip(NAMES[name])

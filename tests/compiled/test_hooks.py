@@ -92,13 +92,17 @@ def test_retain_grad_of_what_comes_or_goes_is_refused():
         ad.compile(of_result)(ad.ones(2, requires_grad=True))
 
 
-@pytest.mark.parametrize("what", ["draws random numbers", "writes to a tensor"])
+@pytest.mark.parametrize("what", ["draws random numbers", "writes to a tensor", "sets gradients"])
 def test_a_backward_from_outside_neither_draws_nor_writes(what):
     w, seen = ad.ones(2, requires_grad=True), ad.zeros(())
 
     def hook(g):
         if what == "writes to a tensor":
             seen.add_(g.mean())
+            return g
+        if what == "sets gradients":
+            with ad.enable_grad():
+                (w * 2).sum().backward()
             return g
         return g + ad.randn(2)
 
@@ -112,7 +116,7 @@ def test_a_backward_from_outside_neither_draws_nor_writes(what):
     expected = ad.randn(3).tolist()
     ad.manual_seed(0)
     y = step(ad.ones(2))
-    assert seen.item() == 0 and ad.randn(3).tolist() == expected
+    assert seen.item() == 0 and w.grad is None and ad.randn(3).tolist() == expected
     with pytest.raises(ad.AutogradError, match=what):
         y.sum().backward()
 

@@ -149,3 +149,35 @@ def test_gradients_that_are_expanded_reach_the_optimizers(name):
         return [run(ad.full((3,), float(k))) for k in range(3)], w, v, w.grad, v.grad
 
     assert_equal(trained(True), trained(False), 1e-6)
+
+
+CHANGED = {
+    "appended": lambda optimizer, c: optimizer.param_groups[0]["params"].append(c),
+    "removed": lambda optimizer, c: optimizer.param_groups[0]["params"].pop(),
+    "replaced": lambda optimizer, c: optimizer.param_groups[0].update(params=[c]),
+    "another group": lambda optimizer, c: optimizer.add_param_group({"params": [c]}),
+    "no group": lambda optimizer, c: optimizer.param_groups.clear(),
+}
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("change", CHANGED)
+def test_parameters_that_join_or_leave_an_optimizer_are_noticed(change, steps):
+    def trained(compiles):
+        a, b, c = (ad.ones(2, requires_grad=True) for _ in range(3))
+        optimizer = ad.optim.Adam([a, b], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            ((a + b + c) * x).sum().backward()
+            if steps:
+                optimizer.step()
+
+        run = ad.compile(step) if compiles else step
+        for k in range(5):
+            run(ad.ones(2))
+            if k == 2:
+                CHANGED[change](optimizer, c)
+        return [a, b, c, a.grad, b.grad, c.grad]
+
+    assert_equal(trained(True), trained(False), 1e-6)
