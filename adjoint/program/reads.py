@@ -338,7 +338,7 @@ class Reads:
             self._add("large", x, None, None, place, None)
 
     def _visit_class(self, x: type, place: int) -> None:
-        module = x.__module__.partition(".")[0]
+        module = _module_of(x)
         if module in ("builtins", "numpy"):
             return
         if module == "adjoint":  # which does not change; the names in its code matter
@@ -347,6 +347,10 @@ class Reads:
                     self._visit(member, place)
         else:
             self._visit_names(x, place, is_class=True)
+            for base in x.__mro__[1:]:  # which stand behind what the class may get
+                if _module_of(base) not in ("builtins", "numpy", "adjoint"):
+                    for name in sorted((base.__dict__.keys() & self._names) - x.__dict__.keys()):
+                        self.slots.append(Slot("class", x, name, ABSENT, place, name))
         for base in x.__mro__[1:]:
             self._visit(base, place)
 
@@ -442,6 +446,10 @@ class Reads:
                 parent = self.slots[holder.parent] if hidden else holder
                 return f".{key}" if parent.key in _REGISTRIES else f"[{key!r}]"
         return "[...]"
+
+
+def _module_of(x: type) -> str:
+    return x.__module__.partition(".")[0]
 
 
 _NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)

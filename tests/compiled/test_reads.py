@@ -279,3 +279,20 @@ def test_an_endless_walk_is_refused(monkeypatch):
 
     with pytest.raises(Unsupported, match=r"may read more than 500 .* such as chain\.link"):
         ad.compile(step)(ad.ones(1))
+
+
+def test_attributes_that_a_class_gets_before_its_bases_are_noticed():
+    class Base:
+        factor = 2.0
+
+    class Derived(Base):
+        pass
+
+    thing = Derived()
+    scaled = ad.compile(lambda x: x * thing.factor)
+    found = [scaled(ad.ones(())).item()]
+    Derived.factor = 4.0
+    found.append(scaled(ad.ones(())).item())
+    del Derived.factor
+    found.append(scaled(ad.ones(())).item())
+    assert found == [2.0, 4.0, 2.0]
