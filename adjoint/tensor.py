@@ -336,6 +336,9 @@ class Tensor(TensorBase):
             raise AutogradError(
                 "retain_grad: can't retain_grad on Tensor that has requires_grad=False"
             )
+        executor = MODE.get().executor
+        if executor is not None and hasattr(executor, "note_retained"):
+            executor.note_retained(self)
         if node is self._leaf:
             return
         if self._leaf is None:
@@ -368,10 +371,7 @@ class Tensor(TensorBase):
                 "register_hook: cannot register a hook on a tensor that doesn't require gradient"
             )
         refreshing.leaves_changed()
-        hooks = self._node.get_extra().hooks
-        handle = RemovableHandle(hooks)
-        hooks[handle.id] = hook
-        return handle
+        return _hooked(self, self._node.get_extra().hooks, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
         """Call `hook(tensor)` once this leaf's `.grad` is up to date, in each backward.
@@ -391,9 +391,7 @@ class Tensor(TensorBase):
             )
         if self._leaf.after is None:
             self._leaf.after = {}
-        handle = RemovableHandle(self._leaf.after)
-        self._leaf.after[handle.id] = hook
-        return handle
+        return _hooked(self, self._leaf.after, hook)
 
     def detach(self) -> Tensor:
         """A tensor that shares this one's storage and has no history.
@@ -866,6 +864,16 @@ def _captured(x: Any) -> Any:
         return None
     executor.meet(x)
     return executor
+
+
+def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> RemovableHandle:
+    """Add to the hooks of `x`."""
+    executor = MODE.get().executor
+    if executor is not None and hasattr(executor, "note_hooks"):
+        executor.note_hooks(x, hooks)
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:

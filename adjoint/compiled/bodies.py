@@ -176,6 +176,14 @@ class _Recorder:
                 f"it outside{place_of_caller()}"
             )
 
+    def note_hooks(self, x: Any, hooks: dict[int, Any]) -> None:
+        """A hook is about to be added."""
+        if not self.is_within(x._data) or id(x) in self.met:
+            raise Unsupported(
+                f"{self.title}: a function of it registers a hook on a tensor from outside; "
+                f"register it outside{place_of_caller()}"
+            )
+
     def note_gradient_read(self, x: Any) -> None:
         """Python reads whether there is a gradient."""
         note = getattr(self.outer, "note_gradient_read", None)

@@ -135,6 +135,8 @@ class _Recorder:
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
+        self.hooked: list[tuple[Any, dict[int, Any], dict[int, Any]]] = []  # hooks, those before
+        self.computed: set[int] = set()  # ids of arguments that have a history outside
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
@@ -329,6 +331,32 @@ class _Recorder:
         found = {node: x for x, node in known if node is not None and x._node is node}
         return list(found.values())
 
+    def behind(self, results: Sequence[Any], sources: Sequence[Any]) -> Gradients:
+        """What computes gradients, when those of the results come from outside; none where hooks
+        or backward functions would draw or write then, which a run would do at once.
+        """
+        held = {id(m.tensor): m.tensor._data for m in self.met.values()}
+        leaves = [(m.tensor._leaf, m.tensor._leaf.grad) for m in self.met.values()
+                  if m.tensor._leaf is not None]  # fmt: skip
+        drawn = self.streams.drawn()
+        back = differentiated(results, sources, self.note)
+        changed = [
+            m for m in self.met.values()
+            if m.tensor._data is not held.get(id(m.tensor), m.symbol)
+        ]  # fmt: skip
+        for m in changed:
+            m.tensor._data = held.get(id(m.tensor), m.symbol)
+        added = [(leaf, g) for leaf, g in leaves if leaf.grad is not g]
+        for leaf, g in added:
+            leaf.grad = g
+        draws = self.streams.drawn() != drawn
+        self.streams.rewind(drawn)
+        if changed or added or draws:
+            what = "writes to a tensor" if changed else "draws random numbers"
+            what = "sets gradients" if added else what
+            return Gradients(why=f"a hook, or a custom Function, {what} in it")
+        return back
+
     def note_draw(self, generator: Any) -> tuple[int, int]:
         """The program draws random numbers."""
         return self.streams.next_draw(generator)
@@ -347,6 +375,34 @@ class _Recorder:
         met = self.met.get(id(x))
         if met is not None and x._leaf.grad is met.gradient:
             self.read.add(id(x))
+
+    def note_hooks(self, x: Any, hooks: dict[int, Any]) -> None:
+        """Python is about to add to the hooks of a tensor."""
+        self.meet(x)
+        self.hooked.append((x, hooks, dict(hooks)))
+
+    def note_retained(self, x: Any) -> None:
+        """A tensor that was computed is to keep its gradient.
+
+        Errors: Unsupported where that was outside: its gradient comes when the program has run.
+        """
+        met = self.met.get(id(x))
+        outside = met is not None and x._node is met.node and x._node is not x._leaf
+        if outside or id(x) in self.computed:
+            raise Unsupported(
+                "compile: retain_grad() of a tensor that was computed with gradients outside; "
+                "call it outside of the function"
+            )
+
+    def assert_unhooked(self) -> None:
+        """Refuse hooks that stay at tensors from outside, where each call would add another."""
+        for x, hooks, before in self.hooked:
+            met = self.met.get(id(x))
+            if met is not None and x._node is met.node and hooks != before:
+                raise Unsupported(
+                    "compile: the function registers a hook on a tensor from outside; register it "
+                    "outside of the function, or remove it within"
+                )
 
     def note_check(self, wrong: Any, error: Callable[[], Exception]) -> None:
         """Each run of the program is to raise an error where a value is true."""
@@ -438,6 +494,9 @@ class _Recorder:
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
+        for _, hooks, before in reversed(self.hooked):
+            hooks.clear()
+            hooks.update(before)
         for x, _, own, version, views in reversed(self.alike):
             x._version = own
             version.views = views or None
@@ -489,12 +548,14 @@ def capture(
     operands = operands or Operands()
     recorder = _Recorder(operands)
     given_leaves = [x._leaf is not None for x in arguments]
-    wanting = [grad and x._node is not None for x in arguments]
+    wanting = [x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
     for x, wants in zip(arguments, wanting, strict=True):
         if wants:
             x.requires_grad_()
         recorder.meet(x)
+    pairs = zip(arguments, given_leaves, wanting, strict=True)
+    recorder.computed = {id(x) for x, leaf, wants in pairs if wants and not leaf}
     count = len(recorder.met)
     recorder.places = {}
     try:
@@ -503,13 +564,12 @@ def capture(
             given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
             returned = Returned((found, given_to), recorder.met, arguments)
             del found, given_to
+            recorder.assert_unhooked()
             values = [y._data for y in returned.tensors]
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()
             names = [next((n for n, y in enumerate(arguments) if x is y), x) for x in sources]
-            back = differentiated(
-                () if recorder.updates else returned.tensors, sources, recorder.note
-            )
+            back = recorder.behind(() if recorder.updates else returned.tensors, sources)
             returned.close("an optimizer has stepped" if recorder.updates else back.why)
         met = list(recorder.met.values())
         if any(m.tensor._node is not m.node for m in met):

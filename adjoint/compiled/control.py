@@ -53,7 +53,7 @@ def cond(
         )
     _assert_one("cond: pred", pred)
     if not isinstance(pred, TensorBase) or not is_captured(pred):
-        return true_fn(*operands) if pred else false_fn(*operands)
+        return _apart(true_fn(*operands) if pred else false_fn(*operands), operands)
     given, rebuild = parts_of(operands, "cond: the operands have")
     capture = _Capture("cond", (pred, *given))
     yes, form = capture.body(true_fn, rebuild, given, "true_fn")
@@ -113,7 +113,7 @@ def while_loop(
     carried = tuple(carried_inputs)
     leaves = _leaves(carried)
     if not is_captured(*(x for x in leaves if isinstance(x, TensorBase))):
-        return _looped(cond_fn, body_fn, carried)
+        return _apart(_looped(cond_fn, body_fn, carried), carried)
     numbers = [x for x in leaves if isinstance(x, (int, float))]
     if numbers:
         raise InvalidType(
@@ -175,7 +175,7 @@ def scan(
             "each"
         )
     if length and not is_captured(*carries, *rows):
-        return _scanned(combine_fn, init, row, rows, dim, reverse)
+        return _apart(_scanned(combine_fn, init, row, rows, dim, reverse), init)
     capture = _Capture("scan", (*carries, *rows))
     n = len(carries)
     forms: list[Rebuild] = []
@@ -204,6 +204,28 @@ def scan(
 
 
 # ---- where values are at hand --------------------------------------------------------------------
+
+
+def _apart(found: Any, operands: Any) -> Any:
+    """What was found; operands in it, and views of these, are copies: captured, they are new."""
+    given = {id(_base(x)) for x in _leaves(operands) if isinstance(x, TensorBase)}
+
+    def copied(x: Any) -> Any:
+        if isinstance(x, TensorBase):
+            return x.clone() if id(_base(x)) in given else x  # type: ignore[attr-defined]
+        if isinstance(x, dict):
+            return {key: copied(each) for key, each in x.items()}
+        if isinstance(x, (tuple, list)):
+            kind = type(x)
+            return kind(*map(copied, x)) if hasattr(kind, "_fields") else kind(map(copied, x))
+        return x
+
+    shows = any(isinstance(x, TensorBase) and id(_base(x)) in given for x in _leaves(found))
+    return copied(found) if shows else found
+
+
+def _base(x: Any) -> Any:
+    return x if x._view is None else x._view.base
 
 
 def _looped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from ..core.device import CPU
@@ -116,6 +117,15 @@ class Streams:
                 "outside"
             )
         return place, generator.next_draw()[1]
+
+    def drawn(self) -> list[int]:
+        """How many numbers' worth of draws each has made."""
+        return [stream.generator.draws - stream.first for stream in self.all]
+
+    def rewind(self, drawn: Sequence[int]) -> None:
+        """Let what came after such counts not have been drawn."""
+        for stream, count in zip_longest(self.all, drawn, fillvalue=0):
+            stream.generator.draws = stream.first + count  # type: ignore[union-attr]
 
     def restore(self) -> None:
         """Let the generators be as they were."""

@@ -26,7 +26,9 @@ from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
+from ..nn import hooks
 from ..nn.modules.module import Module
+from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .device_step import lowered
@@ -124,6 +126,12 @@ def compile(
 
 class CompiledFunction:
     """A function for which programs stand: see `compile`."""
+
+    # What other functions that read one do not follow: theirs is the function itself.
+    _unread = frozenset(
+        ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
+         "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly")
+    )  # fmt: skip
 
     def __init__(
         self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
@@ -471,6 +479,8 @@ class _Variant:
     def capture(self, function: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
         """Capture the function, called with these arguments: what it does."""
         roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        roots += [("the hooks of all modules", hooks.USERS)]
+        roots += [("the hooks of all optimizers", each) for each in optimizer.ON_ALL]
         run = partial(self._run, function, mode, args, kwargs)
         slots = list(self._learnt.slots.values())
         try:

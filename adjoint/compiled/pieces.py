@@ -46,6 +46,8 @@ Trace = tuple[Any, ...]
 class PiecewiseFunction:
     """A function whose recorded pieces run as programs: see `compile`."""
 
+    _unread = frozenset(("function", "_called", "pieces"))  # as of `CompiledFunction`
+
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         functools.update_wrapper(self, function)
         self.function = function

@@ -113,6 +113,12 @@ class Returned:
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
                 )
+            if found.retains_grad:
+                raise Unsupported(
+                    "compile: the function returned, or keeps, a tensor that is to keep its "
+                    "gradient (retain_grad), which another result would not reach; call backward "
+                    "within the function"
+                )
             self.tensors.append(found)
             self.histories.append(found._node is not None and not leaf)
             self.leaves.append(leaf)

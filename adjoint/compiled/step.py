@@ -148,6 +148,16 @@ class Part:
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
 
+    def lay_out(self, known: dict[Value, Any], read: Sequence[Value]) -> None:
+        """Copy what a step behind reads and this part makes as a view with strides (a gradient that
+        was expanded): formulas of optimizers go through rows.
+        """
+        for x in set(read).intersection(self.wanted):
+            array = known[x]
+            if not array.flags.c_contiguous:
+                known[x] = np.empty(array.shape, array.dtype)
+                self.copies.append((known[x], array))
+
     def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
         """The input, or constant, that a value comes from, and the nodes that lead from there."""
         path: list[tuple[Any, int]] = []
@@ -371,6 +381,8 @@ class Compiled:
             part.bind(known, places)
             if k < len(captured.updates):
                 node = captured.updates[k]
+                for earlier in self.parts[: k + 1]:
+                    earlier.lay_out(known, node.values)
                 arrays = [_array(known, x) for x in node.values]
                 self.steps.append(_Optimizer(cast(Update, node.op), arrays))
         shown = set().union(*(part.shown for part in self.parts))

@@ -253,6 +253,9 @@ COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the l
 COMPILED_PIECES = _bound("COMPILED_PIECES", 64)  # traces that mode="pieces" knows of a function
 # bytes of a NumPy array that a compiled function reads, which is compared before each call
 GUARDED_BYTES = _bound("GUARDED_BYTES", 1 << 20)
+# attributes and items that a compiled function can reach by the names in its code: looking at more
+# takes seconds: a whole library is reached by way of some object
+GUARDED_SLOTS = _bound("GUARDED_SLOTS", 1 << 17)
 # values of steps of a graph: blocks in which nobody asks for them until they are forgotten, how
 # many one block may note at a time, bytes of what is kept; nanoseconds that looking for a value
 # costs, blocks until that is tried again where it did not pay

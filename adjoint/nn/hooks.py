@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,24 +29,51 @@ class Hooks:
     """The hooks around one module's forward and backward; in order of registration."""
 
     def __init__(self) -> None:
-        self.forward_pre: OrderedDict[int, Entry] = OrderedDict()
-        self.forward: OrderedDict[int, Entry] = OrderedDict()
-        self.backward_pre: OrderedDict[int, Entry] = OrderedDict()
-        self.backward: OrderedDict[int, Entry] = OrderedDict()
+        self.forward_pre: dict[int, Entry] = {}
+        self.forward: dict[int, Entry] = {}
+        self.backward_pre: dict[int, Entry] = {}
+        self.backward: dict[int, Entry] = {}
 
     def __bool__(self) -> bool:
         return bool(self.forward_pre or self.forward or self.backward_pre or self.backward)
 
 
 EVERYWHERE = Hooks()  # hooks on all modules
+USERS: dict[int, Entry] = {}  # of those, all but the package's own, which only look on
 
 
-def add(hooks: OrderedDict[int, Any], entry: Any, prepend: bool = False) -> RemovableHandle:
-    """Register `entry`; the handle removes it."""
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = entry
+class HookHandle(RemovableHandle):
+    """That of a module's hook: without the last one the module is as it was before the first."""
+
+    def __init__(self, hooks: dict[int, Any], module: Any) -> None:
+        super().__init__(hooks)
+        self._module = module
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        super().remove()
+        if not self._module._hooks:
+            self._module.__dict__.pop("_hooks", None)
+
+
+def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:
+    """Register `entry` as a hook of a module; the handle removes it."""
+    if module._hooks is None:
+        module._hooks = Hooks()
+    hooks = getattr(module._hooks, kind)
+    return add(hooks, entry, prepend, HookHandle(hooks, module))
+
+
+def add(
+    hooks: dict[int, Any], entry: Any, prepend: bool = False, handle: Any = None
+) -> RemovableHandle:
+    """Register `entry`; the handle, a new one by default, removes it."""
+    handle = RemovableHandle(hooks) if handle is None else handle
+    after = dict(hooks) if prepend else {}
     if prepend:
-        hooks.move_to_end(handle.id, last=False)
+        hooks.clear()
+    hooks[handle.id] = entry
+    hooks.update(after)
     return handle
 
 
@@ -237,6 +263,21 @@ def _checked(found: Any, count: int, which: str) -> tuple[Any, ...]:
 # ---- hooks on all modules ------------------------------------------------------------------------
 
 
+class _HandleOnAll(RemovableHandle):
+    """That of a user's hook on all modules."""
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        super().remove()
+        USERS.pop(self.id, None)
+
+
+def _add_on_all(hooks: dict[int, Any], entry: Entry) -> RemovableHandle:
+    handle = add(hooks, entry, handle=_HandleOnAll(hooks))
+    USERS[handle.id] = entry
+    return handle
+
+
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the forward of every module.
 
@@ -249,7 +290,7 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     >>> names
     ['Sequential', 'Identity']
     """
-    return add(EVERYWHERE.forward_pre, Entry(hook))
+    return _add_on_all(EVERYWHERE.forward_pre, Entry(hook))
 
 
 def register_module_forward_hook(
@@ -266,7 +307,7 @@ def register_module_forward_hook(
     >>> names
     ['Identity', 'Sequential']
     """
-    return add(EVERYWHERE.forward, Entry(hook, with_kwargs, always_call))
+    return _add_on_all(EVERYWHERE.forward, Entry(hook, with_kwargs, always_call))
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -279,7 +320,7 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
     ...     ad.nn.Identity()(ad.ones(1, requires_grad=True)).backward()
     (tensor([1.]),)
     """
-    return add(EVERYWHERE.backward_pre, Entry(hook))
+    return _add_on_all(EVERYWHERE.backward_pre, Entry(hook))
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -293,4 +334,4 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     ...     ad.nn.Identity()(ad.ones(1, requires_grad=True)).backward()
     (tensor([1.]),)
     """
-    return add(EVERYWHERE.backward, Entry(hook))
+    return _add_on_all(EVERYWHERE.backward, Entry(hook))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import warnings
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, ClassVar
@@ -33,8 +33,9 @@ class _Required:
 
 required = _Required()
 
-_before_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_after_any: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_before_any: dict[int, Callable[..., Any]] = {}
+_after_any: dict[int, Callable[..., Any]] = {}
+ON_ALL = _before_any, _after_any  # hooks of all optimizers
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -88,6 +89,7 @@ class Optimizer:
     # What compiled functions follow only where a user's code names it, where each step of their
     # programs reads it anyway; None: they follow all.
     _read_by_name: ClassVar[tuple[str, ...] | None] = None
+    _read_always: ClassVar[tuple[str, ...]] = ("_hooks",)  # and what they follow in any case
     state: defaultdict[Any, Any]
     param_groups: list[dict[str, Any]]
     _has_stepped = False  # schedules warn where they step first
@@ -118,10 +120,17 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
 
+    def _members(self) -> list[tuple[dict[str, Any], str]]:
+        """Where the lists stand that say which tensors it is about: compiled functions follow them,
+        whoever names them.
+        """
+        return [
+            (self.__dict__, "param_groups"),
+            *((group, "params") for group in self.param_groups),
+        ]
+
     def _make_hooks(self) -> None:
-        self._hooks: dict[str, OrderedDict[int, Any]] = {
-            kind: OrderedDict() for kind in self._hook_kinds
-        }
+        self._hooks: dict[str, dict[int, Any]] = {kind: {} for kind in self._hook_kinds}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}

@@ -19,7 +19,7 @@ from ..eager.dispatch import apply
 from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, concrete
 from ..graph.node import Item
-from ..nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
+from ..nn.hooks import EVERYWHERE, Entry, add
 from ..view.table import multiply_adds
 from .events import MEMORY, OP, PYTHON, USER, FunctionEvent
 
@@ -71,8 +71,8 @@ class Recorder:
         """Observe the mode of this thread from now on."""
         if self.with_modules and not self._hooks:
             self._hooks = [
-                register_module_forward_pre_hook(self._enter_module),
-                register_module_forward_hook(self._leave_module, always_call=True),
+                add(EVERYWHERE.forward_pre, Entry(self._enter_module)),
+                add(EVERYWHERE.forward, Entry(self._leave_module, always_call=True)),
             ]
         self.active = True
         MODE.set(mode_with(MODE.get(), observer=self))

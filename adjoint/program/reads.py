@@ -232,6 +232,12 @@ class Reads:
                 self._add("root", None, name, value, -1, None)
             while self._waiting:
                 self._visit(*self._waiting.popleft())
+                if len(self.slots) > policy.GUARDED_SLOTS:
+                    raise Unsupported(
+                        f"compile: the function may read more than {policy.GUARDED_SLOTS:,} "
+                        f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
+                        "it needs in variables of its own"
+                    )
             if (len(self._names), self._everything) == known:
                 return
 
@@ -241,6 +247,12 @@ class Reads:
         for each in value if kind == "items" else () if kind == "array" else (value,):
             if type(each) not in PLAIN:
                 self._waiting.append((each, place))
+
+    def _hold(self, holder: dict[str, Any], key: str, parent: int) -> None:
+        """A list that is to contain the same objects, which are not looked at."""
+        held = holder[key]
+        self.slots.append(Slot("dict", holder, key, held, parent, None))
+        self.slots.append(Slot("members", held, None, tuple(held), len(self.slots) - 1, None))
 
     def _learn(self, code: Any) -> None:
         """Names in code, and in the code of functions that it makes."""
@@ -267,6 +279,10 @@ class Reads:
         if opaque is not None:  # whose own code looks at what it holds each time
             for name in opaque:
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, Users(name))
+            for name in getattr(type(x), "_read_always", ()):
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            for holder, key in x._members() if hasattr(x, "_members") else ():
+                self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
             self._visit_function(x, place)
         elif isinstance(x, types.MethodType):
@@ -322,7 +338,7 @@ class Reads:
             self._add("large", x, None, None, place, None)
 
     def _visit_class(self, x: type, place: int) -> None:
-        module = x.__module__.partition(".")[0]
+        module = _module_of(x)
         if module in ("builtins", "numpy"):
             return
         if module == "adjoint":  # which does not change; the names in its code matter
@@ -331,6 +347,10 @@ class Reads:
                     self._visit(member, place)
         else:
             self._visit_names(x, place, is_class=True)
+            for base in x.__mro__[1:]:  # which stand behind what the class may get
+                if _module_of(base) not in ("builtins", "numpy", "adjoint"):
+                    for name in sorted((base.__dict__.keys() & self._names) - x.__dict__.keys()):
+                        self.slots.append(Slot("class", x, name, ABSENT, place, name))
         for base in x.__mro__[1:]:
             self._visit(base, place)
 
@@ -342,9 +362,13 @@ class Reads:
         elif hasattr(type(x), "__next__") or isinstance(x, _NUMPY_RANDOM):
             self._add("iterator", x, None, None, place, None)
         own = getattr(x, "__dict__", None)
+        unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
         if type(own) is dict:
             self.slots.append(Slot("keys", own, None, tuple(own), place, None))
-            self._visit_names(own, place)
+            self._visit_names(own, place, unread=unread or frozenset())
+        if unread is not None:
+            self._add("dict", own, "function", x.function, place, None)
+            return
         self._visit(type(x), place)
         for kind in type(x).__mro__:
             for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
@@ -359,12 +383,13 @@ class Reads:
                     self._add("dict", own, name, ABSENT, place, name)
 
     def _visit_names(
-        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True
-    ) -> None:
+        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True,
+        unread: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         names = self._names
         everything = self._everything and all_of_them
         for name, value in (own.__dict__ if is_class else own).items():
-            if type(name) is not str or (is_class and name in _OF_CLASSES):
+            if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
                 continue
             registry = name in _REGISTRIES
             if registry or everything or name in names:
@@ -423,9 +448,13 @@ class Reads:
         return "[...]"
 
 
+def _module_of(x: type) -> str:
+    return x.__module__.partition(".")[0]
+
+
 _NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 _REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
-_CONTENT = ("items", "others")
+_CONTENT = ("items", "others", "members")
 _HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 
@@ -486,7 +515,7 @@ def is_same(slot: Slot) -> bool:
         return len(others) == len(value) and all(
             x is y or _equal(x, y) for x, y in zip(others, value, strict=True)
         )
-    if kind == "keys":
+    if kind in ("keys", "members"):
         return len(holder) == len(value) and all(map(operator.is_, holder, value))
     if kind == "array":
         return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
@@ -535,6 +564,8 @@ def put_back(slot: Slot) -> None:
             (holder.update if isinstance(holder, set) else holder.extend)(value)
         elif isinstance(holder, np.ndarray):
             holder.flat[:] = value
+    elif kind == "members":
+        holder[:] = value
     elif kind == "keys":
         for name in [name for name in holder if name not in value]:
             del holder[name]
@@ -577,7 +608,7 @@ class Guards:
         kinds: dict[str, list[Slot]] = {"dict": [], "attr": [], "cell": [], "listed": [], "": []}
         for slot in self._slots:
             kind = slot.kind
-            if kind == "keys" or (kind == "items" and type(slot.holder) in _LISTED):
+            if kind in ("keys", "members") or (kind == "items" and type(slot.holder) in _LISTED):
                 kind = "listed"
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
@@ -629,7 +660,7 @@ def _listed(slot: Slot) -> tuple[Any, list[Any], list[Any] | None]:
 def described(reads: Reads, slot: Slot) -> str:
     """How a slot has changed."""
     path = reads.path(slot)
-    if slot.kind in ("items", "others"):
+    if slot.kind in _CONTENT:
         return f"what {path} contains was changed"
     if slot.kind == "array":
         return f"the array {path} was written"

@@ -362,3 +362,17 @@ def test_a_parameter_that_is_shown_and_changed_before_backward_is_refused():
         w.mul_(5.0)
     with pytest.raises(AutogradError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("mode", [ad.no_grad, ad.inference_mode])
+def test_arguments_want_gradients_in_every_mode(mode):
+    """Python may ask for that, and set another mode within."""
+
+    def step(x):
+        with ad.enable_grad():
+            y = (x * x).sum()
+        return ad.autograd.grad(y, x)[0] if x.requires_grad else x
+
+    x = ad.ones(3, requires_grad=True)
+    with mode():
+        assert ad.compile(step)(x).tolist() == step(x).tolist() == [2.0] * 3

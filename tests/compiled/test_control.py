@@ -979,3 +979,19 @@ def test_a_body_holds_no_tensor_of_the_users():
     del outside
     gc.collect()
     assert held() is None
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_what_control_flow_gives_back_is_new(compiles):
+    def step(y):
+        given = ad.while_loop(lambda a: a.sum() > 100, lambda a: (a * 0.5,), (y,))[0]
+        part = ad.cond(y.sum() > 0, lambda a: a[0], lambda a: a[1], (y,))
+        carry, _ = ad.scan(lambda c, x: (c, x), y, y)
+        for each in (given, part, carry):
+            each -= 1
+        return given, part, carry
+
+    y = ad.ones(3)
+    found = (ad.compile(step) if compiles else step)(y)
+    assert [x.tolist() for x in found] == [[0.0] * 3, 0.0, [0.0] * 3]
+    assert y.tolist() == [1.0] * 3

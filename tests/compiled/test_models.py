@@ -100,3 +100,9 @@ def test_a_model_gives_and_trains_as_eagerly(name):
             scale = 1e-6 * float(p.double().abs().max()) + 1e-9
             np.testing.assert_allclose(q.numpy(), p.numpy(), rtol=0, atol=scale, err_msg=key)
     assert len(within.programs) == 1
+
+
+def test_an_empty_batch_leaves_plain_averages_as_they_are():
+    layer = ad.nn.BatchNorm1d(3, momentum=None)
+    ad.compile(lambda x: layer(x))(ad.zeros(0, 3))
+    assert layer.running_var.tolist() == [1.0] * 3 and layer.num_batches_tracked == 1

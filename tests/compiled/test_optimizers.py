@@ -11,6 +11,8 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.core.errors import Unsupported
 
+from .agreement import assert_equal
+
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 # Those that Python computes step by step, by what they read.
 REFUSED = {"Adafactor": "reads a value", "LBFGS": "reads a value"}
@@ -122,3 +124,60 @@ def test_what_changes_between_steps_is_noticed(change):
         counts = [state["step"].item() for state in optimizer.state.values()]
         found.append((losses, counts, *[p.detach().clone() for p in model.parameters()]))
     ad.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])
+def test_gradients_that_are_expanded_reach_the_optimizers(name):
+    """Those of sums are, and an optimizer's formula goes through rows; the second optimizer reads
+    what was computed before the first one's step.
+    """
+
+    def trained(compiles):
+        w, v = ad.ones(4, 3).requires_grad_(), ad.ones(3, 2).requires_grad_()
+        optimizers = [getattr(ad.optim, name)([x], lr=0.1) for x in (w, v)]
+
+        def step(x):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = (w.sum() * x).mean() + v.sum() * w.mean()
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            return loss
+
+        run = ad.compile(step) if compiles else step
+        return [run(ad.full((3,), float(k))) for k in range(3)], w, v, w.grad, v.grad
+
+    assert_equal(trained(True), trained(False), 1e-6)
+
+
+CHANGED = {
+    "appended": lambda optimizer, c: optimizer.param_groups[0]["params"].append(c),
+    "removed": lambda optimizer, c: optimizer.param_groups[0]["params"].pop(),
+    "replaced": lambda optimizer, c: optimizer.param_groups[0].update(params=[c]),
+    "another group": lambda optimizer, c: optimizer.add_param_group({"params": [c]}),
+    "no group": lambda optimizer, c: optimizer.param_groups.clear(),
+}
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("change", CHANGED)
+def test_parameters_that_join_or_leave_an_optimizer_are_noticed(change, steps):
+    def trained(compiles):
+        a, b, c = (ad.ones(2, requires_grad=True) for _ in range(3))
+        optimizer = ad.optim.Adam([a, b], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            ((a + b + c) * x).sum().backward()
+            if steps:
+                optimizer.step()
+
+        run = ad.compile(step) if compiles else step
+        for k in range(5):
+            run(ad.ones(2))
+            if k == 2:
+                CHANGED[change](optimizer, c)
+        return [a, b, c, a.grad, b.grad, c.grad]
+
+    assert_equal(trained(True), trained(False), 1e-6)

@@ -1,5 +1,5 @@
 """Random programs (writes, views, reductions, products, control flow, several calls with changed
-state): compiled, they leave what they leave eagerly. `random_programs.py` says how they are made.
+state): compiled, they leave what they leave eagerly. `random_growth.py` makes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from adjoint.backends import native
 
 from ..sweep import swept
-from . import random_programs
+from . import random_growth, random_programs
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 REFUSED = 0.15  # at most this share, for one of the reasons of the list
@@ -24,7 +24,7 @@ ILL = 0.02  # whose values rounding decides
 def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
     found: Counter[str] = Counter()
     for seed in range(first, first + count):
-        said = random_programs.compared(random_programs.made(seed, size))
+        said = random_programs.compared(random_growth.made(seed, size))
         found[said if said in ("", "ill") else random_programs.reason_of(said)] += 1
     assert found["ill"] <= ILL * count, found
     assert count - found[""] - found["ill"] <= REFUSED * count, found
@@ -36,7 +36,7 @@ def test_a_reason_that_is_not_listed_fails():
 
 
 def test_a_wrong_program_is_found_and_made_short():
-    program = random_programs.made(0)
+    program = random_growth.made(0)
     wrong = program._replace(
         lines=(*program.lines, "model.seen += 1", "w = ad.ones(2) if ad.lazy else 0",
                "u = world.average.exp()",

@@ -10,6 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.core import policy
 from adjoint.core.errors import Unsupported
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -231,3 +232,67 @@ def test_draws_that_have_a_gradient_keep_it():
         found.append([y.tolist(), ad.autograd.grad(y.sum(), x)[0].tolist()])
         assert ad.compile(ad.bernoulli)(x).requires_grad == ad.bernoulli(x).requires_grad
     assert found[0] == found[1]
+
+
+def test_what_compiled_functions_keep_for_themselves_is_not_read():
+    """A function with attributes, a module compiled in place, one that calls another: none looks at
+    programs.
+    """
+
+    @ad.compile
+    def counted(x):
+        counted.calls += 1
+        return x * counted.calls
+
+    counted.calls = 0
+    assert [counted(ad.ones(())).item() for _ in range(4)] == [1, 2, 3, 4]
+    assert counted.calls == 4 and len(counted.programs) == 1
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    model.compile()
+    x = ad.ones(2, 4)
+    for _ in range(2):
+        model.train()(x)
+        model.eval()(x)
+    assert len(model.forward.programs) == 2
+    assert all(len(each.guards) < 60 for each in model.forward.programs)
+
+    outer = ad.compile(lambda x: counted(model(x)).sum())
+    for _ in range(3):
+        outer(x)
+        model(x)
+    assert len(outer.programs) == 1
+
+
+def test_an_endless_walk_is_refused(monkeypatch):
+    class Chain:
+        link = None
+
+    monkeypatch.setattr(policy, "GUARDED_SLOTS", 500)
+    chain = chain_of = Chain()
+    for _ in range(1000):
+        chain_of.link = Chain()
+        chain_of = chain_of.link
+
+    def step(x):
+        return x * (2 if chain.link else 1)
+
+    with pytest.raises(Unsupported, match=r"may read more than 500 .* such as chain\.link"):
+        ad.compile(step)(ad.ones(1))
+
+
+def test_attributes_that_a_class_gets_before_its_bases_are_noticed():
+    class Base:
+        factor = 2.0
+
+    class Derived(Base):
+        pass
+
+    thing = Derived()
+    scaled = ad.compile(lambda x: x * thing.factor)
+    found = [scaled(ad.ones(())).item()]
+    Derived.factor = 4.0
+    found.append(scaled(ad.ones(())).item())
+    del Derived.factor
+    found.append(scaled(ad.ones(())).item())
+    assert found == [2.0, 4.0, 2.0]

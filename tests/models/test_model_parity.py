@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.backends import native
 
 from ..sweep import swept
 
@@ -32,6 +33,7 @@ class Case:
     steps = STEPS
     batches = 5
     optimizer = ("Adam", {"lr": 1e-3})
+    mode = None  # in which it is compiled
 
     def build(self, t):
         raise NotImplementedError
@@ -44,13 +46,17 @@ class Case:
         raise NotImplementedError
 
     def step(self, t, model, optimizers, batch):
-        """One training step; its losses (read before the step: in a graph they live on)."""
+        """One training step; its losses."""
         loss = self.loss(t, model, *batch)
-        value = loss.item()
+        value = self.read(loss)
         optimizers[0].zero_grad()
         loss.backward()
         optimizers[0].step()
         return [value]
+
+    def read(self, loss):
+        """A loss before the step of an optimizer: in a graph it lives on."""
+        return loss.item()
 
     def groups(self, model):
         """The parameters of each optimizer."""
@@ -162,6 +168,7 @@ class LSTM(Case):
 
 
 class PackedGRU(Case):
+    mode = "pieces"  # lengths are read
     optimizer = ("RMSprop", {"lr": 1e-3})
 
     def build(self, t):
@@ -246,13 +253,13 @@ class GAN(Case):
         critic = model["critic"]
         scores, wrong = critic(real), critic(fake.detach())
         critic_loss = bce(scores, t.ones_like(scores)) + bce(wrong, t.zeros_like(wrong))
-        values = [critic_loss.item()]
+        values = [self.read(critic_loss)]
         optimizers[1].zero_grad()
         critic_loss.backward()
         optimizers[1].step()
         judged = critic(fake)
         generator_loss = bce(judged, t.ones_like(judged))
-        values.append(generator_loss.item())
+        values.append(self.read(generator_loss))
         optimizers[0].zero_grad()
         generator_loss.backward()
         optimizers[0].step()
@@ -318,10 +325,12 @@ class UNet(Case):
         return t.nn.functional.cross_entropy(model(x), y, weight=t.tensor([1.0, 2.0]).to(x.dtype))
 
 
+SLOW = (MLP, ResNet18, NarrowResNet18, UNet)  # to compile, or shown elsewhere
 CASES = [MLP, CNN, NarrowResNet18, swept(ResNet18), LSTM, PackedGRU, Transformer, GAN, VAE, UNet]
+COMPILED = [CNN, LSTM, PackedGRU, Transformer, GAN, VAE, *map(swept, SLOW)]
 
 
-def train(case, t, model, arrays, dtype):
+def train(case, t, model, arrays, dtype, compiled=lambda step: step):
     """The losses of all steps."""
     name, options = case.optimizer
     optimizers = [getattr(t.optim, name)(group, **options) for group in case.groups(model)]
@@ -329,7 +338,9 @@ def train(case, t, model, arrays, dtype):
         [t.from_numpy(a.astype(dtype) if a.dtype.kind == "f" else a.copy()) for a in batch]
         for batch in arrays
     ]
-    return [case.step(t, model, optimizers, batches[i % len(batches)]) for i in range(case.steps)]
+    step = compiled(lambda *batch: case.step(t, model, optimizers, batch))
+    losses = [step(*batches[i % len(batches)]) for i in range(case.steps)]
+    return [[float(each) for each in found] for found in losses]
 
 
 @pytest.mark.parametrize("way", ["lazy", swept("graph")])
@@ -348,8 +359,40 @@ def test_recorded_training_is_eager_training(case, way):
     ad.manual_seed(1)
     with ad.lazy() if way == "lazy" else ad.Graph():
         found = train(case, ad, recorded, arrays, "float64")
+    assert_trained_alike(found, recorded, expected, eager)
+
+
+@pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+@pytest.mark.parametrize("case", COMPILED, ids=lambda case: case.__name__)
+def test_compiled_training_is_eager_training(case):
+    """The whole step is one program; values are read from what it returns."""
+    case = case()
+    ad.manual_seed(0)
+    rng = np.random.default_rng(0)
+    eager = case.build(ad).to(ad.float64)
+    model = copy.deepcopy(eager)
+    arrays = [case.batch(rng) for _ in range(case.batches)]
+    case.steps = 8
+    made = []
+
+    def compiled(step):
+        made.append(ad.compile(step, mode=case.mode))
+        return made[0]
+
+    ad.manual_seed(1)
+    expected = train(case, ad, eager, arrays, "float64")
+    ad.manual_seed(1)
+    if case.mode is None:
+        case.read = lambda loss: loss.detach()
+    found = train(case, ad, model, arrays, "float64", compiled)
+    assert_trained_alike(found, model, expected, eager)
+    if case.mode is None:
+        assert len(made[0].programs) == 1, made[0].reasons
+
+
+def assert_trained_alike(found, model, expected, eager):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    for (key, a), b in zip(recorded.state_dict().items(), eager.state_dict().values(), strict=True):
+    for (key, a), b in zip(model.state_dict().items(), eager.state_dict().values(), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-10, err_msg=key)
 
 

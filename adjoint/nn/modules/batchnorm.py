@@ -140,6 +140,8 @@ class _BatchNorm(_NormBase):
     def _captured(self, input: Any) -> Any:
         """The same with a plain average, whose factor a captured function knows as a tensor."""
         self.num_batches_tracked.add_(1)
+        if not input.numel():  # which has no statistics
+            return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
         mean, var = zeros_like(self.running_mean), zeros_like(self.running_var)
         y = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         with no_grad():

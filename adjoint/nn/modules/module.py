@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -20,6 +19,7 @@ from ..hooks import (
     Entry,
     Hooks,
     add,
+    add_to,
     call_with_hooks,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -56,7 +56,7 @@ class Module:
     call_super_init: bool = False
     _version: int = 1
     _hooks: Hooks | None = None  # made when the first hook is registered
-    _state_dict_hooks: dict[str, OrderedDict[int, Any]] | None = None
+    _state_dict_hooks: dict[str, dict[int, Any]] | None = None
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
@@ -803,11 +803,6 @@ class Module:
 
     # ---- hooks -------------------------------------------------------------------------------
 
-    def _get_hooks(self) -> Hooks:
-        if self._hooks is None:
-            self._hooks = Hooks()
-        return self._hooks
-
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
@@ -820,7 +815,7 @@ class Module:
         >>> m(1)
         2
         """
-        return add(self._get_hooks().forward_pre, Entry(hook, with_kwargs), prepend)
+        return add_to(self, "forward_pre", Entry(hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self,
@@ -839,7 +834,7 @@ class Module:
         >>> m(1)
         2
         """
-        return add(self._get_hooks().forward, Entry(hook, with_kwargs, always_call), prepend)
+        return add_to(self, "forward", Entry(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -854,7 +849,7 @@ class Module:
         >>> x.grad
         tensor([2.])
         """
-        return add(self._get_hooks().backward_pre, Entry(hook), prepend)
+        return add_to(self, "backward_pre", Entry(hook), prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -869,17 +864,17 @@ class Module:
         >>> x.grad
         tensor([3.])
         """
-        return add(self._get_hooks().backward, Entry(hook), prepend)
+        return add_to(self, "backward", Entry(hook), prepend)
 
     register_backward_hook = register_full_backward_hook
 
-    def _state_hooks(self, kind: str) -> OrderedDict[int, Any]:
-        return (self._state_dict_hooks or {}).get(kind) or OrderedDict()
+    def _state_hooks(self, kind: str) -> dict[int, Any]:
+        return (self._state_dict_hooks or {}).get(kind) or {}
 
     def _add_state_hook(self, kind: str, hook: Any) -> RemovableHandle:
         if self._state_dict_hooks is None:
             self._state_dict_hooks = {}
-        return add(self._state_dict_hooks.setdefault(kind, OrderedDict()), hook)
+        return add(self._state_dict_hooks.setdefault(kind, {}), hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` before `state_dict` collects.
