@@ -85,11 +85,14 @@ _HELD = 2  # references to what only a `_Met` holds, as `sys.getrefcount` counts
 class _Recorder:
     """Records ops on symbols, and what of outside they read."""
 
-    def __init__(self, title: str, scope: Scope, wants: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, title: str, scope: Scope, wants: Callable[[Any], bool], arguments: Sequence[Any]
+    ) -> None:
         self.title = title
         self.scope = scope
         self.wants = wants  # whether a tensor from outside wants a gradient
         self.met: dict[int, _Met] = {}
+        self.places = dict.fromkeys(map(id, arguments), "")  # where they are written
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
         self.outer = MODE.get().executor
 
@@ -154,6 +157,8 @@ class _Recorder:
             met = self._take(base)
         if met is not None and not met.place:
             met.place = place_of_caller()
+        if self.places.get(id(base)) == "":
+            self.places[id(base)] = place_of_caller()
 
     def note_read(self) -> None:
         """A value is read."""
@@ -199,7 +204,7 @@ class _Recorder:
             if x._data is not data or x._node is not node:
                 raise Unsupported(
                     f"{self.title}: a function of it writes to an operand of shape "
-                    f"{tuple(data.shape)}; write to a clone"
+                    f"{tuple(data.shape)}; write to a clone{self.places[id(x)]}"
                 )
         outside = []
         for met in self.met.values():
@@ -231,10 +236,14 @@ _READS = (
 
 def like(x: Any, wants: bool, shape: Sequence[int] | None = None) -> Any:
     """A tensor of which only shape and dtype are known, which may want a gradient."""
-    data = x._data
-    sizes = tuple(data.shape if shape is None else shape)
-    y = wrap(LazyValue(None, (), sizes, data.dtype, x.device))
-    if wants and data.dtype.kind in "fcV":
+    return symbol(x.spec if shape is None else x.spec.with_(shape=tuple(shape)), wants)
+
+
+def symbol(spec: Spec, wants: bool) -> Any:
+    """A tensor of which only this is known."""
+    dtype = spec.dtype.numpy
+    y = wrap(LazyValue(None, (), spec.shape, dtype, spec.device))
+    if wants and dtype.kind in "fcV":
         y.requires_grad_()
     return y
 
@@ -322,7 +331,7 @@ def captured(
     for x in inputs:
         scope.add(x)
     before = [(x, x._data, x._node) for x in arguments]
-    recorder = _Recorder(title, scope, wants)
+    recorder = _Recorder(title, scope, wants, arguments)
     try:
         with recording(_READS.format(title), executor=recorder, grad=grad, autocast=autocast):
             body.outputs = [recorder.result(y) for y in function(*arguments)]

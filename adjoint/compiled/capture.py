@@ -25,6 +25,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..eager.views import register_view
+from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
@@ -209,6 +210,11 @@ class _Recorder:
         if type(x._data) is not ndarray and not is_device_array(x._data):
             if not isinstance(x._data, LazyValue):
                 raise Unsupported("compile: a tensor that holds no values")
+            if isinstance(x._data, Cell):
+                raise Unsupported(
+                    f"compile: the function reads a node of a graph, {x._data.label!r}; give it as "
+                    "an argument, or call the function inside `with graph:`"
+                )
             return
         if id(x) in self.fresh and not (x._version is not None and x._version.exported):
             device = self._device_of(x)

@@ -55,7 +55,7 @@ def cond(
     if not isinstance(pred, TensorBase) or not is_captured(pred):
         return true_fn(*operands) if pred else false_fn(*operands)
     given, rebuild = parts_of(operands, "cond: the operands have")
-    capture = _Capture("cond", (pred, *given))
+    capture = Capture("cond", (pred, *given))
     yes, form = capture.body(true_fn, rebuild, given, "true_fn")
     no, other = capture.body(false_fn, rebuild, given, "false_fn")
     same = yes.specs == no.specs and _alike(form, other, len(yes.outputs))
@@ -123,7 +123,7 @@ def while_loop(
     given, rebuild = parts_of(carried, "while_loop: carried_inputs have")
     if not given:
         raise InvalidArgument("while_loop: carried_inputs have no tensor, by which it could end")
-    capture = _Capture("while_loop", given)
+    capture = Capture("while_loop", given)
     test, _ = capture.body(_tested(cond_fn), rebuild, given, "cond_fn", carried=True)
     body, form = capture.body(_tupled(body_fn), rebuild, given, "body_fn", carried=True)
     _assert_kept("while_loop: body_fn", given, rebuild, body.outputs, form)
@@ -176,7 +176,7 @@ def scan(
         )
     if length and not is_captured(*carries, *rows):
         return _scanned(combine_fn, init, row, rows, dim, reverse)
-    capture = _Capture("scan", (*carries, *rows))
+    capture = Capture("scan", (*carries, *rows))
     n = len(carries)
     forms: list[Rebuild] = []
 
@@ -246,7 +246,7 @@ def _along(dim: int, y: Any) -> Any:
 # ---- where it is captured ------------------------------------------------------------------------
 
 
-class _Capture:
+class Capture:
     """The bodies of one call."""
 
     def __init__(self, title: str, tensors: Sequence[Any]) -> None:

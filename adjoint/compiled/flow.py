@@ -1,26 +1,26 @@
-"""The nodes of control flow: a branch, a loop of data-dependent length, and a scan.
+"""The nodes of control flow: a branch, a loop of data-dependent length, a scan, and a call.
 
 Each runs bodies (`bodies.py`), whose programs are native, from Python. The gradient of a branch is
-a branch over the bodies' derivatives, that of a scan a scan the other way, so these have gradients
-of every order.
+a branch over the bodies' derivatives, that of a scan a scan the other way, that of a call a call,
+so these have gradients of every order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.dtype import int64
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, ShapeError
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.dispatch import apply
 from ..eager.tensors import wrap, zeros
-from ..program.compute import quietly
+from ..program.compute import quietly, spec_of
 from .bodies import Body, Pullback, gradients, like, pullback
 
 Places = Sequence[int]  # for each input of a body which one of the node's it is
@@ -35,6 +35,7 @@ class _Flow(Op, abstract=True):
     def __init__(self, title: str, specs: Sequence[Spec]) -> None:
         self.title = title
         self.specs = tuple(specs)
+        self.taken: tuple[Spec, ...] | None = None  # what it was recorded for
         self.n_outputs = len(self.specs)  # type: ignore[misc]
 
     @property
@@ -43,7 +44,17 @@ class _Flow(Op, abstract=True):
         return self.title
 
     def infer(self, *specs: Spec) -> Any:
-        """Those of the bodies' outputs."""
+        """Those of the bodies' outputs; bodies are of the shapes that the node was recorded for.
+
+        Errors: ShapeError for others, which an edit of a graph may ask for.
+        """
+        self.taken = self.taken or specs
+        if specs != self.taken:
+            pairs = zip(self.taken, specs, strict=True)
+            was, now = next((was, now) for was, now in pairs if was != now)
+            raise ShapeError(
+                f"{self.title}: recorded for {_shown(was)} and given {_shown(now)}; record it again"
+            )
         return self.specs if len(self.specs) > 1 else self.specs[0]
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
@@ -134,6 +145,79 @@ class Branch(_Flow, abstract=True):
             for n, each in zip(ends, several, strict=True):
                 results[1 + n] = each
         return tuple(results)
+
+
+class Call(_Flow, abstract=True):
+    """A body, whose inputs are the node's. For inputs of other shapes it is `made` again, where
+    something makes it.
+    """
+
+    def __init__(
+        self, title: str, body: Body, made: Callable[[Sequence[Spec]], Body] | None = None
+    ) -> None:
+        super().__init__(title, given_by(body))
+        self.made = made
+        self.bodies = {tuple([x.spec for x in body.inputs]): body}
+
+    def body_for(self, specs: Sequence[Spec]) -> Body:
+        """The body for inputs of these shapes and dtypes.
+
+        Errors: ShapeError where it cannot be made.
+        """
+        key = tuple(specs)
+        found = self.bodies.get(key)
+        if found is None:
+            if self.made is None:
+                super().infer(*specs)
+                return next(iter(self.bodies.values()))
+            found = self.bodies[key] = self.made(key)
+            if len(given_by(found)) != self.n_outputs:
+                del self.bodies[key]
+                raise ShapeError(
+                    f"{self.title}: for these shapes it gives another number of tensors, or keeps "
+                    "another one for its gradient; record it again"
+                )
+        return found
+
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the body's outputs.
+
+        Errors: those of `body_for`.
+        """
+        found = given_by(self.body_for(specs))
+        return tuple(found) if len(found) > 1 else found[0]
+
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """In new memory."""
+        found = quietly(self._body_of(arrays).run, arrays)
+        return tuple(found) if len(found) > 1 else found[0]
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """The body."""
+        self._body_of(arrays).run(arrays, outs)
+
+    def _body_of(self, arrays: Sequence[Any]) -> Body:
+        return self.body_for([spec_of(x) for x in arrays])
+
+    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
+        """A call of the derivative."""
+        gs, ys = self.given(g, y)
+        body = self.body_for([x.spec for x in xs])
+        back = pullback(body, [each is not None for each in gs], MODE.get().grad)
+        results: list[Any] = [None] * len(xs)
+        if back.reached:
+            seeds, kept = [gs[k] for k in back.seeds], [ys[n] for _, n in body.hints]
+            op = Call(_backward(self.title), back.body)
+            found = apply(op, *xs, *seeds, *kept, *back.outside)
+            several = found if type(found) is tuple else (found,)
+            for n, each in zip(back.reached, several, strict=True):
+                results[n] = each
+        return tuple(results)
+
+
+def given_by(body: Body) -> list[Spec]:
+    """The specs of all that a body gives."""
+    return [*body.specs, *(value.spec for value in body.kept)]
 
 
 class Loop(_Flow, abstract=True):
@@ -375,6 +459,10 @@ class Scan(_Flow, abstract=True):
 
 def _zeros(x: Any) -> Any:
     return zeros(x._data.shape, x._data.dtype, x.device)
+
+
+def _shown(spec: Spec) -> str:
+    return f"{spec.shape} {spec.dtype}"
 
 
 def _backward(title: str) -> str:
