@@ -35,7 +35,7 @@ from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from .arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, Gradients, differentiated
-from .drawing import Drawn, Stream, Streams
+from .drawing import Advance, Stream, Streams
 from .places import Operands
 from .returned import Returned
 from .routines import recorded
@@ -142,8 +142,8 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
-        if isinstance(op, Draw):  # no number may be read while there is none
-            op = Drawn(op, self.streams.all)
+        if isinstance(op, Draw):
+            op, inputs = self.streams.drawn(op, inputs)
         found = execute_lazily(op, inputs)
         if self.device not in (None, CPU) and self._leaves_device(op, inputs, found):
             moved = [
@@ -339,6 +339,12 @@ class _Recorder:
         """The program draws random numbers."""
         return self.streams.next_draw(generator)
 
+    def note_more_draws(self) -> None:
+        """Each run is to let generators go on by the draws that only it counts."""
+        for n, more in self.streams.more():
+            done = self(Advance(self.streams.all[n]), (more,))
+            self.note_check(done, lambda: AssertionError("a generator does not go on"))
+
     def note_gradient(self, x: Any) -> None:
         """The program is about to set the gradient of `x`."""
         self.meet(x)
@@ -509,6 +515,7 @@ def capture(
             given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
             returned = Returned((found, given_to), recorder.met, arguments)
             del found, given_to
+            recorder.note_more_draws()
             values = [y._data for y in returned.tensors]
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()

@@ -22,6 +22,7 @@ from ..ops.shape.joining import stack
 from ..ops.shape.movement import movedim
 from ..program.capture import Rebuild, parts_of
 from .bodies import Body, Scope, captured, keep, leading, like
+from .drawing import Drawing
 from .flow import Branch, Loop, Scan
 
 __all__ = ["cond", "scan", "while_loop"]
@@ -38,7 +39,7 @@ def cond(
     Shapes: `pred` is a bool or a tensor of one element; operands and results are tensors, or
     tuples, lists and dicts of them. Captured branches give the same shapes and dtypes.
     Errors: InvalidArgument for another `pred`; where captured, ShapeError for branches that give
-    different things, Unsupported for one that draws, reads values, or writes outside.
+    different things, Unsupported for one that reads values, writes outside, or draws in a Graph.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cond.html
 
     >>> x = ad.tensor([1.0, -2.0], requires_grad=True)
@@ -81,7 +82,7 @@ def cond(
         sources[k] += range(count, count + len(body.kept))
         sources[1 - k] += [None] * len(body.kept)
         specs += [value.spec for value in body.kept]
-    op = Branch("cond", (yes, no), places, sources, specs, hints)
+    op = Branch("cond", (yes, no), places, sources, specs, hints, capture.drawing(yes, no))
     return form(iter(capture.applied(op, (pred, *given, *outside), wanting)))
 
 
@@ -97,8 +98,8 @@ def while_loop(
     Shapes: `cond_fn` gives a bool or a tensor of one element; `body_fn` what it takes, a tuple of
     tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same.
     Errors: ShapeError where `body_fn` gives another form, shape or dtype than it took; where
-    captured, Unsupported for functions that draw, read values, or write outside, and AutogradError
-    for second derivatives.
+    captured, Unsupported for functions that read values, write outside, or draw in a Graph, and
+    AutogradError for second derivatives.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/while_loop.html
 
     >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (ad.tensor(0), ad.ones(2)))
@@ -129,7 +130,8 @@ def while_loop(
     _assert_kept("while_loop: body_fn", given, rebuild, body.outputs, form)
     outside, places = capture.merged(len(given))
     wanting = capture.settled(body, given)
-    op = Loop(test, body, places, [x.spec for x in given], wanting)
+    drawing = capture.drawing(test, body)
+    op = Loop(test, body, places, [x.spec for x in given], wanting, drawing)
     return form(iter(capture.applied(op, (*given, *outside), wanting)))
 
 
@@ -147,8 +149,8 @@ def scan(
     Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them; all of `xs`
     have the same size along `dim`, which may be 0.
     Errors: ShapeError for other sizes, and where `combine_fn` gives another form, shape or dtype of
-    carry than it took; where captured, Unsupported for one that draws, reads values, or writes
-    outside.
+    carry than it took; where captured, Unsupported for one that reads values, writes outside, or
+    draws in a Graph.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/scan.html
 
     >>> total = lambda carry, x: (carry + x, carry + x)
@@ -198,7 +200,8 @@ def scan(
     if any(wanting):
         keep(body, n)
     places = range(len(body.inputs))
-    op = Scan("scan", body, places, n, len(rows), length, reverse, any(wanting))
+    drawing = capture.drawing(body)
+    op = Scan("scan", body, places, n, len(rows), length, reverse, any(wanting), drawing)
     found = capture.applied(op, given, wanting)
     return forms[0](iter(found[:n])), forms[1](iter([_along(dim, y) for y in found[n:]]))
 
@@ -332,10 +335,16 @@ class Capture:
                 x._node = None
         return wanting
 
+    def drawing(self, *bodies: Body) -> Drawing:
+        """What a node with these bodies draws, here."""
+        streams = getattr(MODE.get().executor, "streams", None)
+        return Drawing(streams, [body.streams for body in bodies])
+
     def applied(self, op: Any, inputs: Sequence[Any], wanting: Sequence[bool]) -> list[Any]:
         """The first outputs of a node, with a history where they are `wanting` one."""
-        found = apply(op, *inputs)
+        found = apply(op, *inputs, *op.drawing.given)
         several = found if type(found) is tuple else (found,)
+        op.drawing.leave(several[len(several) - len(op.drawing) :])
         for y, wants in zip(several, wanting, strict=False):
             if not (wants or self.in_graph):
                 y._node = None

@@ -22,7 +22,9 @@ from ..eager.dispatch import apply
 from ..eager.tensors import wrap, zeros
 from ..program.compute import quietly, spec_of
 from .bodies import Body, Pullback, gradients, like, pullback
+from .drawing import Drawing
 
+_NOTHING = Drawing(None, ())  # is drawn
 Places = Sequence[int]  # for each input of a body which one of the node's it is
 
 
@@ -32,9 +34,13 @@ class _Flow(Op, abstract=True):
     needs = "xs y"
     exact = True  # bodies convert narrow floats themselves
 
-    def __init__(self, title: str, specs: Sequence[Spec]) -> None:
+    def __init__(self, title: str, specs: Sequence[Spec], drawing: Drawing | None = None) -> None:
+        """Behind `specs` there is an output for each generator of `drawing`, as there is an input:
+        by how many draws those up to here are more than one for each draw and node.
+        """
         self.title = title
-        self.specs = tuple(specs)
+        self.drawing = drawing or _NOTHING
+        self.specs = (*specs, *[Spec((), int64)] * len(self.drawing))
         self.taken: tuple[Spec, ...] | None = None  # what it was recorded for
         self.n_outputs = len(self.specs)  # type: ignore[misc]
 
@@ -71,9 +77,18 @@ class _Flow(Op, abstract=True):
         """Fill `outs`."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
+    def begin(self, arrays: Sequence[Any]) -> list[Any]:
+        """Where the generators are, by the last inputs."""
+        return self.drawing.begin(arrays[len(arrays) - len(self.drawing) :])
+
     def given(self, g: Any, y: Any) -> tuple[list[Any], Sequence[Any]]:
         """Gradients of the outputs, and the outputs, also where there is one only."""
         return ([g], [y]) if self.n_outputs == 1 else (list(g), y)
+
+
+def _fill(outs: Sequence[Any], found: Sequence[Any]) -> None:
+    for out, x in zip(outs, found, strict=True):
+        out[...] = x
 
 
 def is_true(array: Any) -> bool:
@@ -92,19 +107,26 @@ class Branch(_Flow, abstract=True):
         sources: Sequence[Sequence[int | None]],
         specs: Sequence[Spec],
         hints: Sequence[Sequence[int]] = ((), ()),
+        drawing: Drawing | None = None,
     ) -> None:
         """`places` are among the inputs behind the first. `sources` say for each body which of what
         it gives each output is, None for zeros; `hints` which outputs its derivative takes.
         """
-        super().__init__(title, specs)
+        super().__init__(title, specs, drawing)
         self.bodies, self.places, self.sources, self.hints = bodies, places, sources, hints
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """The body that is picked."""
         k = 0 if is_true(arrays[0]) else 1
-        found = self.bodies[k].run([arrays[1 + n] for n in self.places[k]])
-        for out, source in zip(outs, self.sources[k], strict=True):
+        body, now = self.bodies[k], self.begin(arrays)
+        with body.lock:
+            given = [arrays[1 + n] for n in self.places[k]]
+            found = body.run(given, None, self.drawing.of(k, now))
+            now = self.drawing.behind(k, now, body.drew)
+        count = len(self.sources[k])
+        for out, source in zip(outs[:count], self.sources[k], strict=True):
             out[...] = 0 if source is None else found[source]
+        _fill(outs[count:], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A branch over the derivatives."""
@@ -221,8 +243,8 @@ def given_by(body: Body) -> list[Spec]:
 
 
 class Loop(_Flow, abstract=True):
-    """A body that runs on what it gave, as long as another one gives true. The last output says
-    which run it was, whose carried values are kept until its gradient has been computed, or the
+    """A body that runs on what it gave, as long as another one gives true. One output says which
+    run it was, whose carried values are kept until its gradient has been computed, or the
     next run.
     """
 
@@ -233,37 +255,47 @@ class Loop(_Flow, abstract=True):
         places: Sequence[Places],
         specs: Sequence[Spec],
         wanting: Sequence[bool],
+        drawing: Drawing | None = None,
     ) -> None:
         """The first inputs are carried, of these `specs`, some of which want gradients."""
         run = Spec((), int64)
-        super().__init__("while_loop", [*specs, run])
+        super().__init__("while_loop", [*specs, run], drawing)
+        self.count = len(specs)
         self.test, self.body, self.places = test, body, places
         self.wanting = wanting
         self.latest: tuple[int, list[Any]] | None = None
 
-    def history(self, arrays: Sequence[Any], keep: bool) -> tuple[list[Any], list[Any]]:
-        """What each iteration begins with, if that is to be kept; and what is left in the end."""
-        count = len(self.specs) - 1
-        carried = list(arrays[:count])
+    def history(self, arrays: Sequence[Any], keep: bool) -> tuple[list[Any], list[Any], list[Any]]:
+        """What each iteration begins with, if that is to be kept, and where generators are then;
+        and what is left in the end, of both.
+        """
+        count, drawing = self.count, self.drawing
+        carried, now = list(arrays[:count]), self.begin(arrays)
         kept = []
         ahead, behind = [[arrays[n] for n in places if n >= count] for places in self.places]
         with self.test.lock, self.body.lock:
-            while is_true(self.test.run([*carried, *ahead])[0]):
+            while True:
+                go = self.test.run([*carried, *ahead], None, drawing.of(0, now))[0]
+                now = drawing.behind(0, now, self.test.drew)
+                if not is_true(go):
+                    break
+                at = drawing.of(1, now)
                 if keep:
-                    kept.append(carried)
-                carried = self.body.run([*carried, *behind])
+                    kept.append((carried, at))
+                carried = self.body.run([*carried, *behind], None, at)
+                now = drawing.behind(1, now, self.body.drew)
                 ahead, behind = [None] * len(ahead), [None] * len(behind)
-        return kept, carried
+        return kept, carried, now
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """All iterations."""
-        kept, carried = self.history(arrays, any(self.wanting))
+        kept, carried, now = self.history(arrays, any(self.wanting))
         number = next(_runs)
         if kept:  # the first one's may be memory that is used again
-            kept[0] = [x.copy() for x in kept[0]]
+            first, at = kept[0]
+            kept[0] = [x.copy() for x in first], at
         self.latest = number, kept
-        for out, found in zip(outs, (*carried, number), strict=True):
-            out[...] = found
+        _fill(outs, (*carried, number, *self.drawing.end(now)))
 
     def take(self, number: int, arrays: Sequence[Any]) -> list[Any]:
         """What each iteration of a run began with; of an earlier run than the last, once more."""
@@ -275,9 +307,10 @@ class Loop(_Flow, abstract=True):
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """The derivative of the body, from the last iteration to the first."""
         back = pullback(self.body, self.wanting, False, hints=False)
-        op = LoopGradient(self, back, [each is not None for each in g[:-1]], xs)
-        arrived = [each for each in g[:-1] if each is not None]
-        found = apply(op, y[-1], *xs, *arrived, *back.outside)
+        gs = g[: self.count]
+        op = LoopGradient(self, back, [each is not None for each in gs], xs)
+        arrived = [each for each in gs if each is not None]
+        found = apply(op, y[self.count], *xs, *arrived, *back.outside)
         own = iter(found if type(found) is tuple else (found,))
         wanted = set(op.ends)
         return tuple([next(own) if n in wanted else None for n in range(len(xs))])
@@ -312,8 +345,9 @@ class LoopGradient(_Flow, abstract=True):
         outside = [xs[n] for n in self.loop.places[1] if n >= self.count]
         sums = {n: np.zeros_like(xs[n]) for n in self.ends if n >= self.count}
         body = self.back.body
-        with body.lock:
-            for carried in reversed(self.loop.take(int(number), xs)):
+        with self.loop.body.lock, body.lock:
+            for carried, at in reversed(self.loop.take(int(number), xs)):
+                self.loop.body.draw_from(at)
                 seeds = [gs[k] for k in self.back.seeds]
                 found = body.run([*carried, *outside, *seeds, *met])
                 outside, met = [None] * len(outside), [None] * len(met)
@@ -341,7 +375,7 @@ class Scan(_Flow, abstract=True):
 
     def __init__(
         self, title: str, body: Body, places: Places, carried: int, sliced: int, length: int,
-        reverse: bool, keeps: bool,
+        reverse: bool, keeps: bool, drawing: Drawing | None = None,
     ) -> None:  # fmt: skip
         """Of what the body gives the first are `carried` on. `keeps`: outputs at the end have what
         was carried into each iteration.
@@ -353,16 +387,16 @@ class Scan(_Flow, abstract=True):
         last, more = results[:carried], results[carried:]
         kept = last if keeps else []
         long = [spec.with_(shape=(length, *spec.shape)) for spec in (*more, *kept)]
-        super().__init__(title, [*last, *long])
+        super().__init__(title, [*last, *long], drawing)
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """All iterations."""
         n, end = self.carried, len(self.body.outputs) + len(self.body.kept)
-        carried, results, kept = outs[:n], outs[n:end], outs[end:]
+        carried, results, kept = outs[:n], outs[n:end], outs[end : end + n * self.keeps]
         slices, outside = arrays[n : n + self.sliced], arrays[n + self.sliced :]
         for out, x in zip(carried, arrays, strict=False):
             out[...] = x
-        order = range(self.length)
+        order, now = range(self.length), self.begin(arrays)
         with self.body.lock:
             for t in reversed(order) if self.reverse else order:
                 for out, x in zip(kept, carried, strict=False):
@@ -370,8 +404,11 @@ class Scan(_Flow, abstract=True):
                 rows = [x[t, ...] for x in slices]  # arrays, though of one element
                 slots = [*carried, *rows, *outside]
                 given = [slots[k] for k in self.places]
-                self.body.run(given, [*carried, *(y[t, ...] for y in results)])
+                into = [*carried, *(y[t, ...] for y in results)]
+                self.body.run(given, into, self.drawing.of(0, now))
+                now = self.drawing.behind(0, now, self.body.drew)
                 outside = [None] * len(outside)
+        _fill(outs[len(outs) - len(self.drawing) :], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A scan the other way: it carries the gradients of what was carried, and sums of those of
@@ -428,7 +465,7 @@ class Scan(_Flow, abstract=True):
             ]
 
         made, outside = body.derived("_backward", given, True, create, back)
-        states_before = list(ys[end:])
+        states_before = list(ys[end : end + n * self.keeps])
         hints = [ys[k] for _, k in body.hints]
         sliced = [
             *states_before, *xs[n:begin], *(gs[k] for k in seeds),
