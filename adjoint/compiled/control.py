@@ -23,7 +23,8 @@ from ..ops.shape.movement import movedim
 from ..program.capture import Rebuild, parts_of
 from .bodies import Body, Scope, captured, keep, leading, like
 from .drawing import Drawing
-from .flow import Branch, Loop, Scan
+from .flow import Branch, Scan
+from .loops import Loop
 
 __all__ = ["cond", "scan", "while_loop"]
 
@@ -99,7 +100,7 @@ def while_loop(
     tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same.
     Errors: ShapeError where `body_fn` gives another form, shape or dtype than it took; where
     captured, Unsupported for functions that read values, write outside, or draw in a Graph, and
-    AutogradError for second derivatives.
+    AutogradError for third derivatives.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/while_loop.html
 
     >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (ad.tensor(0), ad.ones(2)))

@@ -1,4 +1,5 @@
-"""The nodes of control flow: a branch, a loop of data-dependent length, a scan, and a call.
+"""The nodes of control flow: a branch, a scan, and a call; `loops.py` has those whose length values
+decide.
 
 Each runs bodies (`bodies.py`), whose programs are native, from Python. The gradient of a branch is
 a branch over the bodies' derivatives, that of a scan a scan the other way, that of a call a call,
@@ -7,14 +8,13 @@ so these have gradients of every order.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.dtype import int64
-from ..core.errors import AutogradError, ShapeError
+from ..core.errors import ShapeError
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
@@ -28,7 +28,7 @@ _NOTHING = Drawing(None, ())  # is drawn
 Places = Sequence[int]  # for each input of a body which one of the node's it is
 
 
-class _Flow(Op, abstract=True):
+class Flow(Op, abstract=True):
     """What the nodes have in common: outputs of known specs."""
 
     needs = "xs y"
@@ -86,7 +86,8 @@ class _Flow(Op, abstract=True):
         return ([g], [y]) if self.n_outputs == 1 else (list(g), y)
 
 
-def _fill(outs: Sequence[Any], found: Sequence[Any]) -> None:
+def fill(outs: Sequence[Any], found: Sequence[Any]) -> None:
+    """Write what was found."""
     for out, x in zip(outs, found, strict=True):
         out[...] = x
 
@@ -96,7 +97,7 @@ def is_true(array: Any) -> bool:
     return bool(array.reshape(()))
 
 
-class Branch(_Flow, abstract=True):
+class Branch(Flow, abstract=True):
     """One of two bodies, by the first input."""
 
     def __init__(
@@ -126,7 +127,7 @@ class Branch(_Flow, abstract=True):
         count = len(self.sources[k])
         for out, source in zip(outs[:count], self.sources[k], strict=True):
             out[...] = 0 if source is None else found[source]
-        _fill(outs[count:], self.drawing.end(now))
+        fill(outs[count:], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A branch over the derivatives."""
@@ -169,7 +170,7 @@ class Branch(_Flow, abstract=True):
         return tuple(results)
 
 
-class Call(_Flow, abstract=True):
+class Call(Flow, abstract=True):
     """A body, whose inputs are the node's. For inputs of other shapes it is `made` again, where
     something makes it.
     """
@@ -242,133 +243,7 @@ def given_by(body: Body) -> list[Spec]:
     return [*body.specs, *(value.spec for value in body.kept)]
 
 
-class Loop(_Flow, abstract=True):
-    """A body that runs on what it gave, as long as another one gives true. One output says which
-    run it was, whose carried values are kept until its gradient has been computed, or the
-    next run.
-    """
-
-    def __init__(
-        self,
-        test: Body,
-        body: Body,
-        places: Sequence[Places],
-        specs: Sequence[Spec],
-        wanting: Sequence[bool],
-        drawing: Drawing | None = None,
-    ) -> None:
-        """The first inputs are carried, of these `specs`, some of which want gradients."""
-        run = Spec((), int64)
-        super().__init__("while_loop", [*specs, run], drawing)
-        self.count = len(specs)
-        self.test, self.body, self.places = test, body, places
-        self.wanting = wanting
-        self.latest: tuple[int, list[Any]] | None = None
-
-    def history(self, arrays: Sequence[Any], keep: bool) -> tuple[list[Any], list[Any], list[Any]]:
-        """What each iteration begins with, if that is to be kept, and where generators are then;
-        and what is left in the end, of both.
-        """
-        count, drawing = self.count, self.drawing
-        carried, now = list(arrays[:count]), self.begin(arrays)
-        kept = []
-        ahead, behind = [[arrays[n] for n in places if n >= count] for places in self.places]
-        with self.test.lock, self.body.lock:
-            while True:
-                go = self.test.run([*carried, *ahead], None, drawing.of(0, now))[0]
-                now = drawing.behind(0, now, self.test.drew)
-                if not is_true(go):
-                    break
-                at = drawing.of(1, now)
-                if keep:
-                    kept.append((carried, at))
-                carried = self.body.run([*carried, *behind], None, at)
-                now = drawing.behind(1, now, self.body.drew)
-                ahead, behind = [None] * len(ahead), [None] * len(behind)
-        return kept, carried, now
-
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """All iterations."""
-        kept, carried, now = self.history(arrays, any(self.wanting))
-        number = next(_runs)
-        if kept:  # the first one's may be memory that is used again
-            first, at = kept[0]
-            kept[0] = [x.copy() for x in first], at
-        self.latest = number, kept
-        _fill(outs, (*carried, number, *self.drawing.end(now)))
-
-    def take(self, number: int, arrays: Sequence[Any]) -> list[Any]:
-        """What each iteration of a run began with; of an earlier run than the last, once more."""
-        latest, self.latest = self.latest, None
-        if latest is not None and latest[0] == number:
-            return latest[1]
-        return self.history(arrays, True)[0]
-
-    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
-        """The derivative of the body, from the last iteration to the first."""
-        back = pullback(self.body, self.wanting, False, hints=False)
-        gs = g[: self.count]
-        op = LoopGradient(self, back, [each is not None for each in gs], xs)
-        arrived = [each for each in gs if each is not None]
-        found = apply(op, y[self.count], *xs, *arrived, *back.outside)
-        own = iter(found if type(found) is tuple else (found,))
-        wanted = set(op.ends)
-        return tuple([next(own) if n in wanted else None for n in range(len(xs))])
-
-
-_runs = itertools.count(1)
-
-
-class LoopGradient(_Flow, abstract=True):
-    """The gradient of a `Loop`: of its inputs, and of what it gave."""
-
-    def __init__(self, loop: Loop, back: Pullback, given: Sequence[bool], xs: Any) -> None:
-        self.loop, self.back = loop, back
-        self.given_ = tuple(given)
-        self.count, self.inputs = len(given), len(xs)
-        own = loop.places[1]
-        self.reached = {own[k]: n for n, k in enumerate(back.reached)}
-        carried = [n for n, wants in enumerate(loop.wanting) if wants]
-        self.ends = [*carried, *sorted(n for n in self.reached if n >= self.count)]
-        super().__init__("while_loop_backward", [xs[n].spec for n in self.ends])
-
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Backward through all iterations."""
-        number, *arrays = arrays
-        rest = iter(arrays[self.inputs :])
-        gs = [
-            next(rest) if has else np.zeros(x.shape, x.dtype)
-            for x, has in zip(arrays, self.given_, strict=False)
-        ]
-        met = list(rest)
-        xs = arrays[: self.inputs]
-        outside = [xs[n] for n in self.loop.places[1] if n >= self.count]
-        sums = {n: np.zeros_like(xs[n]) for n in self.ends if n >= self.count}
-        body = self.back.body
-        with self.loop.body.lock, body.lock:
-            for carried, at in reversed(self.loop.take(int(number), xs)):
-                self.loop.body.draw_from(at)
-                seeds = [gs[k] for k in self.back.seeds]
-                found = body.run([*carried, *outside, *seeds, *met])
-                outside, met = [None] * len(outside), [None] * len(met)
-                for n, total in sums.items():
-                    total += found[self.reached[n]]
-                gs = [
-                    found[self.reached[n]] if n in self.reached else np.zeros(x.shape, x.dtype)
-                    for n, x in enumerate(carried)
-                ]
-        for out, n in zip(outs, self.ends, strict=True):
-            out[...] = sums[n] if n in sums else gs[n]
-
-    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
-        """There is none."""
-        raise AutogradError(
-            "while_loop: trying to differentiate its gradient, for which a loop of unknown length "
-            "keeps too little; use scan, or a Python loop of fixed length"
-        )
-
-
-class Scan(_Flow, abstract=True):
+class Scan(Flow, abstract=True):
     """A body that runs on what it carries and on each slice of some inputs, which come behind the
     carried ones; results lie side by side.
     """
@@ -408,7 +283,7 @@ class Scan(_Flow, abstract=True):
                 self.body.run(given, into, self.drawing.of(0, now))
                 now = self.drawing.behind(0, now, self.body.drew)
                 outside = [None] * len(outside)
-        _fill(outs[len(outs) - len(self.drawing) :], self.drawing.end(now))
+        fill(outs[len(outs) - len(self.drawing) :], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A scan the other way: it carries the gradients of what was carried, and sums of those of
