@@ -27,10 +27,12 @@ from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, run
 from ..inference.kernels import CHEAP
+from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Program, Value
 from ..program.reads import place_of_caller
+from .drawing import Streams
 from .handover import Argument
 from .routines import recorded
 from .step import Part, is_small
@@ -86,16 +88,25 @@ _HELD = 2  # references to what only a `_Met` holds, as `sys.getrefcount` counts
 class _Recorder:
     """Records ops on symbols, and what of outside they read."""
 
-    def __init__(self, title: str, scope: Scope, wants: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, title: str, scope: Scope, wants: Callable[[Any], bool], arguments: Sequence[Any]
+    ) -> None:
         self.title = title
         self.scope = scope
         self.wants = wants  # whether a tensor from outside wants a gradient
         self.met: dict[int, _Met] = {}
+        self.places = dict.fromkeys(map(id, arguments), "")  # where they are written
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
         self.outer = MODE.get().executor
+        around = getattr(self.outer, "streams", None)
+        self.streams = None if around is None else Streams(_READS.format(title))
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
+        if isinstance(op, Draw) and self.streams is not None:
+            op, inputs = self.streams.drawn(op, inputs)
+        elif op.drawn:
+            raise Unsupported(f"{self.title}: {op.name}, random numbers by another way")
         given = [self._met(x, op.view) if isinstance(x, TensorBase) else x for x in inputs]
         found = execute_lazily(op, tuple(given))
         for y in found if type(found) is tuple else (found,):
@@ -155,6 +166,8 @@ class _Recorder:
             met = self._take(base)
         if met is not None and not met.place:
             met.place = place_of_caller()
+        if self.places.get(id(base)) == "":
+            self.places[id(base)] = place_of_caller()
 
     def note_read(self) -> None:
         """A value is read."""
@@ -162,11 +175,13 @@ class _Recorder:
 
     def note_draw(self, generator: Any) -> tuple[int, int]:
         """Random numbers are drawn."""
-        raise Unsupported(
-            f"{self.title}: a function of it draws random numbers (dropout?), of which a program "
-            f"could not tell how many there are; draw outside, and give them as operands"
-            f"{place_of_caller()}"
-        )
+        if self.streams is None:
+            raise Unsupported(
+                f"{self.title}: a function of it draws random numbers (dropout?), of which a graph "
+                "could not tell how many there are; draw outside, and give them as operands"
+                f"{place_of_caller()}"
+            )
+        return self.streams.next_draw(generator)
 
     def note_gradient(self, x: Any) -> None:
         """A gradient is set."""
@@ -208,7 +223,7 @@ class _Recorder:
             if x._data is not data or x._node is not node:
                 raise Unsupported(
                     f"{self.title}: a function of it writes to an operand of shape "
-                    f"{tuple(data.shape)}; write to a clone"
+                    f"{tuple(data.shape)}; write to a clone{self.places[id(x)]}"
                 )
         outside = []
         for met in self.met.values():
@@ -228,6 +243,8 @@ class _Recorder:
 
     def restore(self) -> None:
         """Give all tensors back what they held."""
+        if self.streams is not None:
+            self.streams.restore()
         for met in self.met.values():
             met.tensor._data, met.tensor._node = met.data, met.node
 
@@ -240,10 +257,14 @@ _READS = (
 
 def like(x: Any, wants: bool, shape: Sequence[int] | None = None) -> Any:
     """A tensor of which only shape and dtype are known, which may want a gradient."""
-    data = x._data
-    sizes = tuple(data.shape if shape is None else shape)
-    y = wrap(LazyValue(None, (), sizes, data.dtype, x.device))
-    if wants and data.dtype.kind in "fcV":
+    return symbol(x.spec if shape is None else x.spec.with_(shape=tuple(shape)), wants)
+
+
+def symbol(spec: Spec, wants: bool) -> Any:
+    """A tensor of which only this is known."""
+    dtype = spec.dtype.numpy
+    y = wrap(LazyValue(None, (), spec.shape, dtype, spec.device))
+    if wants and dtype.kind in "fcV":
         y.requires_grad_()
     return y
 
@@ -261,6 +282,9 @@ class Body:
         self.kept: list[Any] = []  # recorded values that are given, too
         self.hints: list[tuple[Any, int]] = []  # those that a derivative takes rather than computes
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
+        self.streams = Streams("")  # from which it draws
+        self.more: list[tuple[int, Any]] = []  # by how many draws of them are more, if not known
+        self.drew: list[int] = []  # how many draws the last run made of each
         self.derivatives: dict[Any, Any] = {}
         self.lock = threading.RLock()
         self._ready: _Native | _OneByOne | None = None
@@ -272,28 +296,43 @@ class Body:
 
     def program(self) -> Program:
         """What computes outputs, kept values and checks."""
-        ends = [*(y._data for y in self.outputs), *self.kept, *(wrong for wrong, _ in self.checks)]
+        more = [x._data for _, x in self.more]
+        wrong = [x for x, _ in self.checks]
+        ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]
         return program_of([x._data for x in self.inputs], ends, _constant)
 
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any] | None = None) -> list[Any]:
+    def run(
+        self, arrays: Sequence[Any], outs: Sequence[Any] | None = None, now: Sequence[Any] = ()
+    ) -> list[Any]:
         """The outputs and the kept values: in `outs`, or else in memory of their own. An input that
-        is None is what it was in the last run, for which one holds the `lock`.
+        is None is what it was in the last run, for which one holds the `lock`. `now` is where the
+        generators are from which it draws.
 
         Errors: those of its operations, and of its checks.
         """
         with self.lock:
             if self._ready is None:
                 self._ready = (_Native if native.load() else _OneByOne)(self.program())
+            self.draw_from(now)
             found = self._ready.run(arrays)
             count = len(found) - len(self.checks)
             for wrong, (_, error) in zip(found[count:], self.checks, strict=True):
                 if bool(wrong):
                     raise error()
+            self.drew = [stream.count for stream in self.streams.all]
+            count -= len(self.more)
+            for (n, _), more in zip(self.more, found[count:], strict=False):
+                self.drew[n] += int(more)
             if outs is None:
                 return [y.copy() for y in found[:count]]
             for out, y in zip(outs, found[:count], strict=True):
                 out[...] = y
             return list(outs)
+
+    def draw_from(self, now: Sequence[Any]) -> None:
+        """Let it draw, and its derivative draw again, from generators as they are `now`."""
+        for stream, at in zip(self.streams.all, now, strict=True):
+            stream.set(at)
 
     def derived(
         self, name: str, given: Sequence[Any], hints: bool, create: bool, function: Any
@@ -331,10 +370,12 @@ def captured(
     for x in inputs:
         scope.add(x)
     before = [(x, x._data, x._node) for x in arguments]
-    recorder = _Recorder(title, scope, wants)
+    recorder = _Recorder(title, scope, wants, arguments)
     try:
         with recording(_READS.format(title), executor=recorder, grad=grad, autocast=autocast):
             body.outputs = [recorder.result(y) for y in function(*arguments)]
+            if recorder.streams is not None:
+                body.streams, body.more = recorder.streams, recorder.streams.more()
         present = set(map(id, inputs))
         outside = [met for met in recorder.close(before) if id(met.stand) not in present]
     finally:
@@ -385,6 +426,11 @@ def _pullback(body: Body, seeds: tuple[int, ...], create: bool, hints: bool) -> 
 
     given = [like(body.outputs[k], create) for k in seeds]
     made, outside = body.derived("_backward", given, hints, create, back)
+    if hints and any(node.op.drawn for node in made.program().nodes):
+        raise Unsupported(
+            f"{made.title}: it would draw again what was drawn forward; draw outside, and give "
+            "the numbers as operands"
+        )
     return Pullback(made, seeds, tuple(reached), outside)
 
 

@@ -25,6 +25,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..eager.views import register_view
+from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
@@ -34,7 +35,7 @@ from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from .arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, Gradients, differentiated
-from .drawing import Drawn, Stream, Streams
+from .drawing import Advance, Stream, Streams
 from .places import Operands
 from .returned import Returned
 from .routines import recorded
@@ -143,8 +144,8 @@ class _Recorder:
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
-        if isinstance(op, Draw):  # no number may be read while there is none
-            op = Drawn(op, self.streams.all)
+        if isinstance(op, Draw):
+            op, inputs = self.streams.drawn(op, inputs)
         found = execute_lazily(op, inputs)
         if self.device not in (None, CPU) and self._leaves_device(op, inputs, found):
             moved = [
@@ -211,6 +212,11 @@ class _Recorder:
         if type(x._data) is not ndarray and not is_device_array(x._data):
             if not isinstance(x._data, LazyValue):
                 raise Unsupported("compile: a tensor that holds no values")
+            if isinstance(x._data, Cell):
+                raise Unsupported(
+                    f"compile: the function reads a node of a graph, {x._data.label!r}; give it as "
+                    "an argument, or call the function inside `with graph:`"
+                )
             return
         if id(x) in self.fresh and not (x._version is not None and x._version.exported):
             device = self._device_of(x)
@@ -338,7 +344,7 @@ class _Recorder:
         held = {id(m.tensor): m.tensor._data for m in self.met.values()}
         leaves = [(m.tensor._leaf, m.tensor._leaf.grad) for m in self.met.values()
                   if m.tensor._leaf is not None]  # fmt: skip
-        drawn = self.streams.drawn()
+        drawn = self.streams.counts()
         back = differentiated(results, sources, self.note)
         changed = [
             m for m in self.met.values()
@@ -349,7 +355,7 @@ class _Recorder:
         added = [(leaf, g) for leaf, g in leaves if leaf.grad is not g]
         for leaf, g in added:
             leaf.grad = g
-        draws = self.streams.drawn() != drawn
+        draws = self.streams.counts() != drawn
         self.streams.rewind(drawn)
         if changed or added or draws:
             what = "writes to a tensor" if changed else "draws random numbers"
@@ -360,6 +366,12 @@ class _Recorder:
     def note_draw(self, generator: Any) -> tuple[int, int]:
         """The program draws random numbers."""
         return self.streams.next_draw(generator)
+
+    def note_more_draws(self) -> None:
+        """Each run is to let generators go on by the draws that only it counts."""
+        for n, more in self.streams.more():
+            done = self(Advance(self.streams.all[n]), (more,))
+            self.note_check(done, lambda: AssertionError("a generator does not go on"))
 
     def note_gradient(self, x: Any) -> None:
         """The program is about to set the gradient of `x`."""
@@ -565,6 +577,7 @@ def capture(
             returned = Returned((found, given_to), recorder.met, arguments)
             del found, given_to
             recorder.assert_unhooked()
+            recorder.note_more_draws()
             values = [y._data for y in returned.tensors]
             _assert_within(arguments, given_leaves)
             sources = recorder.sources()

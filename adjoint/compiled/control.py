@@ -22,7 +22,9 @@ from ..ops.shape.joining import stack
 from ..ops.shape.movement import movedim
 from ..program.capture import Rebuild, parts_of
 from .bodies import Body, Scope, captured, keep, leading, like
-from .flow import Branch, Loop, Scan
+from .drawing import Drawing
+from .flow import Branch, Scan
+from .loops import Loop
 
 __all__ = ["cond", "scan", "while_loop"]
 
@@ -38,7 +40,7 @@ def cond(
     Shapes: `pred` is a bool or a tensor of one element; operands and results are tensors, or
     tuples, lists and dicts of them. Captured branches give the same shapes and dtypes.
     Errors: InvalidArgument for another `pred`; where captured, ShapeError for branches that give
-    different things, Unsupported for one that draws, reads values, or writes outside.
+    different things, Unsupported for one that reads values, writes outside, or draws in a Graph.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cond.html
 
     >>> x = ad.tensor([1.0, -2.0], requires_grad=True)
@@ -55,7 +57,7 @@ def cond(
     if not isinstance(pred, TensorBase) or not is_captured(pred):
         return _apart(true_fn(*operands) if pred else false_fn(*operands), operands)
     given, rebuild = parts_of(operands, "cond: the operands have")
-    capture = _Capture("cond", (pred, *given))
+    capture = Capture("cond", (pred, *given))
     yes, form = capture.body(true_fn, rebuild, given, "true_fn")
     no, other = capture.body(false_fn, rebuild, given, "false_fn")
     same = yes.specs == no.specs and _alike(form, other, len(yes.outputs))
@@ -81,7 +83,7 @@ def cond(
         sources[k] += range(count, count + len(body.kept))
         sources[1 - k] += [None] * len(body.kept)
         specs += [value.spec for value in body.kept]
-    op = Branch("cond", (yes, no), places, sources, specs, hints)
+    op = Branch("cond", (yes, no), places, sources, specs, hints, capture.drawing(yes, no))
     return form(iter(capture.applied(op, (pred, *given, *outside), wanting)))
 
 
@@ -97,8 +99,8 @@ def while_loop(
     Shapes: `cond_fn` gives a bool or a tensor of one element; `body_fn` what it takes, a tuple of
     tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same.
     Errors: ShapeError where `body_fn` gives another form, shape or dtype than it took; where
-    captured, Unsupported for functions that draw, read values, or write outside, and AutogradError
-    for second derivatives.
+    captured, Unsupported for functions that read values, write outside, or draw in a Graph, and
+    AutogradError for third derivatives.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/while_loop.html
 
     >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (ad.tensor(0), ad.ones(2)))
@@ -123,13 +125,14 @@ def while_loop(
     given, rebuild = parts_of(carried, "while_loop: carried_inputs have")
     if not given:
         raise InvalidArgument("while_loop: carried_inputs have no tensor, by which it could end")
-    capture = _Capture("while_loop", given)
+    capture = Capture("while_loop", given)
     test, _ = capture.body(_tested(cond_fn), rebuild, given, "cond_fn", carried=True)
     body, form = capture.body(_tupled(body_fn), rebuild, given, "body_fn", carried=True)
     _assert_kept("while_loop: body_fn", given, rebuild, body.outputs, form)
     outside, places = capture.merged(len(given))
     wanting = capture.settled(body, given)
-    op = Loop(test, body, places, [x.spec for x in given], wanting)
+    drawing = capture.drawing(test, body)
+    op = Loop(test, body, places, [x.spec for x in given], wanting, drawing)
     return form(iter(capture.applied(op, (*given, *outside), wanting)))
 
 
@@ -147,8 +150,8 @@ def scan(
     Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them; all of `xs`
     have the same size along `dim`, which may be 0.
     Errors: ShapeError for other sizes, and where `combine_fn` gives another form, shape or dtype of
-    carry than it took; where captured, Unsupported for one that draws, reads values, or writes
-    outside.
+    carry than it took; where captured, Unsupported for one that reads values, writes outside, or
+    draws in a Graph.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/scan.html
 
     >>> total = lambda carry, x: (carry + x, carry + x)
@@ -176,7 +179,7 @@ def scan(
         )
     if length and not is_captured(*carries, *rows):
         return _apart(_scanned(combine_fn, init, row, rows, dim, reverse), init)
-    capture = _Capture("scan", (*carries, *rows))
+    capture = Capture("scan", (*carries, *rows))
     n = len(carries)
     forms: list[Rebuild] = []
 
@@ -198,7 +201,8 @@ def scan(
     if any(wanting):
         keep(body, n)
     places = range(len(body.inputs))
-    op = Scan("scan", body, places, n, len(rows), length, reverse, any(wanting))
+    drawing = capture.drawing(body)
+    op = Scan("scan", body, places, n, len(rows), length, reverse, any(wanting), drawing)
     found = capture.applied(op, given, wanting)
     return forms[0](iter(found[:n])), forms[1](iter([_along(dim, y) for y in found[n:]]))
 
@@ -268,7 +272,7 @@ def _along(dim: int, y: Any) -> Any:
 # ---- where it is captured ------------------------------------------------------------------------
 
 
-class _Capture:
+class Capture:
     """The bodies of one call."""
 
     def __init__(self, title: str, tensors: Sequence[Any]) -> None:
@@ -354,10 +358,16 @@ class _Capture:
                 x._node = None
         return wanting
 
+    def drawing(self, *bodies: Body) -> Drawing:
+        """What a node with these bodies draws, here."""
+        streams = getattr(MODE.get().executor, "streams", None)
+        return Drawing(streams, [body.streams for body in bodies])
+
     def applied(self, op: Any, inputs: Sequence[Any], wanting: Sequence[bool]) -> list[Any]:
         """The first outputs of a node, with a history where they are `wanting` one."""
-        found = apply(op, *inputs)
+        found = apply(op, *inputs, *op.drawing.given)
         several = found if type(found) is tuple else (found,)
+        op.drawing.leave(several[len(several) - len(op.drawing) :])
         for y, wants in zip(several, wanting, strict=False):
             if not (wants or self.in_graph):
                 y._node = None

@@ -11,24 +11,31 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
 from ..core.device import CPU
+from ..core.dtype import bool_
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
+from ..eager.tensors import wrap
 from ..ops.random.draws import Draw
 from ..program import compute as core_compute
 from ..program.program import Node
 
 
 class Drawn(Op, abstract=True):
-    """A draw whose seed and number are those of the run."""
+    """A draw whose seed and number are those of the run. Where it is `behind` nodes that draw as
+    often as values say, the last input is by how many these draws were more than one each.
+    """
 
     drawn = True
     needs = "xs"
     own_tokens = True
 
-    def __init__(self, draw: Any, streams: Sequence[Stream]) -> None:
+    def __init__(self, draw: Any, streams: Sequence[Stream], behind: bool = False) -> None:
         self.draw = draw
+        self.behind = behind
         self.stream = streams[draw.seed]
         self.place = draw.draw - self.stream.first  # among the draws of a run
         self.device = getattr(draw, "device", CPU)
@@ -51,12 +58,12 @@ class Drawn(Op, abstract=True):
 
     def infer(self, *specs: Spec) -> Any:
         """The draw's."""
-        return self.draw.infer(*specs)
+        return self.draw.infer(*self._own(specs))
 
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
         """The draw's."""
         found: tuple[Any, ...] = self.draw.gradient(g, *saved)
-        return found
+        return (*found, None) if self.behind else found
 
     def compute(self, xp: Any, *inputs: Any) -> Any:
         """The numbers of this run.
@@ -65,12 +72,40 @@ class Drawn(Op, abstract=True):
         """
         if self.stream.captured:
             raise Unsupported(self.stream.captured)
-        return core_compute.compute(self.of_this_run(), list(inputs))
+        more = int(inputs[-1]) if self.behind else 0
+        return core_compute.compute(self.of_this_run(more), list(self._own(inputs)))
 
-    def of_this_run(self) -> Any:
+    def of_this_run(self, more: int = 0) -> Any:
         """The draw, as eager execution would make it now."""
         seed, first = self.stream.now
-        return replace(self.draw, seed=seed, draw=first + self.place)
+        return replace(self.draw, seed=seed, draw=first + self.place + more)
+
+    def _own(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        return inputs[:-1] if self.behind else inputs
+
+
+class Advance(Op, abstract=True):
+    """Lets a generator go on by the draws that only a run could count; false, as a check is that
+    finds nothing wrong, which each run looks at.
+    """
+
+    opaque = True
+    differentiable = False
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def infer(self, more: Spec) -> Any:
+        """One boolean."""
+        return Spec((), bool_)
+
+    def compute(self, xp: Any, more: Any) -> Any:
+        """Once a run: an op is also computed where its program is bound to memory."""
+        stream = self.stream
+        if stream.counting:
+            stream.counting = False
+            stream.generator.draws += int(more)
+        return np.zeros((), bool)
 
 
 class Stream:
@@ -82,16 +117,23 @@ class Stream:
         self.key, self.first = generator.key, generator.draws  # when the capture began
         self.count = 0
         self.now = self.key, self.first  # at the begin of a run
+        self.counting = False  # a run has begun, and is to say how many draws more there were
 
     def begin(self) -> None:
         """A run begins: the generator goes on."""
         generator = self.generator
         self.now = generator.key, generator.draws
         generator.draws += self.count
+        self.counting = True
 
     def undo(self) -> None:
         """The run has failed."""
         self.generator.key, self.generator.draws = self.now
+        self.counting = False
+
+    def set(self, now: tuple[Any, int]) -> None:
+        """A run begins, of which its caller knows where it is."""
+        self.now = now
 
 
 class Streams:
@@ -103,6 +145,7 @@ class Streams:
         self._reads = reads
         self.all: list[Stream] = []
         self._places: dict[int, int] = {}
+        self._more: dict[int, dict[int, Any]] = {}  # of each stream, from which number on: tensors
 
     def next_draw(self, generator: Any) -> tuple[int, int]:
         """For the seed of a new draw the place of its stream, and its number."""
@@ -118,14 +161,47 @@ class Streams:
             )
         return place, generator.next_draw()[1]
 
-    def drawn(self) -> list[int]:
+    def counts(self) -> list[int]:
         """How many numbers' worth of draws each has made."""
         return [stream.generator.draws - stream.first for stream in self.all]
 
-    def rewind(self, drawn: Sequence[int]) -> None:
+    def rewind(self, counts: Sequence[int]) -> None:
         """Let what came after such counts not have been drawn."""
-        for stream, count in zip_longest(self.all, drawn, fillvalue=0):
-            stream.generator.draws = stream.first + count  # type: ignore[union-attr]
+        for place, (stream, count) in enumerate(zip_longest(self.all, counts, fillvalue=0)):
+            stream.generator.draws = now = stream.first + count  # type: ignore[union-attr]
+            known = self._more.get(place, {})
+            self._more[place] = {number: more for number, more in known.items() if number <= now}
+
+    def drawn(self, op: Draw, inputs: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...]]:
+        """A draw as a program has it, which has no numbers yet, and its inputs."""
+        more = self._more_at(op.seed, op.draw)
+        if more is None:
+            return Drawn(op, self.all), inputs
+        return Drawn(op, self.all, behind=True), (*inputs, more)
+
+    def _more_at(self, place: int, number: int) -> Any:
+        known = self._more.get(place, {})
+        before = [each for each in known if each <= number]
+        return known[max(before)] if before else None
+
+    def enter(self, generator: Any) -> tuple[int, int, Any]:
+        """Here is a node that draws as often as values say, which counts as one draw: its place
+        among the streams, its number, and by how many draws those before were more.
+        """
+        place, number = self.next_draw(generator)
+        more = self._more_at(place, number)
+        if more is None:
+            more = wrap(np.zeros((), np.int64))
+        return place, number, more
+
+    def leave(self, place: int, number: int, more: Any) -> None:
+        """By how many draws those up to this node were more."""
+        self._more.setdefault(place, {})[number + 1] = more
+
+    def more(self) -> list[tuple[int, Any]]:
+        """Of each stream of which it is known in a run only, by how many draws all were more."""
+        found = [(n, self._more_at(n, each.generator.draws)) for n, each in enumerate(self.all)]
+        return [(n, more) for n, more in found if more is not None]
 
     def restore(self) -> None:
         """Let the generators be as they were."""
@@ -141,3 +217,53 @@ class Streams:
                 node.op = Drawn(node.op, self.all)
             elif node.op.drawn and not isinstance(node.op, Drawn):
                 raise Unsupported(f"compile: {node.op.name}, random numbers by another way")
+
+
+class Drawing:
+    """What the bodies of a node draw, and where the node is among the draws of the function."""
+
+    def __init__(self, around: Streams | None, bodies: Sequence[Streams]) -> None:
+        found = {id(s.generator): s.generator for streams in bodies for s in streams.all}
+        self._around = around
+        self._rows = [[list(found).index(id(s.generator)) for s in ss.all] for ss in bodies]
+        self._places: list[tuple[int, int]] = []
+        self.given: list[Any] = []  # the node's last inputs
+        for generator in found.values():
+            assert around is not None
+            place, number, more = around.enter(generator)
+            self._places.append((place, number))
+            self.given.append(more)
+        self._streams = [around.all[place] for place, _ in self._places] if around else []
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def leave(self, found: Sequence[Any]) -> None:
+        """The node was recorded: its last outputs."""
+        for (place, number), more in zip(self._places, found, strict=True):
+            self._around.leave(place, number, more)  # type: ignore[union-attr]
+
+    def begin(self, more: Sequence[Any]) -> list[tuple[Any, int]]:
+        """Where generators are as a run of the node begins."""
+        firsts = self._firsts()
+        return [(key, at + int(n)) for (key, at), n in zip(firsts, more, strict=True)]
+
+    def of(self, body: int, now: Sequence[Any]) -> list[Any]:
+        """Where those of one body are."""
+        return [now[n] for n in self._rows[body]] if now else []
+
+    def behind(self, body: int, now: Sequence[Any], drew: Sequence[int]) -> list[Any]:
+        """Where all are when it has run."""
+        found = list(now)
+        for n, count in zip(self._rows[body] if now else (), drew, strict=True):
+            found[n] = found[n][0], found[n][1] + count
+        return found
+
+    def end(self, now: Sequence[Any]) -> list[int]:
+        """The node's last outputs."""
+        pairs = zip(now, self._firsts(), strict=True)
+        return [at - first - 1 for (_, at), (_, first) in pairs]
+
+    def _firsts(self) -> list[tuple[Any, int]]:
+        pairs = zip(self._streams, self._places, strict=True)
+        return [(s.now[0], s.now[1] + number - s.first) for s, (_, number) in pairs]

@@ -1,40 +1,47 @@
-"""The nodes of control flow: a branch, a loop of data-dependent length, and a scan.
+"""The nodes of control flow: a branch, a scan, and a call; `loops.py` has those whose length values
+decide.
 
 Each runs bodies (`bodies.py`), whose programs are native, from Python. The gradient of a branch is
-a branch over the bodies' derivatives, that of a scan a scan the other way, so these have gradients
-of every order.
+a branch over the bodies' derivatives, that of a scan a scan the other way, that of a call a call,
+so these have gradients of every order.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.dtype import int64
-from ..core.errors import AutogradError
+from ..core.errors import ShapeError
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.dispatch import apply
 from ..eager.tensors import wrap, zeros
-from ..program.compute import quietly
+from ..program.compute import quietly, spec_of
 from .bodies import Body, Pullback, gradients, like, pullback
+from .drawing import Drawing
 
+_NOTHING = Drawing(None, ())  # is drawn
 Places = Sequence[int]  # for each input of a body which one of the node's it is
 
 
-class _Flow(Op, abstract=True):
+class Flow(Op, abstract=True):
     """What the nodes have in common: outputs of known specs."""
 
     needs = "xs y"
     exact = True  # bodies convert narrow floats themselves
 
-    def __init__(self, title: str, specs: Sequence[Spec]) -> None:
+    def __init__(self, title: str, specs: Sequence[Spec], drawing: Drawing | None = None) -> None:
+        """Behind `specs` there is an output for each generator of `drawing`, as there is an input:
+        by how many draws those up to here are more than one for each draw and node.
+        """
         self.title = title
-        self.specs = tuple(specs)
+        self.drawing = drawing or _NOTHING
+        self.specs = (*specs, *[Spec((), int64)] * len(self.drawing))
+        self.taken: tuple[Spec, ...] | None = None  # what it was recorded for
         self.n_outputs = len(self.specs)  # type: ignore[misc]
 
     @property
@@ -43,7 +50,17 @@ class _Flow(Op, abstract=True):
         return self.title
 
     def infer(self, *specs: Spec) -> Any:
-        """Those of the bodies' outputs."""
+        """Those of the bodies' outputs; bodies are of the shapes that the node was recorded for.
+
+        Errors: ShapeError for others, which an edit of a graph may ask for.
+        """
+        self.taken = self.taken or specs
+        if specs != self.taken:
+            pairs = zip(self.taken, specs, strict=True)
+            was, now = next((was, now) for was, now in pairs if was != now)
+            raise ShapeError(
+                f"{self.title}: recorded for {_shown(was)} and given {_shown(now)}; record it again"
+            )
         return self.specs if len(self.specs) > 1 else self.specs[0]
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
@@ -60,9 +77,19 @@ class _Flow(Op, abstract=True):
         """Fill `outs`."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
+    def begin(self, arrays: Sequence[Any]) -> list[Any]:
+        """Where the generators are, by the last inputs."""
+        return self.drawing.begin(arrays[len(arrays) - len(self.drawing) :])
+
     def given(self, g: Any, y: Any) -> tuple[list[Any], Sequence[Any]]:
         """Gradients of the outputs, and the outputs, also where there is one only."""
         return ([g], [y]) if self.n_outputs == 1 else (list(g), y)
+
+
+def fill(outs: Sequence[Any], found: Sequence[Any]) -> None:
+    """Write what was found."""
+    for out, x in zip(outs, found, strict=True):
+        out[...] = x
 
 
 def is_true(array: Any) -> bool:
@@ -70,7 +97,7 @@ def is_true(array: Any) -> bool:
     return bool(array.reshape(()))
 
 
-class Branch(_Flow, abstract=True):
+class Branch(Flow, abstract=True):
     """One of two bodies, by the first input."""
 
     def __init__(
@@ -81,19 +108,26 @@ class Branch(_Flow, abstract=True):
         sources: Sequence[Sequence[int | None]],
         specs: Sequence[Spec],
         hints: Sequence[Sequence[int]] = ((), ()),
+        drawing: Drawing | None = None,
     ) -> None:
         """`places` are among the inputs behind the first. `sources` say for each body which of what
         it gives each output is, None for zeros; `hints` which outputs its derivative takes.
         """
-        super().__init__(title, specs)
+        super().__init__(title, specs, drawing)
         self.bodies, self.places, self.sources, self.hints = bodies, places, sources, hints
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """The body that is picked."""
         k = 0 if is_true(arrays[0]) else 1
-        found = self.bodies[k].run([arrays[1 + n] for n in self.places[k]])
-        for out, source in zip(outs, self.sources[k], strict=True):
+        body, now = self.bodies[k], self.begin(arrays)
+        with body.lock:
+            given = [arrays[1 + n] for n in self.places[k]]
+            found = body.run(given, None, self.drawing.of(k, now))
+            now = self.drawing.behind(k, now, body.drew)
+        count = len(self.sources[k])
+        for out, source in zip(outs[:count], self.sources[k], strict=True):
             out[...] = 0 if source is None else found[source]
+        fill(outs[count:], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A branch over the derivatives."""
@@ -136,128 +170,87 @@ class Branch(_Flow, abstract=True):
         return tuple(results)
 
 
-class Loop(_Flow, abstract=True):
-    """A body that runs on what it gave, as long as another one gives true. The last output says
-    which run it was, whose carried values are kept until its gradient has been computed, or the
-    next run.
+class Call(Flow, abstract=True):
+    """A body, whose inputs are the node's. For inputs of other shapes it is `made` again, where
+    something makes it.
     """
 
     def __init__(
-        self,
-        test: Body,
-        body: Body,
-        places: Sequence[Places],
-        specs: Sequence[Spec],
-        wanting: Sequence[bool],
+        self, title: str, body: Body, made: Callable[[Sequence[Spec]], Body] | None = None
     ) -> None:
-        """The first inputs are carried, of these `specs`, some of which want gradients."""
-        run = Spec((), int64)
-        super().__init__("while_loop", [*specs, run])
-        self.test, self.body, self.places = test, body, places
-        self.wanting = wanting
-        self.latest: tuple[int, list[Any]] | None = None
+        super().__init__(title, given_by(body))
+        self.made = made
+        self.bodies = {tuple([x.spec for x in body.inputs]): body}
 
-    def history(self, arrays: Sequence[Any], keep: bool) -> tuple[list[Any], list[Any]]:
-        """What each iteration begins with, if that is to be kept; and what is left in the end."""
-        count = len(self.specs) - 1
-        carried = list(arrays[:count])
-        kept = []
-        ahead, behind = [[arrays[n] for n in places if n >= count] for places in self.places]
-        with self.test.lock, self.body.lock:
-            while is_true(self.test.run([*carried, *ahead])[0]):
-                if keep:
-                    kept.append(carried)
-                carried = self.body.run([*carried, *behind])
-                ahead, behind = [None] * len(ahead), [None] * len(behind)
-        return kept, carried
+    def body_for(self, specs: Sequence[Spec]) -> Body:
+        """The body for inputs of these shapes and dtypes.
 
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """All iterations."""
-        kept, carried = self.history(arrays, any(self.wanting))
-        number = next(_runs)
-        if kept:  # the first one's may be memory that is used again
-            kept[0] = [x.copy() for x in kept[0]]
-        self.latest = number, kept
-        for out, found in zip(outs, (*carried, number), strict=True):
-            out[...] = found
+        Errors: ShapeError where it cannot be made.
+        """
+        key = tuple(specs)
+        found = self.bodies.get(key)
+        if found is None:
+            if self.made is None:
+                super().infer(*specs)
+                return next(iter(self.bodies.values()))
+            found = self.bodies[key] = self.made(key)
+            if len(given_by(found)) != self.n_outputs:
+                del self.bodies[key]
+                raise ShapeError(
+                    f"{self.title}: for these shapes it gives another number of tensors, or keeps "
+                    "another one for its gradient; record it again"
+                )
+        return found
 
-    def take(self, number: int, arrays: Sequence[Any]) -> list[Any]:
-        """What each iteration of a run began with; of an earlier run than the last, once more."""
-        latest, self.latest = self.latest, None
-        if latest is not None and latest[0] == number:
-            return latest[1]
-        return self.history(arrays, True)[0]
+    def infer(self, *specs: Spec) -> Any:
+        """Those of the body's outputs.
 
-    def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
-        """The derivative of the body, from the last iteration to the first."""
-        back = pullback(self.body, self.wanting, False, hints=False)
-        op = LoopGradient(self, back, [each is not None for each in g[:-1]], xs)
-        arrived = [each for each in g[:-1] if each is not None]
-        found = apply(op, y[-1], *xs, *arrived, *back.outside)
-        own = iter(found if type(found) is tuple else (found,))
-        wanted = set(op.ends)
-        return tuple([next(own) if n in wanted else None for n in range(len(xs))])
+        Errors: those of `body_for`.
+        """
+        found = given_by(self.body_for(specs))
+        return tuple(found) if len(found) > 1 else found[0]
 
-
-_runs = itertools.count(1)
-
-
-class LoopGradient(_Flow, abstract=True):
-    """The gradient of a `Loop`: of its inputs, and of what it gave."""
-
-    def __init__(self, loop: Loop, back: Pullback, given: Sequence[bool], xs: Any) -> None:
-        self.loop, self.back = loop, back
-        self.given_ = tuple(given)
-        self.count, self.inputs = len(given), len(xs)
-        own = loop.places[1]
-        self.reached = {own[k]: n for n, k in enumerate(back.reached)}
-        carried = [n for n, wants in enumerate(loop.wanting) if wants]
-        self.ends = [*carried, *sorted(n for n in self.reached if n >= self.count)]
-        super().__init__("while_loop_backward", [xs[n].spec for n in self.ends])
+    def compute(self, xp: Any, *arrays: Any) -> Any:
+        """In new memory."""
+        found = quietly(self._body_of(arrays).run, arrays)
+        return tuple(found) if len(found) > 1 else found[0]
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Backward through all iterations."""
-        number, *arrays = arrays
-        rest = iter(arrays[self.inputs :])
-        gs = [
-            next(rest) if has else np.zeros(x.shape, x.dtype)
-            for x, has in zip(arrays, self.given_, strict=False)
-        ]
-        met = list(rest)
-        xs = arrays[: self.inputs]
-        outside = [xs[n] for n in self.loop.places[1] if n >= self.count]
-        sums = {n: np.zeros_like(xs[n]) for n in self.ends if n >= self.count}
-        body = self.back.body
-        with body.lock:
-            for carried in reversed(self.loop.take(int(number), xs)):
-                seeds = [gs[k] for k in self.back.seeds]
-                found = body.run([*carried, *outside, *seeds, *met])
-                outside, met = [None] * len(outside), [None] * len(met)
-                for n, total in sums.items():
-                    total += found[self.reached[n]]
-                gs = [
-                    found[self.reached[n]] if n in self.reached else np.zeros(x.shape, x.dtype)
-                    for n, x in enumerate(carried)
-                ]
-        for out, n in zip(outs, self.ends, strict=True):
-            out[...] = sums[n] if n in sums else gs[n]
+        """The body."""
+        self._body_of(arrays).run(arrays, outs)
+
+    def _body_of(self, arrays: Sequence[Any]) -> Body:
+        return self.body_for([spec_of(x) for x in arrays])
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
-        """There is none."""
-        raise AutogradError(
-            "while_loop: trying to differentiate its gradient, for which a loop of unknown length "
-            "keeps too little; use scan, or a Python loop of fixed length"
-        )
+        """A call of the derivative."""
+        gs, ys = self.given(g, y)
+        body = self.body_for([x.spec for x in xs])
+        back = pullback(body, [each is not None for each in gs], MODE.get().grad)
+        results: list[Any] = [None] * len(xs)
+        if back.reached:
+            seeds, kept = [gs[k] for k in back.seeds], [ys[n] for _, n in body.hints]
+            op = Call(_backward(self.title), back.body)
+            found = apply(op, *xs, *seeds, *kept, *back.outside)
+            several = found if type(found) is tuple else (found,)
+            for n, each in zip(back.reached, several, strict=True):
+                results[n] = each
+        return tuple(results)
 
 
-class Scan(_Flow, abstract=True):
+def given_by(body: Body) -> list[Spec]:
+    """The specs of all that a body gives."""
+    return [*body.specs, *(value.spec for value in body.kept)]
+
+
+class Scan(Flow, abstract=True):
     """A body that runs on what it carries and on each slice of some inputs, which come behind the
     carried ones; results lie side by side.
     """
 
     def __init__(
         self, title: str, body: Body, places: Places, carried: int, sliced: int, length: int,
-        reverse: bool, keeps: bool,
+        reverse: bool, keeps: bool, drawing: Drawing | None = None,
     ) -> None:  # fmt: skip
         """Of what the body gives the first are `carried` on. `keeps`: outputs at the end have what
         was carried into each iteration.
@@ -269,16 +262,16 @@ class Scan(_Flow, abstract=True):
         last, more = results[:carried], results[carried:]
         kept = last if keeps else []
         long = [spec.with_(shape=(length, *spec.shape)) for spec in (*more, *kept)]
-        super().__init__(title, [*last, *long])
+        super().__init__(title, [*last, *long], drawing)
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """All iterations."""
         n, end = self.carried, len(self.body.outputs) + len(self.body.kept)
-        carried, results, kept = outs[:n], outs[n:end], outs[end:]
+        carried, results, kept = outs[:n], outs[n:end], outs[end : end + n * self.keeps]
         slices, outside = arrays[n : n + self.sliced], arrays[n + self.sliced :]
         for out, x in zip(carried, arrays, strict=False):
             out[...] = x
-        order = range(self.length)
+        order, now = range(self.length), self.begin(arrays)
         with self.body.lock:
             for t in reversed(order) if self.reverse else order:
                 for out, x in zip(kept, carried, strict=False):
@@ -286,8 +279,11 @@ class Scan(_Flow, abstract=True):
                 rows = [x[t, ...] for x in slices]  # arrays, though of one element
                 slots = [*carried, *rows, *outside]
                 given = [slots[k] for k in self.places]
-                self.body.run(given, [*carried, *(y[t, ...] for y in results)])
+                into = [*carried, *(y[t, ...] for y in results)]
+                self.body.run(given, into, self.drawing.of(0, now))
+                now = self.drawing.behind(0, now, self.body.drew)
                 outside = [None] * len(outside)
+        fill(outs[len(outs) - len(self.drawing) :], self.drawing.end(now))
 
     def gradient(self, g: Any, xs: Any, y: Any) -> tuple[Any, ...]:
         """A scan the other way: it carries the gradients of what was carried, and sums of those of
@@ -344,7 +340,7 @@ class Scan(_Flow, abstract=True):
             ]
 
         made, outside = body.derived("_backward", given, True, create, back)
-        states_before = list(ys[end:])
+        states_before = list(ys[end : end + n * self.keeps])
         hints = [ys[k] for _, k in body.hints]
         sliced = [
             *states_before, *xs[n:begin], *(gs[k] for k in seeds),
@@ -375,6 +371,10 @@ class Scan(_Flow, abstract=True):
 
 def _zeros(x: Any) -> Any:
     return zeros(x._data.shape, x._data.dtype, x.device)
+
+
+def _shown(spec: Spec) -> str:
+    return f"{spec.shape} {spec.dtype}"
 
 
 def _backward(title: str) -> str:

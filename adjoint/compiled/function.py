@@ -21,7 +21,7 @@ from ..backends import native
 from ..core import debug, policy
 from ..core.device import CPU
 from ..core.dtype import get_default_dtype
-from ..core.errors import AdjointError, InvalidArgument, InvalidType, Unsupported
+from ..core.errors import AdjointError, InvalidArgument, InvalidType, RecordingError, Unsupported
 from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
@@ -33,6 +33,7 @@ from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .device_step import lowered
 from .explained import Explanation, Timer, explanation, report
+from .nodes import Nodes, are_recorded
 from .over import over
 from .pieces import PiecewiseFunction
 from .places import Learnt, Operands, Places, Written
@@ -148,6 +149,7 @@ class CompiledFunction:
         self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
         self._learnt = Learnt()
+        self._nodes = Nodes(function, name)
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
@@ -170,6 +172,8 @@ class CompiledFunction:
         """What the function returns; all that it changes is changed."""
         mode = MODE.get()
         if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
+            if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
+                return self._run(mode, args, kwargs, None)
             return self.function(*args, **kwargs)  # each op is recorded, or looked at
         if self._eagerly:
             return observed(self._title, self.function, *args, **kwargs)
@@ -266,9 +270,13 @@ class CompiledFunction:
         if kwargs:
             signature.add(kwargs)
         tensors = signature.tensors
-        host = signature.host or _on_host(tensors)
         casts = mode.autocast.signature if mode.casts else None
         full = (tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype())
+        if (mode.executor is not None or not signature.host) and are_recorded(mode, tensors):
+            if observer is not None and observer is not mode.observer:
+                raise Unsupported("explain: an argument is of a graph; give its snapshot()")
+            return self._recorded(full, args, kwargs, tensors, signature.objects)
+        host = signature.host or _on_host(tensors)
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
         found = self._fitting(full, tensors)
@@ -298,6 +306,29 @@ class CompiledFunction:
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), args, kwargs)
             raise Unsupported(told) from error
+
+    def _recorded(
+        self, key: Any, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
+    ) -> Any:
+        """The node of a call where something records."""
+        leaves, nodes = self._leaves, self._nodes
+        if nodes.inlined:
+            return self.function(*args, **kwargs)
+
+        def given(*symbols: Any) -> Any:
+            own, known = iter(symbols), dict[int, Any]()
+            found = [replaced(x, leaves, own, known) for x in args]
+            named = {name: replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            return self.function(*found, **named)
+
+        try:
+            return nodes.apply(key, tensors, objects, given)
+        except RecordingError as error:
+            if self._fallback != "eager":
+                raise
+            nodes.inlined = True
+            warnings.warn(f"{error}: so it is, from now on", stacklevel=4)
+            return self.function(*args, **kwargs)
 
     def _fitting(self, key: Any, tensors: list[Any]) -> tuple[_Variant, list[Any], Any] | None:
         """The program of a signature for which all is as it was, its arguments and its numbers."""

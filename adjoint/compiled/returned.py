@@ -113,7 +113,7 @@ class Returned:
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
                 )
-            if found.retains_grad:
+            if found.retains_grad:  # type: ignore[attr-defined]
                 raise Unsupported(
                     "compile: the function returned, or keeps, a tensor that is to keep its "
                     "gradient (retain_grad), which another result would not reach; call backward "

@@ -70,6 +70,10 @@ class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as w
     """A gap: the message names what is missing and the way out."""
 
 
+class RecordingError(GraphError, Unsupported):
+    """A compiled function cannot be one node of what is recorded: it does more than compute."""
+
+
 class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise
     """A backend's namespace lacks a function (so `hasattr` answers as it should)."""
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
+from ..core.mode import MODE
 from ..eager.fused import fused
 from ..ops.create.creation import tensor, zeros, zeros_like
+from ..ops.elementwise.comparison import where
 from ..ops.linalg.norms import vector_norm
+from ..tensor import Tensor
 from .elementwise import advance, new_scalar
 from .optimizer import Group, Optimizer, State, as_float, checked
 
@@ -70,6 +73,7 @@ class Adafactor(Optimizer):
         >>> optimizer.update(optimizer.param_groups[0], [])
         """
         lr, d = as_float(group["lr"]), group["d"]
+        captured = getattr(MODE.get().executor, "not_ready", None)
         for p in parameters:
             if p.is_complex():
                 raise DTypeError(
@@ -82,9 +86,15 @@ class Adafactor(Optimizer):
             g = p.grad
             state = self.state[p]
             if not state:
+                if captured is not None:
+                    captured("Adafactor has no state yet")
                 state.update(self._begin(p))
-            step = advance(state)
-            share = tensor(step ** group["beta2_decay"], dtype=g.dtype, device=g.device)
+            # A number, or in a captured function a tensor, as all is that is computed from it.
+            step = advance(state) if captured is None else state["step"].add_(1).double()
+            share = step ** group["beta2_decay"]
+            share = (
+                tensor(share, dtype=g.dtype, device=g.device) if captured is None else share.to(g)
+            )
             if g.ndim < 2:
                 variance, change = _change(g, state["variance"], share, eps1 * eps1)
                 state["variance"].copy_(variance)
@@ -94,11 +104,23 @@ class Adafactor(Optimizer):
                 change = _change_of_matrix(g, _over_mean(row, eps1), column, eps1 * eps1)
             if not p.numel():
                 continue
-            size, length = (float(x.item()) / p.numel() ** 0.5 for x in _norms(p, change))
-            rate = max(eps2, size) * min(lr, step**-0.5) / max(1.0, length / d)
+            norms = [x.double() if captured else float(x.item()) for x in _norms(p, change)]
+            size, length = (x / p.numel() ** 0.5 for x in norms)
+            rate = _larger(eps2, size) * -_larger(-lr, -(step**-0.5)) / _larger(1.0, length / d)
             if group["weight_decay"]:
                 p.mul_(1 - lr * group["weight_decay"])
-            p.add_(change, alpha=rate if group["maximize"] else -rate)
+            rate = rate if group["maximize"] else -rate
+            if isinstance(rate, Tensor):
+                p.add_(change * rate.to(change))
+            else:
+                p.add_(change, alpha=rate)
+
+
+def _larger(least: Any, x: Any) -> Any:
+    """`x`, or `least` where it is not larger, as for NaN."""
+    if isinstance(x, Tensor):
+        return where(x > least, x, least)
+    return x if x > least else least
 
 
 @functools.cache

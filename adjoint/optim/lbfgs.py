@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, Unsupported
+from ..core.mode import MODE
 from ..eager.fused import fused
 from ..ops.create.creation import zeros_like
 from ..ops.elementwise.complex import view_as_real
@@ -126,6 +127,12 @@ class LBFGS(Optimizer):
         >>> optimizer.step(closure).item(), p.item()
         (9.0, 2.0)
         """
+        if hasattr(MODE.get().executor, "note_check"):
+            raise Unsupported(
+                "LBFGS.step in a captured function: values decide how often it calls its closure, "
+                "and when it stops; compile the closure, `optimizer.step(ad.compile(closure))`, "
+                "and call step outside"
+            )
         evaluate = enable_grad()(closure)
         group = self.param_groups[0]
         lr, search = as_float(group["lr"]), group["line_search_fn"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..core.mode import MODE, mode_with, observed, unobserved
-from ..core.scalar import Scalar
+from ..core.scalar import Number, Scalar
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
 from ..tensor import RemovableHandle, Tensor
@@ -544,7 +544,7 @@ def assert_not_negative(**options: Any) -> None:
 
 
 def as_float(value: Any) -> float:
-    """A number, also out of a tensor (a learning rate may be one); one that a kernel is told with
-    each step stays that.
+    """A number, also out of a tensor (a learning rate may be one); one that a kernel, or a program,
+    is told with each step stays that.
     """
-    return value if type(value) is Scalar else float(value)
+    return value if type(value) in (Scalar, Number) else float(value)

@@ -1,5 +1,5 @@
 """Each module of PyTorch's `module_db` in a compiled training step, and compiled itself with its
-gradients made outside: as eagerly, or refused for the reason that is listed.
+gradients made outside: as eagerly.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ import torch
 
 import adjoint as ad
 from adjoint.backends import native
-from adjoint.core.errors import Unsupported
 
 from ..sweep import swept
 from . import module_db, op_db
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
-# Their Python reads values: lengths, samples.
-READS_VALUES = {"CTCLoss", "FractionalMaxPool2d", "FractionalMaxPool3d"}
 
 
 def step_of(module):
@@ -77,7 +74,7 @@ def assert_trains_as_eagerly(name, sample, is_lazy, training):
 @pytest.mark.parametrize("most", [1, swept(1000)])
 @pytest.mark.parametrize("name", sorted(module_db.entries()))
 def test_a_module_trains_as_eagerly(name, most):
-    entry, refused = module_db.entries()[name], 0
+    entry = module_db.entries()[name]
     if not hasattr(ad.nn, name):
         pytest.skip("a gap of module_db_gaps.txt")
     with warnings.catch_warnings():
@@ -90,9 +87,4 @@ def test_a_module_trains_as_eagerly(name, most):
             for sample in samples[:most]:
                 if sample.forward_input is None:
                     continue
-                try:
-                    assert_trains_as_eagerly(name, sample, entry.is_lazy, training)
-                except Unsupported as error:
-                    assert "reads a value" in str(error)
-                    refused += 1
-    assert not refused or name in READS_VALUES
+                assert_trains_as_eagerly(name, sample, entry.is_lazy, training)

@@ -6,14 +6,15 @@ import inspect
 import math
 from typing import Any
 
-import numpy as np
-
+from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.create.memory import from_numpy
+from ...ops.create.creation import full
+from ...ops.create.ranges import arange
 from ...ops.nn import averaging
 from ...ops.nn.pooling import max_pool1d, max_pool2d, max_pool3d
 from ...ops.nn.windows import per_dimension
 from ...ops.random.random import rand
+from ...ops.shape.arranging import pad
 from ...tensor import Tensor
 
 __all__ = [
@@ -66,12 +67,13 @@ adaptive_max_pool3d_with_indices = _with_indices(
 def _starts(draws: Any, size: int, count: int, kernel: int) -> Any:
     """Where the windows of each plane begin, (..., count), from one draw per plane."""
     if count == 1:
-        return np.full((*draws.shape, 1), size - kernel, np.int64)
-    alpha = draws.dtype.type(size - kernel) / draws.dtype.type(count - 1)
-    places = np.arange(count, dtype=draws.dtype) + draws[..., None]
-    starts = (places * alpha).astype(np.int64) - (draws * alpha).astype(np.int64)[..., None]
-    starts[..., -1] = size - kernel
-    return starts
+        return full((*draws.shape, 1), size - kernel, dtype=dt.int64, device=draws.device)
+    kind = draws.dtype.numpy.type
+    alpha = float(kind(size - kernel) / kind(count - 1))
+    draws = draws.unsqueeze(-1)
+    places = arange(count - 1, dtype=draws.dtype, device=draws.device) + draws
+    starts = (places * alpha).to(dt.int64) - (draws * alpha).to(dt.int64)
+    return pad(starts, (0, 1), value=size - kernel)
 
 
 def _fractional_max_pool(
@@ -102,16 +104,16 @@ def _fractional_max_pool(
     planes = lead if len(lead) == 2 else (1, *lead)
     if samples is None:
         samples = rand(*planes, rank, dtype=input.dtype)
-    draws = samples.detach().cpu().numpy()[: planes[0], : planes[1]]
-    index: Any = np.zeros((*planes, *(1,) * (2 * rank)), np.int64)
+    draws: Any = samples.detach().to(input.device)[: planes[0], : planes[1]]
+    index: Any = 0
     for i, (n, k, c) in enumerate(zip(size, kernel, count, strict=True)):
         # The draws of images are for width and height, those of volumes in the order of the axes.
         draw = draws[..., i if rank == 3 else rank - 1 - i]
-        at = _starts(draw, n, c, k)[..., None] + np.arange(k)
+        at = _starts(draw, n, c, k).unsqueeze(-1) + arange(k, device=input.device)
         shape = [*planes, *(1,) * (2 * rank)]
         shape[2 + i], shape[2 + rank + i] = c, k
         index = index * n + at.reshape(shape)
-    index = from_numpy(index.reshape(*lead, -1)).to(input.device)
+    index = index.expand(*planes, *count, *kernel).reshape(*lead, -1)
     windows = input.reshape(*lead, math.prod(size)).gather(-1, index)
     windows = windows.reshape(*lead, *count, math.prod(kernel))
     values, chosen = windows.max(-1)
