@@ -23,7 +23,9 @@ def overwritten(
     processor time. `model` has arrays that lie as the values will, and is brought up to date, as is
     `roots`, which says whose memory a value has; what is `placed` has memory of others.
     """
-    last = {roots.get(x, x): i for i, step in enumerate(steps) for x in _used(step)}
+    last = {
+        roots.get(x, x): i for i, step in enumerate(steps) for x in (*step.outputs, *step.values)
+    }
     last.update((roots.get(y, y), len(steps)) for y in outputs)
     own = {y for step in steps for y in step.outputs if y not in roots and y not in placed}
     found: dict[Value, Value] = {}
@@ -43,10 +45,6 @@ def overwritten(
     roots.update(home)
     roots.update((x, home[root]) for x, root in roots.items() if root in home)
     return found
-
-
-def _used(step: Step) -> tuple[Value, ...]:
-    return (*step.outputs, *step.values)
 
 
 def _lie_alike(x: Value, y: Value, model: Mapping[Value, Any]) -> bool:

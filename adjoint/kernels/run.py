@@ -220,7 +220,7 @@ class Compiled:
         self.kernel = kernel = linear.flattened(kernel)
         self._entries: dict[tuple, Entry | Pair] = {}
         self.cost = cost(kernel)  # of one element, in additions
-        self._in_place = in_place(kernel)
+        self.in_place = in_place(kernel)  # outputs that may be an input's memory
         self._single = len(kernel.outputs) == 1
 
     def __call__(
@@ -319,7 +319,7 @@ class Compiled:
         for k in range(len(kernel.outputs)):
             like = (strides[inputs + k], ITEMSIZE[dtypes[inputs + k]])
             bits = [(strides[j], ITEMSIZE[dtypes[j]]) == like for j in range(min(inputs, 63))]
-            same.append(sum(bit << j for j, bit in enumerate(bits)) if k in self._in_place else 0)
+            same.append(sum(bit << j for j, bit in enumerate(bits)) if k in self.in_place else 0)
         return Entry(kernel, planned, self.cost * total, same, makers)
 
     def _sizes(

@@ -132,12 +132,15 @@ def may_overwrite(composite: Composite, arrays: Sequence[Any], outs: Sequence[An
     for stage, _, given, made in _stages(composite, list(arrays), outs):
         if any(x is not y and np.may_share_memory(x, y) for x in given for y in written):
             return False
-        entry = stage.compiled.entry(given, stage.shape, made)
-        if not isinstance(entry, Entry):
-            if any(np.may_share_memory(x, y) for x in given for y in made):
-                return False
-        elif entry.overlaps(addresses((*given, *made))):
+        shared = {
+            k for k, y in enumerate(made) if any(np.may_share_memory(x, y) for x in given)
+        }  # fmt: skip
+        if not shared <= stage.compiled.in_place:
             return False
+        if shared:
+            entry = stage.compiled.entry(given, stage.shape, made)
+            if not isinstance(entry, Entry) or entry.overlaps(addresses((*given, *made))):
+                return False
         written += made
     return True
 
