@@ -23,7 +23,7 @@ cdef class Course:
     @cython.locals(each=Round, undo=list)
     cdef object _compute(self, object observer, object numbers)
 
-@cython.locals(held=Held)
+@cython.locals(states=Held, options=Held)
 cpdef bint stands(
     list wanting, list bound, list presence, list steps, object guards) except -1
 

@@ -156,8 +156,8 @@ def stands(
     if not have_gradients(presence):
         return False
     for step in steps:
-        held = step.held
-        if not held.hold() and not step.fits():
+        states, options = step.held
+        if not (states.hold() and options.hold()) and not step.fits():
             return False
     return bool(guards.hold())
 

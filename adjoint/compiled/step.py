@@ -652,33 +652,43 @@ class Stepping:
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
-        self.held = self._held()
+        self.held = [self._states(), self._options()]
 
-    def _held(self) -> Held:
-        """All that the states' dicts hold, and all options: by one look they are the same."""
-        self.asked = [_listed(group) for group, _ in self.groups]
-        states = {id(each): each for each, _, _ in self.kept}
+    def _states(self) -> Held:
+        """The states that it reads: whether they are the same is found by one look."""
         optimizer = self.optimizer
-        return Held(
-            [(optimizer.__dict__, "state", optimizer.state)],
-            [*self.asked, *map(_listed, states.values())],
-        )
+        named = [(optimizer.__dict__, "state", optimizer.state)]
+        listed = [_listed(optimizer.state)]
+        for held, key, value in self.kept:
+            if type(held) is dict:
+                named.append((held, key, value))
+            elif held is not optimizer.state:
+                listed.append(_listed(held))
+        return Held(named, listed)
+
+    def _options(self) -> Held:
+        """The same for all options, which often change in each call."""
+        self.asked = [_listed(group) for group, _ in self.groups]
+        return Held([], self.asked)
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
-        if self.held.hold():
+        held, options = self.held
+        if not held.hold():
+            if self.kept and self.kept[0][0] is not self.optimizer.state:
+                return False
+            if not hold_items(self.kept):
+                return False
+            self.held[0] = self._states()
+        if options.hold():
             return True
-        if self.kept and self.kept[0][0] is not self.optimizer.state:
-            return False
-        if not hold_items(self.kept):
-            return False
         for g, (group, parameters) in enumerate(self.groups):
             if _listed(group) != self.asked[g]:  # which may want other states
                 states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
                 self.optimizer.complete(group, states)
                 if any(len(state) != self.sizes[id(state)] for state in states):
                     return False
-        self.held = self._held()
+        self.held[1] = self._options()
         return True
 
     def restoring(self, written: bool = True) -> Callable[[], None]:

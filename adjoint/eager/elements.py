@@ -71,7 +71,7 @@ def put_number(arrays: list[Any], value: float) -> None:
 
 def put_words(table: Any, first: int, end: int, place: int, words: bytes) -> None:
     """Write words from a place on into rows `first` to `end` - 1 of a row-major table of int64."""
-    if not 0 <= first <= end <= len(table) or place + len(words) // 8 > table.shape[1]:
+    if not (0 <= first <= end <= len(table) and 0 <= place <= table.shape[1] - len(words) // 8):
         raise IndexError(f"put_words: rows {first} to {end}, place {place}")
     if cython.compiled:
         width = PyArray_DIMS(table)[1]
