@@ -42,6 +42,7 @@ from ..inference.passes import (
 from ..inference.recompute import root
 from ..inference.schedule import Schedule
 from ..inference.steps import Step
+from ..ops.index.advanced import Index, IndexSum
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from ..program.standing import Held, hold_items, hooks_of, want_gradients
@@ -173,14 +174,21 @@ class Part:
         )
 
     def may_fail_after(self, written: set[int]) -> bool:
-        """Whether it may raise an error when it has written one of these arrays, by id."""
+        """Whether it may raise an error when it has written one of these arrays, by id: gradients
+        of what an index has picked add to where that was, and refuse nothing that was not refused.
+        """
         behind = False
-        steps = iter(self.space.steps_by_call)
+        taken: set[Any] = set()  # indices, with what they were found to be within
+        by_call = iter(self.space.steps_by_call)
         for call in self.calls:
             for refuses in call.refusing if type(call) is Calls else (True,):
-                if behind and refuses:
+                steps = next(by_call)
+                asked = _index_of(steps)
+                if behind and refuses and asked not in taken:
                     return True
-                outputs = [y for step in next(steps) for y in step.outputs]
+                if asked is not None and isinstance(steps[0].op, Index):
+                    taken.add(asked)
+                outputs = [y for step in steps for y in step.outputs]
                 behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
         return False
 
@@ -244,7 +252,7 @@ class Compiled:
         # Errors that come when something has been computed, from which gradients stay apart.
         self.late = bool(self.checked)
         inputs = [*range(captured.arguments), *captured.states]
-        of = dict(zip(graph.inputs, inputs, strict=True))
+        of = {**dict(zip(graph.inputs, inputs, strict=True)), **self.after}
         behind = self.parts[-1].inputs if self.tangents else ()
         behind = list(dict.fromkeys(roots.get(x, x) for x in behind))
         self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
@@ -268,7 +276,8 @@ class Compiled:
 
     def _keep_less(self, graph: Program, first: int) -> None:
         """For gradients that come in later, which are computed by nodes from this number on."""
-        keep_less(graph, first)
+        updates = [y for node in self.captured.updates for y in node.outputs]
+        keep_less(graph, first, [*graph.inputs, *updates])
 
     def _cut(self, graph: Program, nearly: bool) -> list[Part]:
         """The parts between the steps of optimizers, each of which changes states where they are.
@@ -557,6 +566,16 @@ class Compiled:
                 if self.course is None or self.course.is_over():
                     self._bind()
         return self.course.run(arguments, observer, lease, numbers)
+
+
+def _index_of(steps: Sequence[Step]) -> Any:
+    """The index that a call may refuse, and what it must be within; None where errors may have
+    other reasons.
+    """
+    if len(steps) != 1 or not isinstance(op := steps[0].op, (Index, IndexSum)):
+        return None
+    x, index = steps[0].values
+    return index, op.bounds(x.spec)
 
 
 def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:

@@ -173,16 +173,16 @@ def fuse_kernels(
 
 
 @rewriting
-def keep_less(graph: Program, first: int) -> int:
+def keep_less(graph: Program, first: int, moving: Collection[Value]) -> int:
     """Let kernels of the nodes from the number `first` on compute again what cheap ops before gave,
-    where fewer bytes are to be kept for them meanwhile; returns how many values that were. Inputs
-    may be written meanwhile.
+    where fewer bytes are to be kept for them meanwhile; returns how many values that were. The
+    memory of values that are `moving` may be written meanwhile.
     """
     if not native.load():
         return 0
     behind = set(graph.nodes[first:])
     groups, _ = regions(graph, lambda node: _role(node) if node in behind else "before")
-    return recompute_behind(graph, groups, behind, is_cheap, apart=True)
+    return recompute_behind(graph, groups, behind, is_cheap, moving=moving)
 
 
 def sort(graph: Program) -> None:

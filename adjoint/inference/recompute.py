@@ -54,14 +54,13 @@ def recompute_behind(
     behind: Collection[Node],
     cheap: Callable[[Node], bool],
     copies: list[Node] | None = None,
-    apart: bool = False,
+    moving: Collection[Value] = (),
 ) -> int:
     """The same where nodes `behind` read what was computed before them. Nodes that nobody needs any
-    more are left. With `apart` inputs may be written meanwhile: those that are not read behind in
-    any case are copied, which is as good as any other value that is kept.
+    more are left. The memory of values that are `moving` may be written meanwhile: those that are
+    not read behind in any case are copied, which is as good as any other value that is kept.
     """
-    read = {root(x) for node in behind for x in node.values}
-    hidden = set(graph.inputs).difference(read) if apart else set()
+    hidden = set(moving).difference(root(x) for node in behind for x in node.values)
     held: dict[Value, Node] = {}  # such copies
 
     def stored(x: Any) -> Any:

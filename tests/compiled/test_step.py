@@ -893,3 +893,29 @@ def test_memory_that_cannot_be_bound_is_refused_each_time():
             step()
     q.data = own
     assert step().item() == pytest.approx(4 * 0.9 * 0.9)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(0, 2)])
+def test_gradients_of_embeddings_are_written_where_they_are_wanted(part):
+    """The index was found to be within the table before, if it is the same one; a wrong one changes
+    nothing in any case.
+    """
+    table, layer = nn.Embedding(5, 3), nn.Linear(3, 2)
+    parameters = [*table.parameters(), *layer.parameters()]
+    optimizer = ad.optim.SGD(parameters, lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = layer(table(x)).square().mean() + layer(table(x[part])).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(ad.tensor([0, 4, -0, 1]))
+    [program] = step.programs
+    assert not program.late and not program.copies
+    before = [x.tolist() for p in parameters for x in (p, p.grad)]
+    with pytest.raises(IndexError):
+        step(ad.tensor([0, 5, 1, 1]))
+    assert [x.tolist() for p in parameters for x in (p, p.grad)] == before

@@ -175,7 +175,7 @@ def test_what_waits_for_gradients_is_chosen(monkeypatch):
     if not native.load():
         pytest.skip("no native code")
     found, kept = trained()
-    monkeypatch.setattr(step_module, "keep_less", lambda graph, first: 0)
+    monkeypatch.setattr(step_module, "keep_less", lambda graph, first, moving: 0)
     expected, most = trained()
     assert (kept, most) == (1, 3)
     for x, y in zip(found, expected, strict=True):

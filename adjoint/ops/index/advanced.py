@@ -119,6 +119,10 @@ class Index(Advanced):
     exact = True
     library = "moves"
 
+    def bounds(self, spec: Spec) -> Any:
+        """What an index of it must be within; see `IndexSum.bounds`."""
+        return self.axes, tuple(spec.shape[axis] for axis in self.axes)
+
     def infer(self, spec: Spec, index: Spec) -> Spec:
         """The selected dimensions among the others."""
         self._assert_fits(spec.shape, index)
@@ -172,6 +176,10 @@ class IndexSum(Advanced):
     shape: tuple[int, ...]
     needs = ("x2", "")
     library = "moves"
+
+    def bounds(self, g: Spec) -> Any:
+        """What an index must be within: one that an `Index` of equal bounds has taken is taken."""
+        return self.axes, tuple(self.shape[axis] for axis in self.axes)
 
     def infer(self, g: Spec, index: Spec) -> Spec:
         """The shape."""
