@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
+from ...core.mode import MODE
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -260,6 +261,7 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     indices: list[Any] = []
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
+            _note_mask(each)
             axes.extend(range(place, place + each._data.ndim))
             columns = nonzero_columns(each._data)
             indices.extend(hold_values("index", fresh(column), each) for column in columns)
@@ -282,6 +284,15 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     for row, each in enumerate(indices):
         packed[row] = each._data
     return tuple(axes), fresh(packed)
+
+
+def _note_mask(mask: Any) -> None:
+    """A mask is about to be read: one that was there before a function is captured is no constant
+    of its, and cannot be read there.
+    """
+    meet = getattr(MODE.get().executor, "meet", None)
+    if meet is not None:
+        meet(mask)
 
 
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
@@ -318,6 +329,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if len(advanced) == 1:
         place, each = advanced[0]
         if each._data.dtype in _MASKS:
+            _note_mask(each)
             mask = each._data
             if mask.ndim > 1:
                 shape = part._data.shape
@@ -366,6 +378,12 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             write_in_place("setitem", _overwrite(items), input, value)
         return
     part = apply_view(basic_index(items), input) if items else input
+    if len(advanced) == 1 and hasattr(MODE.get().executor, "note_check"):
+        place, mask = advanced[0]
+        changed = _where_masked(part, place, mask, value)
+        if changed is not None:
+            write_in_place("setitem", _OVERWRITE, part, changed)
+            return
     if len(advanced) == 1 and part._data.flags.c_contiguous:
         place, mask = advanced[0]
         if mask._data.dtype in _MASKS and mask._data.ndim > 1:  # as one dimension, a view
@@ -377,6 +395,27 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         assert_same_dtype(input, value)
         value = _strip(value, len(op.result_shape(part._data.shape, packed._data.shape)))
     write_in_place("setitem", op, part, packed, value)
+
+
+def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
+    """`part` with `value` where a mask of its dimensions from `place` on is true, whatever is
+    selected: in a function that is being captured, where the mask cannot be read. None for other
+    indices, and for values with a row for each element that is selected.
+    """
+    if mask._data.dtype not in _MASKS:
+        return None
+    rest = part._data.ndim - place - mask._data.ndim
+    if isinstance(value, TensorBase):
+        assert_same_dtype(part, value)
+        value = _strip(value, place + 1 + rest)
+        shape, ahead = value._data.shape, value._data.ndim - rest
+        if ahead > 0:
+            if shape[ahead - 1] != 1:
+                return None
+            ones = (1,) * mask._data.ndim
+            value = value.reshape(*shape[: ahead - 1], *ones, *shape[ahead:])
+    mask = cast(mask, dt.bool_).reshape(*mask._data.shape, *(1,) * rest)
+    return FUNCTIONS["where"](mask, value, part)
 
 
 @functools.lru_cache(maxsize=4096)
