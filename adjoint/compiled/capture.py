@@ -136,7 +136,7 @@ class _Recorder:
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
-        self.hooked: list[tuple[Any, dict[int, Any], dict[int, Any]]] = []  # hooks, those before
+        self.hooked: dict[int, tuple[Any, dict[int, Any], dict[int, Any]]] = {}  # see `note_hooks`
         self.computed: set[int] = set()  # ids of arguments that have a history outside
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
@@ -391,7 +391,7 @@ class _Recorder:
     def note_hooks(self, x: Any, hooks: dict[int, Any]) -> None:
         """Python is about to add to the hooks of a tensor."""
         self.meet(x)
-        self.hooked.append((x, hooks, dict(hooks)))
+        self.hooked.setdefault(id(hooks), (x, hooks, dict(hooks)))  # as they were before
 
     def note_retained(self, x: Any) -> None:
         """A tensor that was computed is to keep its gradient.
@@ -408,7 +408,7 @@ class _Recorder:
 
     def assert_unhooked(self) -> None:
         """Refuse hooks that stay at tensors from outside, where each call would add another."""
-        for x, hooks, before in self.hooked:
+        for x, hooks, before in self.hooked.values():
             met = self.met.get(id(x))
             if met is not None and x._node is met.node and hooks != before:
                 raise Unsupported(
@@ -506,7 +506,7 @@ class _Recorder:
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
-        for _, hooks, before in reversed(self.hooked):
+        for _, hooks, before in self.hooked.values():
             hooks.clear()
             hooks.update(before)
         for x, _, own, version, views in reversed(self.alike):

@@ -1,4 +1,6 @@
-"""How random programs grow."""
+"""How random programs (`random_programs.py`) grow: from templates (`random_lines.py`), each line
+run eagerly at once. `python -m tests.compiled.random_growth SEED` shows a program and its fault.
+"""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ CHANGES = (
     "optimizer.param_groups[0]['amsgrad'] = True",
     "optimizer.param_groups[0]['lr'] = ad.tensor(0.02)", "optimizer.param_groups[0]['eps'] = 1e-3",
     "optimizer.param_groups[0]['foreach'] = False",
-    "optimizer.param_groups[0]['params'].pop()", "world.schedule.step()",
+    "optimizer.state.pop(optimizer.param_groups[0]['params'].pop(), None)", "world.schedule.step()",
     "world.scaler.update(2.0)", "world.fail = True",
     "model.batch.train(not model.batch.training)", "model.batch.momentum = None",
     "model.batch.reset_running_stats()", "model.batch.track_running_stats = False",

@@ -58,7 +58,7 @@ REASONS = {
 # what a node of control flow has read, where the ops of the branch that ran would not need it.
 REFUSED_RECORDED = (
     "error: AutogradError: setitem: unsupported operation: more than one element",
-    # what is written through `data`, by gradients that would read it
+    "error: AutogradError: set_: the tensor has views",
     *(f"error: AutogradError: {name}: one of the variables needed for gradient computation"
       for name in ("cond", "while_loop", "scan")),
 )  # fmt: skip

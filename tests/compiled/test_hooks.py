@@ -60,11 +60,15 @@ def test_a_hook_that_is_removed_within_works():
     @ad.compile
     def step(x):
         handle = w.register_hook(lambda g: g * 5)
+        other = w.register_hook(lambda g: g + 1)
+        other.remove()
+        again = w.register_hook(lambda g: g * 1)
         doubled = layer.register_forward_hook(lambda module, given, found: found * 2)
         y = layer(x)
         w.grad = None
         (w * x).sum().backward()
         handle.remove()
+        again.remove()
         doubled.remove()
         return y
 

@@ -19,7 +19,7 @@ ILL = 0.02  # whose values rounding decides
 
 
 @pytest.mark.parametrize(
-    ("first", "count", "size"), [(0, 60, 8), *(swept((1000 + 500 * k, 500, 14)) for k in range(4))]
+    ("first", "count", "size"), [(0, 40, 8), *(swept((1000 + 200 * k, 200, 14)) for k in range(4))]
 )
 def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
     found: Counter[str] = Counter()
@@ -36,7 +36,8 @@ def test_a_reason_that_is_not_listed_fails():
 
 
 def test_a_wrong_program_is_found_and_made_short():
-    program = random_growth.made(0)
+    programs = map(random_growth.made, range(20))  # the first call of others is eager
+    program = next(each for each in programs if "step(" not in each.source.partition("n):")[2])
     wrong = program._replace(
         lines=(*program.lines, "model.seen += 1", "w = ad.ones(2) if ad.lazy else 0",
                "u = world.average.exp()",
