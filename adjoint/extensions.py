@@ -22,6 +22,7 @@ MODULES = (
     "adjoint.core.tensor_base",
     "adjoint.core.mode",
     "adjoint.eager.arrays",
+    "adjoint.eager.elements",
     "adjoint.program.executable",
     "adjoint.program.standing",
     "adjoint.graph.node",
@@ -43,6 +44,13 @@ MODULES = (
     "adjoint.ops.shape.movement",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
+    "adjoint.backends.native.runtime.sequence",
+    "adjoint.optim.formula",
+    "adjoint.compiled.form",
+    "adjoint.compiled.handover",
+    "adjoint.compiled.counting",
+    "adjoint.compiled.course",
+    "adjoint.compiled.signature",
 )
 _PACKAGE = Path(__file__).parent
 NOTE = f"extensions.{sys.implementation.cache_tag}.txt"  # beside this file: the sources' hash

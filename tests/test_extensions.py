@@ -85,7 +85,7 @@ def test_each_compiled_file_has_its_types():
 
 
 def test_an_extension_older_than_its_source_does_not_run(tmp_path):
-    for name in ("core", "eager", "graph", "program", "autograd", "ops"):
+    for name in sorted({name.split(".")[1] for name in extensions.MODULES}):
         shutil.copytree(
             ROOT / "adjoint" / name, tmp_path / "adjoint" / name,
             ignore=shutil.ignore_patterns("__pycache__"),

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.errors import AutogradError, Unsupported
 from ..core.mode import MODE
 from ..eager.arrays import address
+from ..eager.elements import owner
 from ..graph.lazy import LazyValue
 from ..graph.node import INFERENCE
 
@@ -94,9 +95,7 @@ def _owner(array: Any) -> int:
     """What arrays that show the same memory have in common."""
     if type(array) is not np.ndarray:
         return int(array.tensor.untyped_storage().data_ptr())
-    while type(array.base) is np.ndarray:
-        array = array.base
-    return id(array)
+    return id(owner(array))
 
 
 def _assert_writable(x: Any) -> None:

@@ -31,8 +31,9 @@ from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Program, Value
 from ..program.reads import place_of_caller
+from .handover import Argument
 from .routines import recorded
-from .step import Argument, Part, is_small
+from .step import Part, is_small
 
 ndarray = np.ndarray
 

@@ -310,7 +310,7 @@ class OnDevice(Compiled):
         """How large the memory is that it keeps between runs: a recording's."""
         return 0 if self.replayed is None else self.sizes()[0] + self.replayed.bytes
 
-    def _begin(self, arguments: Sequence[Any], observer: Any, numbers: Sequence[Any]) -> Any:
+    def _begin(self, arguments: list[Any], observer: Any, numbers: Sequence[Any]) -> Any:
         """A run, which has memory of its own."""
         return self._run(arguments, observer, None, numbers)
 
@@ -343,7 +343,7 @@ class OnDevice(Compiled):
         return self.captured.returned.rebuilt(results, arguments, more)
 
     def _run(
-        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+        self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
     ) -> Any:
         self._check(arguments)
         if self.calls >= WARM and not self.obstacles and observer is None:

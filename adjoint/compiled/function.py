@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,14 @@ import numpy as np
 
 from ..backends import native
 from ..core import debug, policy
-from ..core.device import CPU, device
-from ..core.dtype import dtype, get_default_dtype
+from ..core.device import CPU
+from ..core.dtype import get_default_dtype
 from ..core.errors import AdjointError, InvalidArgument, InvalidType, Unsupported
 from ..core.mode import MODE, Mode, observed
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn.modules.module import Module
-from ..nn.parameter import Parameter
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Captured, NotReady, Reached, capture
 from .device_step import lowered
@@ -35,12 +34,12 @@ from .explained import Explanation, Timer, explanation, report
 from .over import over
 from .pieces import PiecewiseFunction
 from .places import Learnt, Operands, Places, Written
+from .signature import BY_VALUE, Signature, is_input, replaced, without_sizes
 from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
 
 __all__ = ["CompiledFunction", "CompiledModule", "compile"]
 
-_BY_VALUE: frozenset[Any] = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
 _ON_HOST = 'programs in files are of the host: move the model and its arguments with .to("cpu")'
 _MODES = ("pieces", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -229,10 +228,9 @@ class CompiledFunction:
         >>> [node.op.name for node in stages["runs"].program.nodes]
         ['mul_exp']
         """
-        tensors: list[Any] = []
-        objects: list[Any] = []
-        for x in (*args, kwargs):
-            _sign(x, self._leaves, [], tensors, objects)
+        signature = Signature(self._leaves)
+        signature.add_all((*args, kwargs))
+        tensors, objects = signature.tensors, signature.objects
         reason = self._eagerly or (native.reason_off() if _on_host(tensors) else None)
         if reason:
             raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
@@ -255,17 +253,14 @@ class CompiledFunction:
             raise Unsupported(_told(error)) from error
 
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
-        key: list[Any] = []
-        tensors: list[Any] = []
-        objects: list[Any] = []
-        leaves = self._leaves
-        for x in args:
-            _sign(x, leaves, key, tensors, objects)
+        signature = Signature(self._leaves)
+        signature.add_all(args)
         if kwargs:
-            _sign(kwargs, leaves, key, tensors, objects)
-        host = all(type(x._data) is np.ndarray for x in tensors) or _on_host(tensors)
+            signature.add(kwargs)
+        tensors = signature.tensors
+        host = signature.host or _on_host(tensors)
         casts = mode.autocast.signature if mode.casts else None
-        full = (tuple(key), mode.grad, mode.inference, casts, get_default_dtype())
+        full = (tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype())
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
         found = self._fitting(full, tensors)
@@ -278,6 +273,7 @@ class CompiledFunction:
             with CAPTURING:
                 found = self._fitting(full, tensors)
                 if found is None:
+                    objects = signature.objects
                     made = self._compiled(mode, full, args, kwargs, tensors, objects)
                     given = made.fitting(tensors)
                     if given is None:
@@ -315,7 +311,7 @@ class CompiledFunction:
             return len(self.programs)
         found: dict[Any, int] = {}
         for key, each in self._programs.items():
-            alike = _without_sizes(key)
+            alike = without_sizes(key)
             found[alike] = max(found.get(alike, 0), len(each))
         return sum(found.values())
 
@@ -380,10 +376,9 @@ class CompiledFunction:
         Errors: Unsupported for what cannot be captured, for objects among the arguments, and where
         the function sets attributes or variables.
         """
-        key: list[Any] = []
-        tensors: list[Any] = []
-        objects: list[Any] = []
-        _sign([args, kwargs], self._leaves, key, tensors, objects)
+        signature = Signature(self._leaves)
+        signature.add_all((args, kwargs))
+        tensors, objects = signature.tensors, signature.objects
         if objects:
             raise Unsupported(
                 f"export: an argument is, or holds, a {type(objects[0]).__name__}; the function is "
@@ -436,11 +431,11 @@ class CompiledFunction:
         """Whether a signature that has no program is that of one but for sizes."""
         if not self._sizes or key in self._programs:
             return False
-        alike = _without_sizes(key)
-        return any(_without_sizes(each) == alike for each in self._programs)
+        alike = without_sizes(key)
+        return any(without_sizes(each) == alike for each in self._programs)
 
     def _may_be_input(self, x: Any) -> bool:
-        return _is_input(x, self._leaves)
+        return is_input(x, self._leaves)
 
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
@@ -500,41 +495,43 @@ class _Variant:
         self._operands.reads = reads
         held = places.values()
         signed, _ = places.split(held)
-        tensors, leaves = list(self._given), self._leaves
-        for x in signed:
-            _sign(x, leaves, self._signature, tensors, self.objects)
+        leaves = self._leaves
+        signature = Signature(leaves, self._given)
+        signature.add_all(signed)
+        tensors = signature.tensors
+        self._signature += signature.key
+        self.objects += signature.objects
 
-        def given(*replaced: Any) -> Any:
-            own = iter(replaced)
+        def given(*symbols_given: Any) -> Any:
+            own = iter(symbols_given)
             known: dict[int, Any] = {}
-            found = [_replaced(x, leaves, own, known) for x in args]
-            named = {name: _replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            symbols = (_replaced(x, leaves, own, known) for x in signed)
+            found = [replaced(x, leaves, own, known) for x in args]
+            named = {name: replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            symbols = (replaced(x, leaves, own, known) for x in signed)
             return places.during(lambda: function(*found, **named), held, symbols)
 
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
         grad = mode.grad and not mode.inference
         return capture(given, tensors, grad, casts, self._operands)
 
-    def fitting(self, tensors: Sequence[Any]) -> tuple[list[Any], Any] | None:
+    def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any] | None:
         """All tensors that the program is given for these arguments, and the numbers among its
         results; None where places hold something else than it was compiled for.
         """
         places = self._places
         if not places.slots:
-            return list(tensors), ()
+            return tensors, ()
         signed, numbers = places.split(places.values())
-        found: list[Any] = []
-        given = list(tensors)
-        for x in signed:
-            _sign(x, self._leaves, found, given, [])
-        if found != self._signature:
+        signature = Signature(self._leaves, tensors)
+        signature.add_all(signed)
+        if signature.key != self._signature:
             return None
+        given = signature.tensors
         _on_host(given)  # lazy ones are computed
         values = self._values(numbers)
         return None if values is None else ([*given, *values[0]], values[1])
 
-    def run(self, tensors: Sequence[Any], numbers: Any, observer: Any) -> Any:
+    def run(self, tensors: list[Any], numbers: Any, observer: Any) -> Any:
         """What the function returns; places hold what it leaves there."""
         found, calls = self.program.run(tensors, observer, numbers)
         if self._places.slots:
@@ -588,78 +585,6 @@ class CompiledModule(Module):
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _is_input(x: Any, leaves: bool) -> bool:
-    """Whether an argument is a tensor that a program is given; not so `leaves` whose gradients a
-    function sets or may read.
-    """
-    if not isinstance(x, TensorBase):
-        return False
-    leaf = x._leaf
-    return (
-        leaf is None
-        or x._node is None
-        or not (leaves or leaf.grad is not None or isinstance(x, Parameter))
-    )
-
-
-def _sign(x: Any, leaves: bool, key: list[Any], tensors: list[Any], objects: list[Any]) -> None:
-    """Add what a program depends on of an argument, its tensors, and objects known by identity."""
-    kind = type(x)
-    if _is_input(x, leaves):
-        key.append(kind)
-        for n, each in enumerate(tensors):
-            if each is x:
-                key.append(n)
-                return
-        key.append((x._data.shape, x._data.dtype, x._node is None))
-        if type(x._data) is not np.ndarray and x.device != CPU:
-            key.append(x.device)
-        tensors.append(x)
-    elif kind is float or kind is complex or kind is slice:
-        key.append((kind, repr(x)))  # 0.0 and -0.0 are equal, NaN is not
-    elif kind in _BY_VALUE:
-        key.append((kind, x))
-    elif kind is dict:
-        key.append((dict, *x))
-        for each in x.values():
-            _sign(each, leaves, key, tensors, objects)
-    elif kind in (list, tuple) or (isinstance(x, tuple) and hasattr(kind, "_fields")):
-        key.append((kind, len(x)))
-        for each in x:
-            _sign(each, leaves, key, tensors, objects)
-    else:  # a parameter, an optimizer, a model: states and what it says of itself are followed
-        key.append((kind, id(x)))
-        objects.append(x)
-
-
-def _without_sizes(key: Any) -> Any:
-    """A signature with numbers of dimensions in place of sizes."""
-    parts, *modes = key
-    return (*(_rank(x) for x in parts), *modes)
-
-
-def _rank(x: Any) -> Any:
-    if type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype):
-        return len(x[0]), *x[1:]
-    return x
-
-
-def _replaced(x: Any, leaves: bool, own: Iterator[Any], known: dict[int, Any]) -> Any:
-    """The argument with other tensors, in the order of `_sign`."""
-    kind = type(x)
-    if _is_input(x, leaves):
-        if id(x) not in known:
-            known[id(x)] = next(own)
-        return known[id(x)]
-    if kind is dict:
-        return {name: _replaced(each, leaves, own, known) for name, each in x.items()}
-    if kind in (list, tuple):
-        return kind([_replaced(each, leaves, own, known) for each in x])
-    if isinstance(x, tuple) and hasattr(kind, "_fields"):
-        return kind(*[_replaced(each, leaves, own, known) for each in x])
-    return x
-
-
 def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
     """All that the signature depends on, in words, by what it is called."""
     found = {
@@ -680,7 +605,7 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
         elif isinstance(x, (list, tuple)) and type(x) is not Size:
             for n, value in enumerate(x):
                 add(f"{name}[{n}]", value)
-        elif type(x) in PLAIN or type(x) in _BY_VALUE:
+        elif type(x) in PLAIN or type(x) in BY_VALUE:
             found[name] = repr(x)
         else:
             found[name] = f"a {type(x).__name__} at {id(x):#x}"

@@ -36,8 +36,9 @@ from ..program.capture import program_of
 from ..program.program import Value
 from ..program.reads import PLAIN
 from .capture import CAPTURING
+from .handover import Argument, Fresh
 from .routines import recorded
-from .step import Argument, Fresh, Part, is_small
+from .step import Part, is_small
 
 Trace = tuple[Any, ...]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +20,8 @@ from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.node import Leaf, new_node
 from ..program.reads import PLAIN
-
-
-class Made(NamedTuple):
-    """What a run gives, from which results are made."""
-
-    computed: Sequence[Any]  # tensors
-    arguments: Sequence[Any]
-    numbers: Sequence[Any]
-    objects: dict[int, Any]  # containers that were made already, by their part's id
-
-
-Form = Callable[[Made], Any]
+from .form import Computed, Constant, Fields, Filled, Form, Given, Items, Made, Named, Numbered
+from .handover import tensors_of
 
 
 class Returned:
@@ -61,6 +51,9 @@ class Returned:
         self.tensors.clear()
         self.why = why
         self._ended = Ended(why)
+        self.plain = not any(self.histories) and not any(self.leaves)  # tensors, and no more
+        self._wanting = [n for n, want in enumerate(self.histories) if want]
+        self._to_require = [n for n, leaf in enumerate(self.leaves) if leaf]
 
     def wrapped(
         self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
@@ -68,8 +61,10 @@ class Returned:
         """Tensors of what was computed now, some of which have nodes, some are leaves. Others that
         want gradients stand behind the nodes of `states` and `arguments`, to which there is no way.
         """
-        found = [wrap(array, nodes.get(n)) for n, array in enumerate(arrays)]
-        ends = [y for y, want in zip(found, self.histories, strict=True) if want and not y._node]
+        found = tensors_of(list(arrays))
+        for n, node in nodes.items():
+            found[n]._node = node
+        ends = [found[n] for n in self._wanting if not found[n]._node]
         if ends:
             parents: tuple[Any, ...] = (_NOWHERE,)
             if self.why is not None:
@@ -78,24 +73,25 @@ class Returned:
                 y._node = new_node(
                     self._ended, parents or (_NOWHERE,), (), None, y._data.shape, y._data.dtype
                 )
-        for y, leaf in zip(found, self.leaves, strict=True):
-            if leaf:
-                y.requires_grad_()
+        for n in self._to_require:
+            found[n].requires_grad_()
         return found
 
     def rebuilt(
-        self, computed: Sequence[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
+        self, computed: list[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
     ) -> Any:
         """What the function would return."""
-        return self._form(Made(computed, arguments, numbers, {}))
+        return self._form.of(Made(computed, arguments, numbers))
 
     def _of(self, found: Any) -> Form:
         """The form of a part, which is one object where it stands twice."""
         if type(found) in PLAIN:
-            return lambda made: found
+            return Constant(found)
         form = self._known.get(id(found))
         if form is None:
             form = self._known[id(found)] = self._new(found)
+        else:
+            form.shared = True
         return form
 
     def _new(self, found: Any) -> Form:
@@ -103,75 +99,46 @@ class Returned:
         if kind is Later:
             found.refuse()
         if kind is Number:
-            place = len(self.numbers)
             self.numbers.append(found)
-            return lambda made: made.numbers[place]
+            return Numbered(len(self.numbers) - 1)
         if isinstance(found, TensorBase):
             for n, x in enumerate(self._arguments):
                 if found is x:
-                    return lambda made: made.arguments[n]
+                    return Given(n)
             if id(found) in self._met:
-                return lambda made: found
+                return Constant(found)
             leaf = found._leaf is not None and found._node is found._leaf
             if found._leaf is not None and found._leaf.grad is not None:
                 raise Unsupported(
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
                 )
-            count = len(self.tensors)
             self.tensors.append(found)
             self.histories.append(found._node is not None and not leaf)
             self.leaves.append(leaf)
-            return lambda made: made.computed[count]
+            return Computed(len(self.tensors) - 1)
         if kind in (Size, dtype, device):
-            return lambda made: found
+            return Constant(found)
         if isinstance(found, dict):
             parts = {key: self._of(x) for key, x in found.items()}
             shell = copy.copy(found) if kind is not dict else {}
             for key in shell:
                 shell[key] = None  # no symbols are kept
-            return _once(lambda made: _filled(shell, parts, made))
+            return Filled(shell, parts)
         if kind in (tuple, list):
-            each = [self._of(x) for x in found]
-            return _once(lambda made: kind([part(made) for part in each]))
+            return Items(kind, [self._of(x) for x in found])
         if isinstance(found, tuple) and hasattr(kind, "_fields"):
-            named = [self._of(x) for x in found]
-            return _once(lambda made: kind(*[part(made) for part in named]))
+            return Named(kind, [self._of(x) for x in found])
         if dataclasses.is_dataclass(kind):
             fields = {f.name: self._of(getattr(found, f.name)) for f in dataclasses.fields(found)}
             like = copy.copy(found)
             for name in fields:
                 object.__setattr__(like, name, None)
-            return _once(lambda made: _set(like, fields, made))
+            return Fields(like, fields)
         raise InvalidType(
             f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
             "constants, in tuples, lists, dicts and dataclasses"
         )
-
-
-def _once(form: Form) -> Form:
-    """The form, which gives the same object again within one run."""
-
-    def found(made: Made) -> Any:
-        if id(form) not in made.objects:
-            made.objects[id(form)] = form(made)
-        return made.objects[id(form)]
-
-    return found
-
-
-def _filled(shell: Any, parts: dict[Any, Form], made: Made) -> Any:
-    result = copy.copy(shell)
-    for key, part in parts.items():
-        result[key] = part(made)
-    return result
-
-
-def _set(like: Any, fields: dict[str, Form], made: Made) -> Any:
-    result = copy.copy(like)
-    for name, part in fields.items():
-        object.__setattr__(result, name, part(made))
-    return result
 
 
 class Ended(Op, abstract=True):

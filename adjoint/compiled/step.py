@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import address, references
+from ..eager.arrays import references
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -30,6 +29,7 @@ from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layouts import block_layouts
+from ..inference.opening import open_activations, open_variances
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -45,10 +45,13 @@ from ..inference.steps import Step
 from ..ops.index.advanced import Index, IndexSum
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.standing import have_memory, hold_items, hooks_of, want_gradients
+from ..program.standing import Held, hold_items, hooks_of, want_gradients
 from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
+from .counting import Counted, Counter, Launch, launch_all
+from .course import Course, Round, stands
+from .handover import Argument, Fresh, copy_all
 from .places import Result
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
@@ -191,8 +194,7 @@ class Part:
         for check in self.checks:
             check()
         self.space.compute(observer)
-        for target, source in self.copies:
-            target[...] = source
+        copy_all(self.copies)
 
 
 class Compiled:
@@ -340,6 +342,7 @@ class Compiled:
 
     def _let_go(self) -> None:
         """Of all memory of its own, before there is other."""
+        self.course: Any = None
         self.grads: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
         self.steps: list[Any] = []  # of optimizers
@@ -353,8 +356,6 @@ class Compiled:
         captured = self.captured
         self._let_go()
         self.bound = []
-        self.before = {n: x._leaf.grad for n, x in self.owned.items()}
-        self.holders: Any = None  # of gradients, when nobody else has seen them
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
         for n, value in enumerate(self.states):
             if value.array is None and (captured.owners[n] is None or n in self.owned):
@@ -375,7 +376,6 @@ class Compiled:
         for value, g in zip(self.gradients, self.grads, strict=True):
             if not self.late:
                 places.setdefault(value, g._data)
-        self.settled = False  # whether all of them have been made once
         for k, part in enumerate(self.parts):
             part.bind(known, places)
             if k < len(captured.updates):
@@ -425,33 +425,18 @@ class Compiled:
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
         grads = {id(g._data) for g in self.grads}
-        self.undone = [any(fails[k + 1 :]) for k in range(len(self.steps))]
         late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
-        return self.late or not late
-
-    def _holders(self) -> list[tuple[int, int]]:
-        """References to each gradient, but its leaf's, and to its array."""
-        return [
-            (sys.getrefcount(g) - (x._leaf.grad is g), sys.getrefcount(g._data))
-            for x, g in zip(self.captured.leaves, self.grads, strict=True)
-        ]
-
-    def _moved(self) -> bool:
-        """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
-        if not have_memory(self.bound):
-            return True
-        if any(x._leaf.grad is not self.before[n] for n, x in self.owned.items()):
-            return True
-        return self.holders is not None and self._holders() != self.holders
-
-    def _give(self) -> None:
-        """Let leaves have their gradients: apart from `_run`, whose variables would hold some."""
-        for target, source in self.copies:
-            target[...] = source
-        for x, g in zip(self.captured.leaves, self.grads, strict=True):
-            x._leaf.grad = g
-        for x in self.captured.dropped:
-            x._leaf.grad = None
+        if late and not self.late:
+            return False
+        parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
+        steps = [*self.steps, None]
+        rounds = []
+        for k, part in enumerate(parts):
+            step, undone = steps[k], any(fails[k + 1 :])
+            only = step is not None and step is self.steps[-1] and not step.before
+            rounds.append(Round(part, self.errors[k], step, undone, undone or not only))
+        self.course = Course(self, rounds)
+        return True
 
     @property
     def bytes(self) -> int:
@@ -461,6 +446,11 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
+        captured, general = self.captured, self.owned or self.captured.alike
+        if not general and stands(
+            self.wanting, self.bound, captured.presence, self.steps, self.guards
+        ):
+            return ""
         x = want_gradients(self.wanting)
         if x is not None:
             shape = tuple(x._data.shape)
@@ -468,7 +458,7 @@ class Compiled:
             if wanted is (x._node is not None):
                 return f"hooks of a tensor of shape {shape} were added or removed"
             return f"requires_grad of a tensor of shape {shape} was {wanted}"
-        for x, array, _ in () if have_memory(self.bound) else self.bound:
+        for x, array, _ in self.bound:
             now = x._data
             if now is array:
                 continue
@@ -477,7 +467,7 @@ class Compiled:
                 return f"{was} and is {tuple(now.shape)} {now.dtype}"
             if device_of(now) != device_of(array):
                 return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
-        for x, present in self.captured.presence:
+        for x, present in captured.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
@@ -489,25 +479,25 @@ class Compiled:
             seen.add(id(g))
         if len(seen) < len(self.owned):
             return "two tensors have one gradient"
-        for x, other in self.captured.alike:
+        for x, other in captured.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
 
-    def run(
-        self, arguments: Sequence[Any], observer: Any = None, numbers: Sequence[Any] = ()
-    ) -> Any:
+    def run(self, arguments: list[Any], observer: Any = None, numbers: Sequence[Any] = ()) -> Any:
         """The results, some of which are `numbers`, and calls that are to be made: everything else
         is written.
         """
         with self.lock:
             found, given = self._begin(arguments, observer, numbers)
+        if not given:
+            return found, given
         calls = zip(self.captured.calls, given, strict=True)
         return found, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
-    def _begin(self, arguments: Sequence[Any], observer: Any, numbers: Sequence[Any]) -> Any:
+    def _begin(self, arguments: list[Any], observer: Any, numbers: Sequence[Any]) -> Any:
         """A run, in memory that no call waits for."""
         if not self.tangents:
             return self._run(arguments, observer, None, numbers)
@@ -540,8 +530,11 @@ class Compiled:
                 observer.made(found)
             return [None if y is None else wrap(y) for y in found]
 
-    def _history(self, arguments: Sequence[Any], lease: Lease, results: list[Any]) -> Any:
-        """The nodes of results, by number."""
+    def _history(self, arguments: list[Any], lease: Lease | None, results: list[Any]) -> Any:
+        """The nodes of results, by number; none where gradients are not asked for."""
+        if lease is None:
+            return {}
+        self.drawing = [stream.now for stream in self.captured.streams]
         numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
@@ -553,75 +546,14 @@ class Compiled:
         """What computes gradients for the node of a call with so many results that have some."""
         return CompiledCall(self._back, count)
 
-    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
-        """Run the parts, and the optimizers' steps between them."""
-        steps = iter(zip(self.steps, self.undone, strict=True))
-        parts = self.parts[:-1] if self.tangents else self.parts
-        undo: list[Callable[[], None]] = []
-        try:
-            for part, errors in zip(parts, self.errors, strict=False):
-                part.run(observer)
-                for wrong, error in errors:
-                    if wrong.item():
-                        raise error()
-                step, undone = next(steps, (None, False))
-                if step is None:
-                    continue
-                if undone or not self.settled:  # a step's own error comes before it writes
-                    last = step is self.steps[-1] and not step.before
-                    undo.append(step.restoring(written=undone or not last))
-                run = partial(step.run, numbers)
-                if observer is None:
-                    run()
-                else:
-                    name = type(step.optimizer).__name__
-                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
-        except BaseException:
-            for restore in reversed(undo):
-                restore()
-            raise
-        self.settled = True
-
     def _run(
-        self, arguments: Sequence[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
+        self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
     ) -> Any:
-        if self._moved():
+        if self.course is None or self.course.is_over():
             with CAPTURING:  # perhaps it was another thread's symbols
-                if self._moved():
+                if self.course is None or self.course.is_over():
                     self._bind()
-        self.memory.check(arguments)
-        for target, x in zip(self.inputs, arguments, strict=True):
-            target.take(x._data)
-        streams = self.captured.streams
-        for stream in streams:
-            stream.begin()
-        try:
-            self._compute(observer, numbers)
-        except BaseException:
-            for stream in streams:
-                stream.undo()
-            raise
-        # Which may show what is written now.
-        arrays = [y.copy() for y in self.returned]
-        if (profile := MODE.get().observer) is not None:
-            profile.made(arrays)
-        nodes = {}
-        if lease is not None:
-            self.drawing = [stream.now for stream in streams]
-            nodes = self._history(arguments, lease, arrays)
-        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
-        staged = [(x, source.copy()) for x, source in self.writes]
-        staged += [(arguments[n], source.copy()) for n, source in self.given_writes]
-        with CAPTURING:
-            for x, value in staged:
-                watched = announce([x], "step")
-                x._data[...] = value
-                for version in watched:
-                    version.bump("step")
-            self._give()
-        if self.holders is None:
-            self.holders = self._holders()
-        return self.captured.returned.rebuilt(results, arguments, numbers[self.captured.options :])
+        return self.course.run(arguments, observer, lease, numbers)
 
 
 def _index_of(steps: Sequence[Step]) -> Any:
@@ -697,6 +629,8 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
+    if open_activations(graph) + open_variances(graph):
+        merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:
@@ -704,52 +638,6 @@ def to_native_code(part: Part) -> None:
     fuse_kernels(graph, shown, part.cuts, part.again)
     drop_dead(graph)
     batch_products(graph)
-
-
-class Argument:
-    """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
-
-    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
-        self.array = array
-        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
-        self.at = self.own = address(array)
-        self.given: Any = None  # keeps what is read
-
-    def take(self, array: Any) -> None:
-        """Let the calls read this one."""
-        at = self.own
-        if self.moves and array.flags.c_contiguous:
-            at, self.given = address(array), array
-        else:
-            self.array[...] = array
-        if at != self.at:
-            for move in self.moves:
-                move(at)
-            self.at = at
-
-
-class Fresh:
-    """A result that is handed out: written by `calls` into new memory each time, or copied."""
-
-    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
-        self.array = array
-        self.like = array.shape, array.dtype
-        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
-
-    def begin(self) -> None:
-        """It is about to be computed."""
-        if self.moves:
-            self.array = np.empty(*self.like)
-            at = address(self.array)
-            for move in self.moves:
-                move(at)
-
-    def taken(self) -> Any:
-        """Its array, which is the caller's alone: leaves keep such without a copy."""
-        if not self.moves:
-            return self.array.copy()
-        array, self.array = self.array, None
-        return array
 
 
 class Stepping:
@@ -762,7 +650,6 @@ class Stepping:
         self.options = op.options
         self.written = op.written()
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
-        self.asked = [tuple(group.values()) for group, _ in op.groups]  # all options
         self.sizes: dict[int, int] = {}  # of states, by their ids
         for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
             for i, p in enumerate(parameters):
@@ -772,21 +659,33 @@ class Stepping:
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
+        self.held = self._held()
+
+    def _held(self) -> Held:
+        """All that the states' dicts hold, and all options: by one look they are the same."""
+        self.asked = [_listed(group) for group, _ in self.groups]
+        states = {id(each): each for each, _, _ in self.kept}
+        optimizer = self.optimizer
+        return Held(
+            [(optimizer.__dict__, "state", optimizer.state)],
+            [*self.asked, *map(_listed, states.values())],
+        )
 
     def fits(self) -> bool:
         """Whether the optimizer's state is what it was."""
+        if self.held.hold():
+            return True
         if self.kept and self.kept[0][0] is not self.optimizer.state:
             return False
         if not hold_items(self.kept):
             return False
         for g, (group, parameters) in enumerate(self.groups):
-            options = tuple(group.values())
-            if options != self.asked[g]:  # which may want other states
+            if _listed(group) != self.asked[g]:  # which may want other states
                 states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
                 self.optimizer.complete(group, states)
                 if any(len(state) != self.sizes[id(state)] for state in states):
                     return False
-                self.asked[g] = options
+        self.held = self._held()
         return True
 
     def restoring(self, written: bool = True) -> Callable[[], None]:
@@ -822,6 +721,11 @@ class Stepping:
                 group[name] = value
 
 
+def _listed(x: dict[Any, Any]) -> tuple[Any, list[Any], list[Any]]:
+    """A dict, its keys and its values, as `Held` takes them."""
+    return x, list(x), list(x.values())
+
+
 class _Optimizer(Stepping):
     """An optimizer's step on memory that stays where it is."""
 
@@ -839,9 +743,9 @@ class _Optimizer(Stepping):
         given = iter(own)
         self.arrays = [[[next(given) for _ in column] for column in cs] for cs in op.columns]
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.counters: list[_Counter] = []  # of all groups, where they are enough to step again
+        self.counted: Counted | None = None  # where all groups are counted in the short way
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
-        self.made: dict[Any, Any] = {}
+        self.made: dict[Any, Launch] = {}
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
         """For some parameters of a group: names of states, rows of its arrays, these, dtypes."""
@@ -864,39 +768,21 @@ class _Optimizer(Stepping):
                 place[...] = array
             for version in watched:
                 version.bump("step")
-        if self.skip is None or not self.skip.item():
+        if self.skip is not None and self.skip.item():
+            return
+        if self.options:
             self.with_options(numbers, self._run)
+        else:
+            self._run()
 
     def _run(self) -> None:
-        parts = self._counted() or self._parts()
-        ready = []  # all of them, before anything is written
-        for formula, each in parts.items():
-            key = (formula, *[part[:2] for part in each])
-            made = self.made.get(key)
-            if made is None:
-                columns = [[x for part in each for x in part[2][k]] for k in range(len(each[0][2]))]
-                try:
-                    call, fill = formula.run.bound(columns)
-                except NotTraceable as error:
-                    name = type(self.optimizer).__name__
-                    raise Unsupported(
-                        f"compile: {name}.step on {error}; make parameters contiguous, or step "
-                        "outside of the function"
-                    ) from error
-                made = self.made[key] = Calls([call]), fill
-            ready.append((*made, each))
-        watched = announce(self.written, "step")
-        for run, fill, each in ready:
-            fill([(len(rows), values) for _, rows, _, values in each])
-            run()
-        for version in watched:
-            version.bump("step")
+        if self.counted is None or not self.counted.run():
+            launch_all(self._launches(), self.written)
 
-    def _parts(self) -> dict[Any, list[Any]]:
-        """The step is counted: for each formula groups of rows, their arrays and numbers."""
+    def _launches(self) -> list[Launch]:
+        """The kernels, with the numbers of a step that is counted."""
         optimizer = self.optimizer
         parts: dict[Any, list[Any]] = {}
-        known: list[_Counter] | None = []
         for g, (group, parameters) in enumerate(self.groups):
             batches = optimizer._batches(group, parameters)
             for batch in batches:
@@ -904,59 +790,37 @@ class _Optimizer(Stepping):
                 found = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
                 if isinstance(found, str):
                     raise Unsupported(f"compile: {found}")
-                parts.setdefault(found[0], []).append((g, rows, columns, found[1]))
-                if known is not None and len(batches) == 1 and _counts_alone(optimizer, batch):
-                    known.append(_Counter(batch, found[0], (g, rows, columns)))
-                else:
-                    known = None
-        self.counters = known or []
-        return parts
+                alone = len(batches) == 1 and _counts_alone(optimizer, batch)
+                counter = Counter(batch, found[0]) if alone else None
+                part = (g, rows), columns, (len(rows), found[1]), counter
+                parts.setdefault(found[0], []).append(part)
+        launches = []
+        counters = []
+        for formula, each in parts.items():
+            places, columns, numbers, own = zip(*each, strict=True)
+            launch = self._launch(formula, places, columns)
+            launch.numbers = list(numbers)
+            launches.append(launch)
+            counters.append(own)
+        known = all(None not in own for own in counters)
+        self.counted = Counted(optimizer, self.written, launches, counters) if known else None
+        return launches
 
-    def _counted(self) -> dict[Any, list[Any]] | None:
-        """The same where parameters still have equal counts, of options as they are now; None where
-        they have not, or nothing is known, with nothing counted.
-        """
-        parts: dict[Any, list[Any]] = {}
-        nexts = []
-        for counter in self.counters:
-            step = counter.next_step()
-            if step is None:
-                return None
-            numbers = self.optimizer.numbers(counter.group, counter.state, step)
-            found = counter.formula.with_numbers((counter.group, numbers))
-            if found is None:
-                return None
-            parts.setdefault(counter.formula, []).append((*counter.place, found[1]))
-            nexts.append(step)
-        for counter, step in zip(self.counters, nexts, strict=True):
-            counter.count(step)
-        return parts
-
-
-class _Counter:
-    """Parameters of a group whose states say of their numbers one thing, the same step count."""
-
-    def __init__(self, batch: Any, formula: Any, place: tuple[Any, ...]) -> None:
-        self.group, self.formula, self.place = batch.group, formula, place
-        self.state = batch.states[0]
-        self.tensors = [state["step"] for state in batch.states]
-        self.arrays = [x._data for x in self.tensors]
-
-    def next_step(self) -> float | None:
-        """The number of the step that is to come; None where counts were changed."""
-        first = self.arrays[0].item()
-        for x, array in zip(self.tensors, self.arrays, strict=True):
-            if x._data is not array or array.item() != first:
-                return None
-        return first + 1  # type: ignore[no-any-return]
-
-    def count(self, step: float) -> None:
-        """This is it."""
-        watched = announce(self.tensors, "step")
-        for array in self.arrays:
-            array.fill(step)
-        for version in watched:
-            version.bump("step")
+    def _launch(self, formula: Any, places: Any, columns: Any) -> Launch:
+        """The formula's kernel for some rows of groups, `places`."""
+        made = self.made.get((formula, places))
+        if made is None:
+            joined = [[x for part in columns for x in part[k]] for k in range(len(columns[0]))]
+            try:
+                call, fill = formula.run.bound(joined)
+            except NotTraceable as error:
+                name = type(self.optimizer).__name__
+                raise Unsupported(
+                    f"compile: {name}.step on {error}; make parameters contiguous, or step "
+                    "outside of the function"
+                ) from error
+            made = self.made[formula, places] = Launch(Calls([call]), fill)
+        return made
 
 
 def _counts_alone(optimizer: Any, batch: Any) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,10 +53,12 @@ class Arithmetic:
         lines = []
         for k, (function, a, b, place) in enumerate(self.steps):
             known[f"f{k}"] = function
-            lines.append(f"  v{place} = f{k}(v{a}, v{b})")
+            text = _TEXTS.get(function, "f(a, b)")
+            lines.append(f"  v{place} = {_filled(text, f'f{k}', a, b)}")
         for k, (function, a, b, outcome) in enumerate(self.decisions):
             known[f"d{k}"] = function
-            lines.append(f"  if d{k}(v{a}, v{b}) is not {outcome}: return None")
+            text = _TEXTS.get(function, "f(a, b)")
+            lines.append(f"  if ({_filled(text, f'd{k}', a, b)}) is not {outcome}: return None")
         if lines:  # what fails may stand behind a decision: the formula will say
             lines = [" try:", *lines, " except (ArithmeticError, ValueError): return None"]
         found = []
@@ -120,6 +123,22 @@ _FLOAT32_MOST = 2.0**128 - 2.0**103  # from which on float32 has infinity
 def as_float32(x: float, _: float = 0.0) -> float:
     """`x`, infinite where float32 has no nearer value: so it can be passed as one."""
     return x if abs(x) < _FLOAT32_MOST or x != x else math.copysign(math.inf, x)
+
+
+# Steps that are written as expressions, which takes less than a call.
+_TEXTS: dict[Any, str] = {
+    operator.add: "a + b", operator.sub: "a - b", operator.mul: "a * b", operator.truediv: "a / b",
+    operator.lt: "a < b", operator.le: "a <= b", operator.gt: "a > b", operator.ge: "a >= b",
+    operator.eq: "a == b", operator.ne: "a != b",
+    _absolute: "abs(a)",
+    as_float32: f"a if {-_FLOAT32_MOST!r} < a < {_FLOAT32_MOST!r} else f(a, b)",
+}  # fmt: skip
+
+
+def _filled(text: str, function: str, a: int, b: int) -> str:
+    """The expression with names in place of the letters."""
+    names = {"a": f"v{a}", "b": f"v{b}", "f": function}
+    return re.sub(r"\b[abf]\b", lambda letter: names[letter[0]], text)
 
 
 class Scalar(float):

@@ -10,6 +10,9 @@ from .tensors cimport wrap
                watched=bint)
 cpdef object write_known(object owner, object name, tuple args)
 
+@cython.locals(x=TensorBase, version=Version)
+cpdef list announce(object tensors, object name)
+
 @cython.locals(version=Version, mode=Mode)
 cpdef bint copied(object x, object y, object name) except -1
 

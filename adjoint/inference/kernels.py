@@ -22,7 +22,7 @@ COSTLY = {
 }  # fmt: skip
 REDUCING = {
     "Sum", "Mean", "Max", "Min", "Amax", "Amin", "Softmax", "LogSoftmax", "LogSumExp", "Prod",
-    "Variance", "All", "Some",
+    "Variance", "All", "Some", "Norm",
 }  # fmt: skip
 CHEAP = {
     "Add", "Sub", "Mul", "TrueDivide", "Neg", "Addcmul", "Addcdiv", "Lerp", "Eq", "Ne", "Lt", "Le",

@@ -6,6 +6,7 @@ code can do beyond those is in `layers`, `patterns` and `kernels`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..core import policy
@@ -129,11 +130,7 @@ def merge_equal(graph: Program) -> int:
     seen: dict[Any, Node] = {}
     kept = []
     for node in graph.renewed(changes):
-        inputs = [_key(x) for x in node.inputs]
-        if isinstance(node.op, (Add, Mul)):  # whose operands may change places
-            inputs.sort(key=repr)
-        key = (_identity_of(node.op), *inputs)
-        first = seen.setdefault(key, node)
+        first = seen.setdefault(form_of(node.op, map(_key, node.inputs)), node)
         if first is node:
             kept.append(node)
         else:
@@ -141,6 +138,24 @@ def merge_equal(graph: Program) -> int:
     graph.nodes = kept
     graph.replace(changes)
     return len(changes)
+
+
+def form_of(op: Op, inputs: Iterable[Any]) -> Any:
+    """What ops that give the same have in common, where these are the keys of their inputs."""
+    keys = list(inputs)
+    if isinstance(op, (Add, Mul)):  # whose operands may change places
+        keys.sort(key=repr)
+    return (_identity_of(op), *keys)
+
+
+def expression_of(y: Any, x: Value, depth: int) -> Any:
+    """How a value is computed from another one, so many ops up; equal for equal computations."""
+    if y is x:
+        return "x"
+    if not isinstance(y, Value) or y.node is None or not depth:
+        return _key(y)
+    inputs = [expression_of(each, x, depth - 1) for each in y.node.inputs]
+    return form_of(y.node.op, inputs)
 
 
 def _key(x: Any) -> Any:

@@ -27,9 +27,11 @@ from ..ops.shape.movement import Reshape
 from ..program.program import Node, Program, Value
 from . import buffers
 from .batches import Products
+from .destinations import destinations
 from .kernels import Kernel
 from .layers import BIAS, Layer, as_library
 from .layouts import Blocked, BlockedConvolution, Unblocked
+from .overwriting import overwritten
 from .passes import EXACT, SAME, Same
 from .steps import (
     BlockedStep,
@@ -83,6 +85,13 @@ class Schedule:
         for node in graph.nodes:
             self._add(node)
             tell()
+        self.destinations = destinations(
+            self.steps, self._model, self.roots, self.placed, graph.outputs
+        )
+        self._follow_destinations()
+        self.overwritten = overwritten(
+            self.steps, self._model, self.roots, self.placed, graph.outputs
+        )
         self._plan()
         self._model.clear()
         self._moved.clear()
@@ -350,14 +359,22 @@ class Schedule:
         self.orders[x] = order
         self._model[x] = dense(np.empty(x.shape, x.spec.dtype.numpy), order)
 
+    def _follow_destinations(self) -> None:
+        """Say of what lies in another value's memory that it does, and of what shows it."""
+        for value, step, *_ in self.destinations:
+            self.roots[value] = self.roots.get(step.outputs[0], step.outputs[0])
+        self.roots.update((x, self.roots.get(root, root)) for x, root in self.roots.items())
+
     def _plan(self) -> None:
         """Lifetimes and offsets of the buffers."""
         begin = dict.fromkeys([x for x in self.graph.inputs if x not in self.placed], -1)
         end = dict.fromkeys(begin, -1)
         for i, step in enumerate(self.steps):
             for y in step.outputs:
-                if y not in self.placed:
-                    begin[y] = end[y] = i
+                root = self.roots.get(y, y)
+                if root not in self.placed:
+                    begin.setdefault(root, i)
+                    end[root] = i
             for x in step.values:
                 root = self.roots.get(x, x)
                 if root.array is None and root not in self.placed:

@@ -31,7 +31,7 @@ from ..core import policy
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from .standing import hold_cells, hold_contents, hold_names
+from .standing import Held
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -573,8 +573,8 @@ class Guards:
         return len(self._slots)
 
     def _list(self) -> None:
-        """What is found by one look, in columns; the rest one by one."""
-        kinds: dict[str, list[Slot]] = {"dict": [], "cell": [], "listed": [], "": []}
+        """What is found by one look; the rest one by one."""
+        kinds: dict[str, list[Slot]] = {"dict": [], "attr": [], "cell": [], "listed": [], "": []}
         for slot in self._slots:
             kind = slot.kind
             if kind == "keys" or (kind == "items" and type(slot.holder) in _LISTED):
@@ -582,11 +582,13 @@ class Guards:
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
             kinds[kind].append(slot)
-        self._named = [s.holder for s in kinds["dict"]], [s.key for s in kinds["dict"]]
-        self._held = [held.get(key, ABSENT) for held, key in zip(*self._named, strict=True)]
-        self._cells = [s.holder for s in kinds["cell"]]
-        self._contents = [cell.cell_contents for cell in self._cells]
-        self._listed = list(map(_listed, kinds["listed"]))
+        self._held = Held(
+            [(s.holder, s.key, now(s)) for s in kinds["dict"]],
+            list(map(_listed, kinds["listed"])),
+            [(s.holder, s.key, now(s)) for s in kinds["attr"]],
+            [(s.holder, now(s)) for s in kinds["cell"]],
+            ABSENT,
+        )
         self._rest = kinds[""]
 
     def moved(self) -> list[Slot]:
@@ -596,12 +598,7 @@ class Guards:
 
     def hold(self) -> bool:
         """Whether all is as it was."""
-        if (
-            hold_names(*self._named, self._held, ABSENT)
-            and hold_cells(self._cells, self._contents)
-            and hold_contents(self._listed)
-            and all(map(is_same, self._rest))
-        ):
+        if self._held.hold() and all(map(is_same, self._rest)):
             return True
         if not all(map(is_same, self._slots)):
             return False

@@ -82,3 +82,48 @@ def test_the_step_of_the_perceptron():
         model, ad.optim.Adam(model.parameters()), lambda m, x, y: F.cross_entropy(m(x), y), x, y
     )
     assert len(found.rows) <= 19 and not found.host_calls, found
+
+
+def clipped(last):
+    """A step of a perceptron that bounds its gradients, and drops them last, or first."""
+    model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
+    optimizer = ad.optim.Adam(model.parameters())
+
+    @ad.compile
+    def step(x, y):
+        if not last:
+            optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        if last:
+            optimizer.zero_grad()
+        return loss, norm
+
+    batch = ad.randn(32, 64), ad.randint(0, 10, (32,))
+    step(*batch)
+    return model, step, batch
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_bounding_gradients_calls_no_python(last):
+    model, step, batch = clipped(last)
+    found = step.explain(*batch)
+    names = [row.name for row in found.rows]
+    assert not found.host_calls and not {"stack", "reshape"}.intersection(names), found
+    assert len(names) <= 25, found
+    assert all((p.grad is None) is last for p in model.parameters())
+
+
+def test_gradients_that_are_dropped_last_are_written_over():
+    """They lie between the kernels; those that are kept are the leaves' own memory."""
+    found = {}
+    for last in (False, True):
+        _, step, batch = clipped(last)
+        step(*batch)
+        [program] = step.programs
+        schedule = program.parts[0].schedule
+        scaled = set(schedule.overwritten).intersection(schedule.graph.outputs)
+        found[last] = len(program.gradients), len(scaled)
+    assert found == {False: (4, 0), True: (0, 4)}

@@ -105,7 +105,7 @@ def test_the_step_is_one_call_of_machine_code_and_the_optimizer_one():
     assert [type(call) for call in program.parts[0].calls] == [Sequence]
     assert len(program.parts[0].calls[0]) <= 19
     [optimizer] = program.steps
-    assert [len(calls) for calls, _ in optimizer.made.values()] == [1]
+    assert [len(launch.run) for launch in optimizer.made.values()] == [1]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 15, 300])

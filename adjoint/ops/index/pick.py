@@ -14,6 +14,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...core.types import Tensor
 from ...eager.dispatch import apply
+from ...eager.elements import are_below
 from ..samples import array
 
 __all__: list[str] = []  # losses are made of these
@@ -44,9 +45,7 @@ class _Picking(Op, abstract=True):
         """
         if not index.size:
             return None
-        # A negative index is a very large one.
-        largest = np.maximum.reduce(index.view(np.uint64), axis=None)
-        if largest < classes and not 0 <= self.ignore < classes:
+        if are_below(index, classes) and not 0 <= self.ignore < classes:
             return None
         kept = index != self.ignore
         wrong = index[kept & ((index < 0) | (index >= classes))]

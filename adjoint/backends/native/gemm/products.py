@@ -41,7 +41,8 @@ A, B, C, D = range(4)  # slots: the operands, the result, the bias
 class Product(NamedTuple):
     """What is multiplied: c (m, n) = a (m, k) @ b (k, n) in a batch; strides in elements.
 
-    A stride of the batch is 0 where the operand broadcasts; c is contiguous.
+    A stride of the batch is 0 where the operand broadcasts; c is contiguous, or has strides of its
+    own and rows without gaps.
     """
 
     batch: Sizes
@@ -53,6 +54,7 @@ class Product(NamedTuple):
     dtype: Any
     bias: bool
     activation: str | None
+    c: Strides = ()
 
     def __str__(self) -> str:
         left, right = (*self.batch, self.m, self.k), (*self.batch, self.k, self.n)
@@ -299,7 +301,7 @@ def _build(p: Product) -> Any:
     library = few_rows and not p.batch and not wide and onednn.unavailable() is None
     if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
         return _build_generated(p, workers)
-    if wide:
+    if wide or p.c:
         raise Unsupported(f"{p}: left to NumPy")
     if not p.batch:
         cut = _cut(p, workers)
@@ -320,24 +322,24 @@ def _build_generated(p: Product, workers: int) -> gemm.Plan:
     few = 2 * workers if workers > 1 and count * work >> 26 else workers
     parts = max(1, min(-(-few // count), work // policy.PRODUCT_GRAIN))
     rows, columns = _grid(p.m, p.n, parts)
+    whole = p.c or onednn.contiguous_strides((*p.batch, p.m, p.n))
     if p.k == 1:  # the time is that of writing: a few whole rows at a time
         rows, columns = max(parts, work // policy.OUTER_PART), 1
     shapes: list[gemm.Shape] = []
     places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
     for row, m in pieces(p.m, rows, 8):
         for column, n in pieces(p.n, columns, 16):
-            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], p.n)
+            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2])
             if shape not in shapes:
                 shapes.append(shape)
-            starts = (row * p.a[-2], column * p.b[-1], row * p.n + column, column)
+            starts = (row * p.a[-2], column * p.b[-1], row * whole[-2] + column, column)
             places.append((shapes.index(shape), *starts))
     offsets = np.zeros((count, 1, gemm.TASK_WORDS), np.int64)
-    for word, strides in ((1, p.a), (2, p.b)):
+    for word, strides in ((1, p.a), (2, p.b), (3, whole)):
         at: Any = np.zeros(1, np.int64)
         for n, step in zip(p.batch, strides, strict=False):
             at = np.add.outer(at, np.arange(n) * step)
         offsets[:, 0, word] = at.reshape(-1)
-    offsets[:, 0, 3] = np.arange(count) * p.m * p.n
     tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
     tasks[:, 1:] *= p.dtype.itemsize
     return gemm.Plan(p.dtype, shapes, tasks, default_pool() if workers > 1 else None)
@@ -614,6 +616,30 @@ def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
     (m, k), n = a.shape, b.shape[-1]
     product = Product((), m, k, n, left, right, a.dtype, bias is not None, None)
     return _build_generated(product, threads())
+
+
+def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
+    """The same into a batch of matrices `c`, each by rows or by columns between which there may be
+    gaps: the plan, and what it takes; None where it is not generated code that computes such a
+    product in any case.
+    """
+    if not a.dtype == b.dtype == c.dtype or not a.shape[:-2] == b.shape[:-2] == c.shape[:-2]:
+        return None
+    if not (_pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b) or is_little(a, b)):
+        return None
+    if c.strides[-1] != c.itemsize and a.strides[-2] == a.itemsize and not bias:
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # whose right operand lies by rows
+    steps = tuple(s // c.itemsize for s in c.strides)
+    left, right = _strides(a, a.ndim), _strides(b, b.ndim)
+    if left is None or right is None or steps[-1] != 1 or min(steps) < 0:
+        return None
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    product = Product(c.shape[:-2], m, k, n, left, right, a.dtype, bool(bias), None, steps)
+    try:
+        plan = _build(product)
+    except Unsupported:
+        return None
+    return (plan, (a, b, *bias), c) if isinstance(plan, gemm.Plan) else None
 
 
 def together(parts: Sequence[Sequence[Any]]) -> gemm.Plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,24 +118,51 @@ def bound_composite(
     if composite.gathers:
         raise NotTraceable("gathers")
     known = list(arrays)
+    calls: list[Call] = []
+    for stage, numbers, given, made in _stages(composite, known, outs):
+        calls += bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run)
+    return calls, known
+
+
+def may_overwrite(composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]) -> bool:
+    """Whether the kernels compute `outs` right where some of these are the memory of inputs."""
+    if composite.gathers:
+        return False
+    written: list[Any] = []
+    for stage, _, given, made in _stages(composite, list(arrays), outs):
+        if any(x is not y and np.may_share_memory(x, y) for x in given for y in written):
+            return False
+        entry = stage.compiled.entry(given, stage.shape, made)
+        if not isinstance(entry, Entry):
+            if any(np.may_share_memory(x, y) for x in given for y in made):
+                return False
+        elif entry.overlaps(addresses((*given, *made))):
+            return False
+        written += made
+    return True
+
+
+def _stages(
+    composite: Composite, known: list[Any], outs: Sequence[Any]
+) -> Iterator[tuple[Any, Sequence[float], list[Any], list[Any]]]:
+    """Each kernel, its numbers, what it reads and what it writes, which is added to what is known;
+    memory for what only later kernels read is made here.
+    """
     for n, sizes in composite.squeezed:
         known[n] = known[n].reshape(sizes)
     results = {
         n: y.reshape(tuple(size for size in sizes if size != 1))
         for (n, sizes), y in zip(composite.outputs, outs, strict=True)
     }
-    calls: list[Call] = []
     for stage, numbers in zip(composite.stages, composite.numbers, strict=True):
         given = [known[n] for n in stage.arguments]
         count = len(stage.compiled.kernel.outputs)
         made = [results.get(n) for n in range(len(known), len(known) + count)]
-        if any(y is None for y in made):  # what only later kernels read
-            own = stage.compiled(*given, scalars=numbers, shape=stage.shape)
-            own = own if type(own) is tuple else (own,)
+        if any(y is None for y in made):
+            own = stage.compiled.entry(given, stage.shape).allocate()
             made = [y if out is None else out for y, out in zip(own, made, strict=True)]
         known += made
-        calls += bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run)
-    return calls, known
+        yield stage, numbers, given, made
 
 
 def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
@@ -151,6 +178,10 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         copied += calls
     if copied:
         return [*copied, *bound_product(library, (*given, *bias), out, scratch)]
+    if not out.flags.c_contiguous:
+        within = product_into(library, operands, out)
+        if within is not None:
+            return [within]
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
@@ -174,6 +205,25 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         out[...] = products.matmul(a, b, None, *bias).reshape(out.shape)
 
     return [functools.partial(quietly, compute)]
+
+
+def product_into(library: str, operands: Sequence[Any], out: Any) -> Call | None:
+    """What computes an op of that `library` into an array that may have gaps between its rows, or
+    lie by columns; None where only a copy of its result could be brought there.
+    """
+    x, y, *bias = operands
+    if not all(_are_at_hand(library, x, y)):
+        return None
+    a, b = products.matrices(library, x, y)
+    c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
+    if not np.may_share_memory(c, out) or not all(v.flags.c_contiguous for v in bias):
+        return None
+    found = products.generated_into(a, b, c, *bias)
+    if found is None:
+        return None
+    plan, given, c = found
+    call: Call = plan.call(given, c)
+    return call
 
 
 def bound_products(

@@ -19,6 +19,7 @@ import numpy as np
 from ....core import policy
 from ....core.errors import NotTraceable
 from ....eager.arrays import call, write_rows
+from ....eager.elements import put_words
 from ....kernels.emit import Body, Module, Reg
 from ....kernels.ir import ITEMSIZE, Kernel
 from ....kernels.lower import word_names
@@ -143,8 +144,7 @@ class MultiTensor:
         if self.scalars and table.numbers != numbers:
             begin, place = 0, self._first_scalar
             for rows, values in numbers:
-                words = np.frombuffer(self._pack(*values), np.int64)
-                table.rows[begin : begin + rows, place : place + len(words)] = words
+                put_words(table.rows, begin, begin + rows, place, self._pack(*values))
                 begin += rows
             table.numbers = numbers
 

@@ -56,6 +56,16 @@ class Factors(NamedTuple):
     sums: tuple[int, ...]  # those of a unit's sums that get the products
 
 
+def _rows(registers: int, columns: int) -> int:
+    """How many rows of so many sums fit into the registers: beside them there is a vector for each
+    row or for each column, whichever are fewer, and one of the other kind.
+    """
+    for rows in range(MOST_ROWS, 1, -1):
+        if rows * columns + min(rows, columns) < registers:
+            return rows
+    return 1
+
+
 class Tiles:
     """The tiles of a matrix of units, of which each has some sums, in the function `b`."""
 
@@ -68,7 +78,7 @@ class Tiles:
         self.columns = sums * self.width  # vectors of sums in a row of a tile
         host = target.host()
         registers = 32 if host.vector_bytes == 64 or host.has("neon") else 16
-        self.rows = max(1, min(MOST_ROWS, (registers - self.columns - 2) // self.columns))
+        self.rows = _rows(registers, self.columns)
         self.vectors = -(-units // self.lanes)
         self.groups = -(-self.vectors // self.width)
         self.scratch = self._room(self.rows * self.columns)
@@ -190,16 +200,33 @@ class Tiles:
         """
         columns = [s * self.width + v for s in product.sums for v in range(self.width)]
         with b.loop(0, b.const("i64", product.depth)) as k:
-            place = b.at(weights, k * (len(columns) * self.bytes))
-            vectors = [self._get(b, b.at(place, n * self.bytes)) for n in range(len(columns))]
-            b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
             line = b.at(near, k * LINE)
+            b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
             b.line(f"call void @llvm.prefetch.p0(ptr {line.ref}, i32 0, i32 2, i32 1)")
-            for row, sums in zip(rows, slots, strict=True):
+            place = b.at(weights, k * (len(columns) * self.bytes))
+
+            def number(row: Reg) -> Reg:
                 at = b.at(row, k, self.elem)
-                x = b.splat(b.emit(self.elem, 0, f"load {self.elem}, ptr {at.ref}"), self.lanes)
-                for n, w in zip(columns, vectors, strict=True):
-                    b.put(sums[n], b.fma(x, w, b.get(sums[n])))
+                return b.splat(b.emit(self.elem, 0, f"load {self.elem}, ptr {at.ref}"), self.lanes)
+
+            def vector(column: int) -> Reg:
+                return self._get(b, b.at(place, column * self.bytes))
+
+            def add(x: Reg, w: Reg, slot: Reg) -> None:
+                b.put(slot, b.fma(x, w, b.get(slot)))
+
+            if len(rows) < len(columns):  # the fewer stay in registers
+                numbers = [number(row) for row in rows]
+                for n, column in enumerate(columns):
+                    w = vector(n)
+                    for x, sums in zip(numbers, slots, strict=True):
+                        add(x, w, sums[column])
+            else:
+                vectors = [vector(n) for n in range(len(columns))]
+                for row, sums in zip(rows, slots, strict=True):
+                    x = number(row)
+                    for w, column in zip(vectors, columns, strict=True):
+                        add(x, w, sums[column])
 
     def _get(self, b: Body, at: Reg) -> Reg:
         """A vector of what is packed, which is aligned."""

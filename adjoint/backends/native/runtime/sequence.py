@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....eager.arrays import address, call
+from ....eager.elements import put_addresses
 from ....kernels.emit import Module
 from . import machine_code
 from .pool import default_pool
@@ -94,6 +95,13 @@ def _code() -> int:
 class Sequence:
     """Calls, which run in order as one call of machine code."""
 
+    __slots__ = (
+        "_at", "_calls", "_code", "_entry", "_pointers", "_pool", "_quick", "_refuses", "_shared",
+        "_table", "_words", "refusing",
+    )  # fmt: skip
+
+    refusing: list[bool]  # which calls may refuse arrays
+
     def __init__(self, calls: Many[Call]) -> None:
         self._calls = list(calls)  # which keep what is pointed to
         starts = np.cumsum([0, *(len(each.words) // 8 for each in calls)])
@@ -110,11 +118,11 @@ class Sequence:
         self._pointers = np.array([n for each in found for n in each], np.int64)
         self._quick = all(each.quick for each in calls)
         self._shared = any(each.shared or each.hires for each in calls)
-        self.refusing = [each.otherwise is not None for each in calls]  # which may refuse arrays
+        self.refusing = [each.otherwise is not None for each in calls]
         self._refuses = any(self.refusing)
-        self._run = functools.partial(
-            call, _code(), len(calls), address(self._table), None, self._quick
-        )
+        self._pool = default_pool() if self._shared else None
+        self._entry: tuple[int, int] | None = None  # of the pool, as the table has it
+        self._code, self._at = _code(), address(self._table)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -125,10 +133,7 @@ class Sequence:
         inside = (offsets >= 0) & (offsets < max(array.nbytes, 1))
         places, offsets = self._pointers[inside], offsets[inside]
 
-        def move(now: int) -> None:
-            self._words[places] = offsets + now
-
-        return move
+        return functools.partial(put_addresses, self._words, places, offsets)
 
     def one_by_one(self, around: Callable[[int, Callable[[], None]], object]) -> None:
         """All calls, in order, each run by `around(its place, what runs it)`."""
@@ -137,22 +142,29 @@ class Sequence:
 
     def _one(self, k: int) -> None:
         table = self._table
-        if self._shared:
-            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
+        self._hire()
         table[_NEXT] = k
-        call(_code(), k + 1, address(table), None, self._quick)
+        call(self._code, k + 1, self._at, None, self._quick)
         refused, table[_NEXT] = table[_NEXT], 0
         if refused:
             otherwise = self._calls[k].otherwise
             assert otherwise is not None
             otherwise()
 
+    def _hire(self) -> None:
+        """Let the loop have the pool's workers, also where a fork or a change has left some
+        missing.
+        """
+        entry = None if self._pool is None else self._pool.entry()
+        if entry is not self._entry:
+            self._table[_RUN : _STATE + 1] = entry or (0, 0)
+            self._entry = entry
+
     def __call__(self) -> None:
         """All calls, in order."""
         table = self._table
-        if self._shared:  # hires workers where a fork or a change has left some missing
-            table[_RUN : _STATE + 1] = default_pool().entry() or (0, 0)
-        self._run()
+        self._hire()
+        call(self._code, len(self._calls), self._at, None, self._quick)
         while self._refuses and table[_NEXT]:
             otherwise = self._calls[table[_NEXT] - 1].otherwise
             assert otherwise is not None
@@ -161,7 +173,7 @@ class Sequence:
             except BaseException:
                 table[_NEXT] = 0
                 raise
-            self._run()
+            call(self._code, len(self._calls), self._at, None, self._quick)
 
 
 def joined(calls: Many[Callable[[], object]]) -> list[Callable[[], object]]:

@@ -1,0 +1,31 @@
+cimport cython
+from ..core.tensor_base cimport TensorBase
+from ..core.mode cimport Mode
+from ..eager.elements cimport copies, owner
+from ..eager.writes cimport announce
+from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
+from .handover cimport copy_all, give, holders, take_all, tensors_of
+
+cdef class Round:
+    cdef public object part, step
+    cdef public list work, copies, errors
+    cdef public bint undone, written
+
+cdef class Course:
+    cdef object _program, _memory
+    cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
+    cdef list _returned, _writes, _given_writes, _copies
+    cdef bint _settled
+    @cython.locals(x=TensorBase)
+    cpdef bint is_over(self) except -1
+    @cython.locals(mode=Mode)
+    cpdef object run(self, list arguments, object observer, object lease, object numbers)
+    @cython.locals(each=Round, undo=list)
+    cdef object _compute(self, object observer, object numbers)
+
+@cython.locals(held=Held)
+cpdef bint stands(
+    list wanting, list bound, list presence, list steps, object guards) except -1
+
+@cython.locals(x=TensorBase)
+cdef bint _show(list tensors, dict known) except -1

@@ -1,0 +1,171 @@
+"""What a call of a program does, on memory that stays where it is; compiled by Cython."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ..core.mode import MODE
+from ..eager.elements import copies, owner
+from ..eager.writes import announce
+from ..program.standing import have_gradients, have_memory, want_gradients
+from .capture import CAPTURING
+from .handover import copy_all, give, holders, take_all, tensors_of
+
+get_mode = MODE.get
+
+
+class Round:
+    """A part of the program, what may be wrong afterwards, and the optimizer's step behind it."""
+
+    __slots__ = ("copies", "errors", "part", "step", "undone", "work", "written")
+
+    def __init__(
+        self, part: Any, errors: list[Any], step: Any, undone: bool, written: bool
+    ) -> None:
+        self.part = part
+        self.work = [*part.checks, *part.calls]  # what it calls where nobody observes
+        self.copies = part.copies
+        self.errors = errors
+        self.step = step
+        self.undone = undone  # whether what comes later may fail
+        self.written = written  # whether the step may have written when it is undone
+
+
+class Course:
+    """A call, from the arguments to what is returned."""
+
+    __slots__ = (
+        "_bound", "_copies", "_dropped", "_given_writes", "_gradients", "_holders", "_inputs",
+        "_leaves", "_memory", "_owned", "_program", "_returned", "_rounds", "_settled", "_streams",
+        "_writes",
+    )  # fmt: skip
+
+    def __init__(self, program: Any, rounds: list[Round]) -> None:
+        """`program` is a `Compiled` that has been connected to memory."""
+        captured = program.captured
+        self._program = program
+        self._rounds = rounds
+        self._bound = program.bound
+        self._owned = [(x, x._leaf.grad) for x in program.owned.values()]
+        self._leaves, self._gradients = captured.leaves, program.grads
+        self._dropped = captured.dropped
+        self._holders: list[int] | None = None  # of gradients, when nobody else has seen them
+        self._memory = program.memory
+        self._inputs = program.inputs
+        self._streams = captured.streams
+        self._returned = program.returned
+        self._writes, self._given_writes = program.writes, program.given_writes
+        self._copies = program.copies
+        self._settled = False  # whether all steps have been made once
+
+    def is_over(self) -> bool:
+        """Whether a tensor has other memory than it had, or somebody keeps the last gradients."""
+        if not have_memory(self._bound):
+            return True
+        for x, gradient in self._owned:
+            if x._leaf.grad is not gradient:
+                return True
+        if self._holders is None:
+            return False
+        return holders(self._leaves, self._gradients) != self._holders
+
+    def run(self, arguments: list[Any], observer: Any, lease: Any, numbers: Sequence[Any]) -> Any:
+        """What the function returns."""
+        memory = self._memory
+        if memory.arguments or (memory.written and _show(arguments, memory.written)):
+            memory.check(arguments)
+        take_all(self._inputs, arguments)
+        for stream in self._streams:
+            stream.begin()
+        try:
+            self._compute(observer, numbers)
+        except BaseException:
+            for stream in self._streams:
+                stream.undo()
+            raise
+        arrays = copies(self._returned)  # which may show what is written now
+        mode = get_mode()
+        profile = mode.observer
+        if profile is not None:
+            profile.made(arrays)
+        program = self._program
+        returned = program.captured.returned
+        if lease is None and returned.plain:
+            results = tensors_of(arrays)
+        else:
+            nodes = program._history(arguments, lease, arrays)
+            results = returned.wrapped(arrays, nodes, program.ahead, arguments)
+        staged: list[Any] = []
+        for x, source in self._writes:
+            staged.append((x, source.copy()))
+        for n, source in self._given_writes:
+            staged.append((arguments[n], source.copy()))
+        with CAPTURING:
+            for x, value in staged:
+                watched = announce([x], "step")
+                x._data[...] = value
+                for version in watched:
+                    version.bump("step")
+            # Apart, since variables here would hold gradients.
+            copy_all(self._copies)
+            give(self._leaves, self._gradients, self._dropped)
+        if self._holders is None:
+            self._holders = holders(self._leaves, self._gradients)
+        return returned.rebuilt(results, arguments, numbers[program.captured.options :])
+
+    def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
+        """Run the parts, and the optimizers' steps between them."""
+        undo: list[Any] = []
+        try:
+            for each in self._rounds:
+                if observer is None:
+                    for call in each.work:
+                        call()
+                    copy_all(each.copies)
+                else:
+                    each.part.run(observer)
+                for wrong, error in each.errors:
+                    if wrong.item():
+                        raise error()
+                step = each.step
+                if step is None:
+                    continue
+                if each.undone or not self._settled:  # a step's own error comes before it writes
+                    undo.append(step.restoring(each.written))
+                if observer is None:
+                    step.run(numbers)
+                else:
+                    name = type(step.optimizer).__name__
+                    run = partial(step.run, numbers)
+                    observer.around(f"Optimizer.step#{name}.step", run, (), {})
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
+        self._settled = True
+
+
+def stands(
+    wanting: list[Any], bound: list[Any], presence: list[Any], steps: list[Any], guards: Any
+) -> bool:
+    """Whether all that a program goes by is the same, each object itself."""
+    if want_gradients(wanting) is not None or not have_memory(bound):
+        return False
+    if not have_gradients(presence):
+        return False
+    for step in steps:
+        held = step.held
+        if not held.hold() and not step.fits():
+            return False
+    return bool(guards.hold())
+
+
+def _show(tensors: list[Any], known: dict[int, Any]) -> bool:
+    """Whether one of them may show memory that is known by what owns it."""
+    for x in tensors:
+        place = id(owner(x._data))
+        if place in known:
+            return True
+    return False

@@ -1,0 +1,27 @@
+cimport cython
+from ..core.tensor_base cimport TensorBase
+from ..eager.arrays cimport address, copy_memory
+from ..eager.tensors cimport wrap
+from ..graph.node cimport Leaf
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(object)
+
+cdef class Argument:
+    cdef public object array, given
+    cdef list _moves
+    cdef object _at, _own
+    cpdef object take(self, object array)
+
+@cython.locals(target=Argument, x=TensorBase, k=Py_ssize_t)
+cpdef object take_all(list targets, object tensors)
+
+cpdef object copy_all(list pairs)
+
+cpdef list tensors_of(list arrays)
+
+@cython.locals(x=TensorBase, g=TensorBase, leaf=Leaf, k=Py_ssize_t)
+cpdef list holders(list leaves, list gradients)
+
+@cython.locals(x=TensorBase, leaf=Leaf, k=Py_ssize_t)
+cpdef object give(list leaves, list gradients, list dropped)

@@ -1,0 +1,124 @@
+"""Elements of arrays by NumPy's C API: copies, single numbers, words that machine code reads.
+
+Each function stands beside its twin of plain Python, as in arrays.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.interpreted import cython
+
+if TYPE_CHECKING:
+    import cython  # what the compiler sees
+
+
+if cython.compiled:
+    import_array()
+
+_FEW = 4096  # elements from which on NumPy's vectors pay
+
+
+def copies(arrays: list[Any]) -> list[Any]:
+    """Row-major arrays of their own with the elements of these."""
+    found: list[Any] = []
+    for x in arrays:
+        if (
+            cython.compiled
+            and PyArray_FLAGS(x) & NPY_ARRAY_C_CONTIGUOUS
+            and PyArray_TYPE(x) < 17  # neither objects nor what has a size of its own
+        ):
+            y = PyArray_SimpleNew(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x))
+            memcpy(PyArray_DATA(y), PyArray_DATA(x), PyArray_NBYTES(x))
+            found.append(y)
+        else:
+            found.append(x.copy())
+    return found
+
+
+def common_number(arrays: list[Any]) -> float | None:
+    """What arrays of one element all hold; None where they differ, or it is no number."""
+    first = _number(arrays[0])
+    for x in arrays:
+        if _number(x) != first:
+            return None
+    return first
+
+
+def _number(array: Any) -> float:
+    if cython.compiled:
+        if PyArray_TYPE(array) == NPY_FLOAT32:
+            return cython.cast(cython.p_float, PyArray_DATA(array))[0]
+        if PyArray_TYPE(array) == NPY_FLOAT64:
+            return cython.cast(cython.p_double, PyArray_DATA(array))[0]
+    return float(array.item())
+
+
+def put_number(arrays: list[Any], value: float) -> None:
+    """Let arrays of one element all hold this."""
+    for x in arrays:
+        if cython.compiled:
+            if PyArray_TYPE(x) == NPY_FLOAT32:
+                cython.cast(cython.p_float, PyArray_DATA(x))[0] = value
+                continue
+            if PyArray_TYPE(x) == NPY_FLOAT64:
+                cython.cast(cython.p_double, PyArray_DATA(x))[0] = value
+                continue
+        x.fill(value)
+
+
+def put_words(table: Any, first: int, end: int, place: int, words: bytes) -> None:
+    """Write words from a place on into rows `first` to `end` - 1 of a row-major table of int64."""
+    if not 0 <= first <= end <= len(table) or place + len(words) // 8 > table.shape[1]:
+        raise IndexError(f"put_words: rows {first} to {end}, place {place}")
+    if cython.compiled:
+        width = PyArray_DIMS(table)[1]
+        at = cython.cast(p_int64, PyArray_DATA(table)) + first * width + place
+        for _ in range(end - first):
+            memcpy(at, PyBytes_AS_STRING(words), len(words))
+            at += width
+        return
+    row = np.frombuffer(words, np.int64)
+    table[first:end, place : place + len(row)] = row
+
+
+def put_addresses(words: Any, places: Any, offsets: Any, begin: int) -> None:
+    """Let `words` at some places be addresses: so many bytes behind `begin`. All are int64."""
+    if cython.compiled:
+        to = cython.cast(p_int64, PyArray_DATA(words))
+        which = cython.cast(p_int64, PyArray_DATA(places))
+        by = cython.cast(p_int64, PyArray_DATA(offsets))
+        for k in range(PyArray_SIZE(places)):
+            to[which[k]] = begin + by[k]
+        return
+    words[places] = offsets + begin
+
+
+def are_below(index: Any, bound: int) -> bool:
+    """Whether int64s, of which there are some, are from 0 to `bound` - 1."""
+    if cython.compiled:
+        size = PyArray_SIZE(index)
+        if size <= _FEW and PyArray_FLAGS(index) & NPY_ARRAY_C_CONTIGUOUS:
+            at = cython.cast(p_int64, PyArray_DATA(index))
+            k = 0
+            while k < size and 0 <= at[k] < bound:
+                k += 1
+            return k == size
+    # A negative one is a very large one.
+    return bool(np.maximum.reduce(index.view(np.uint64), axis=None) < bound)
+
+
+def owner(array: Any) -> Any:
+    """The array whose memory this one shows, as far as arrays know."""
+    if cython.compiled:
+        found = cython.cast(c_ndarray, array)
+        while True:
+            base = PyArray_BASE(found)
+            if base == cython.NULL or not PyArray_CheckExact(cython.cast(object, base)):
+                return found
+            found = cython.cast(c_ndarray, base)
+    while type(array.base) is np.ndarray:
+        array = array.base
+    return array

@@ -1,0 +1,77 @@
+"""Results that are written at once to where a copy, or a join, would bring them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ops.shape.movement import Permute, Reshape
+from ..program.program import Node, Value
+from .steps import Step
+
+
+class Destination(NamedTuple):
+    """Where a value lies in the output of a step that only moves it."""
+
+    value: Value
+    step: Step
+    place: int  # among what the step moves
+    views: tuple[Node, ...]  # that lead from the value to what is moved, the last first
+
+    def of(self, arrays: Mapping[Value, Any]) -> Any:
+        """The value's array, a part of the output's; None where none shows it so."""
+        [y] = self.step.outputs
+        array = self.step.moved(arrays[y])[self.place][1]
+        for node in self.views:
+            array = None if array is None else _undone(node, array)
+        return array
+
+
+def _undone(view: Node, y: Any) -> Any:
+    """The array of which the view shows `y`; None where none does."""
+    if isinstance(view.op, Permute):
+        return y.transpose(np.argsort(view.op.axes))
+    if isinstance(view.op, Reshape):
+        x = y.reshape(view.values[0].shape)
+        return x if np.may_share_memory(x, y) else None
+    return None
+
+
+def destinations(
+    steps: Sequence[Step],
+    model: dict[Value, Any],
+    roots: Mapping[Value, Value],
+    placed: Collection[Value],
+    outputs: Collection[Value],
+) -> list[Destination]:
+    """Those of the results that nothing else reads, and that their steps write as fast into memory
+    with gaps; each behind that of what it lies in. `model` has arrays that lie as the values will,
+    and is brought up to date; `roots` says whose memory views show. What is `placed`, which others
+    may see, is written by its own step alone.
+    """
+    kept = {*placed, *outputs}
+    readers = Counter(x for step in steps for x in step.values)
+    views = {x.node for x in roots if x.node is not None}
+    readers.update(x for node in views for x in node.values)
+    makers = {y: step for step in steps for y in step.outputs}
+    found: list[Destination] = []
+    for step in reversed(steps):
+        if len(step.outputs) != 1 or step.outputs[0] in placed:
+            continue
+        for place, (x, _) in enumerate(step.moved(model[step.outputs[0]])):
+            path = []
+            while x.node in views and readers[x] == 1 and x not in kept:
+                path.append(x.node)
+                x = x.node.values[0]  # type: ignore[union-attr]
+            maker = makers.get(x)
+            if maker is None or readers[x] != 1 or x in kept:
+                continue
+            destination = Destination(x, step, place, tuple(path))
+            array = destination.of(model)
+            if array is not None and array.size and maker.writes(x, model, array):
+                model[x] = array
+                found.append(destination)
+    return found

@@ -1,0 +1,91 @@
+"""Ops written as those that they are made of, where these take less work in a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ..ops.elementwise.functions import Tanh, sqrt, tanh
+from ..ops.nn.activation import Gelu
+from ..ops.reduce.statistics import VarMean
+from ..ops.special.special import Erf, erf
+from ..program.capture import program_of, recording, symbol
+from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
+from .passes import EXACT, expression_of
+
+_NAMES = SimpleNamespace(erf=erf, tanh=tanh)  # what `Gelu.compute` asks for
+_COSTLY = (Erf, Tanh)
+
+
+@rewriting
+def open_activations(graph: Program) -> int:
+    """Write GELU as the ops that it is made of where its gradient computes the costly one of them
+    from the same input: merged, that is computed once. What the gradient is multiplied by is then
+    known forward, and kept in place of the input.
+    """
+    costly = [node.output for node in graph.nodes if isinstance(node.op, _COSTLY)]
+
+    def made(node: Node) -> Program | None:
+        op = node.op
+        if not costly or not isinstance(op, Gelu):
+            return None
+        [x] = node.values
+        program = _written(lambda x: [op.compute(_NAMES, x)], x)
+        [own] = [each.output for each in program.nodes if isinstance(each.op, _COSTLY)]
+        depth = len(program.nodes)
+        wanted = expression_of(own, x, depth)
+        return program if any(expression_of(y, x, depth) == wanted for y in costly) else None
+
+    return _opened(graph, made)
+
+
+@rewriting
+def open_variances(graph: Program) -> int:
+    """Write variances and their means as sums, which kernels compute."""
+
+    def made(node: Node) -> Program | None:
+        op = node.op
+        if not isinstance(op, VarMean) or not op.axes or 0 in node.values[0].shape:
+            return None
+        count = max(op.size(node.values[0].shape) - op.correction, 0)
+
+        def both(x: Any) -> list[Any]:
+            mean = x.mean(op.axes, keepdim=True)
+            apart = x - mean
+            variance = (apart * apart).sum(op.axes, keepdim=op.keepdims) / count
+            shape = tuple(variance.shape)
+            return [sqrt(variance) if op.root else variance, mean.reshape(shape)]
+
+        return _written(both, node.values[0])
+
+    return _opened(graph, made)
+
+
+def _opened(graph: Program, made: Callable[[Node], Program | None]) -> int:
+    """Put what is made of a node of one input in its place; how often. What is rounded once, and
+    not with each op, stays.
+    """
+    changes: dict[Value, Value] = {}
+    nodes = []
+    for node in graph.renewed(changes):
+        exact = len(node.values) == 1 and node.values[0].spec.dtype.name in EXACT
+        program = made(node) if exact else None
+        nodes += [node] if program is None else program.nodes
+        if program is not None:
+            changes.update(zip(node.outputs, program.outputs, strict=True))
+    found = len([node for node in graph.nodes if node.outputs[0] in changes])
+    graph.nodes = nodes
+    graph.replace(changes)
+    return found
+
+
+def _written(function: Callable[[Any], list[Any]], x: Value) -> Program:
+    """The ops by which a function of tensors computes its results from `x`."""
+    of = symbol(x.spec)
+    with recording():
+        results = function(of)
+    program = program_of([of._data], [y._data for y in results])
+    program.replace({program.inputs[0]: x})
+    return program
