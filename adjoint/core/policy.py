@@ -66,6 +66,8 @@ SMALL = _threshold("SMALL", 0, "operations --sizes 1 15 64")
 COMPOSITE_SMALLEST = _threshold(
     "COMPOSITE_SMALLEST", SMALL + 1, "operations --rows composite --sizes 1 15 64"
 )
+# indices up to which a loop compares each with its bound quicker than NumPy all of them
+INDICES_FEW = _threshold("INDICES_FEW", 4096, "compile --rows small dqn")
 # elements up to which a kernel finds the place of the largest quicker than NumPy
 PLACES = _threshold("PLACES", 4096, "operations --rows argmax --sizes 1024 4096 16384")
 # elements up to which looking at each index costs less than finding those that are meant

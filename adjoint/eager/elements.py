@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core import policy
 from ..core.interpreted import cython
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 if cython.compiled:
     import_array()
-
-_FEW = 4096  # elements from which on NumPy's vectors pay
 
 
 def copies(arrays: list[Any]) -> list[Any]:
@@ -100,7 +99,7 @@ def are_below(index: Any, bound: int) -> bool:
     """Whether int64s, of which there are some, are from 0 to `bound` - 1."""
     if cython.compiled:
         size = PyArray_SIZE(index)
-        if size <= _FEW and PyArray_FLAGS(index) & NPY_ARRAY_C_CONTIGUOUS:
+        if size <= policy.INDICES_FEW and PyArray_FLAGS(index) & NPY_ARRAY_C_CONTIGUOUS:
             at = cython.cast(p_int64, PyArray_DATA(index))
             k = 0
             while k < size and 0 <= at[k] < bound:

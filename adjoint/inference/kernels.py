@@ -182,7 +182,7 @@ def keep_less(graph: Program, first: int, moving: Collection[Value]) -> int:
         return 0
     behind = set(graph.nodes[first:])
     groups, _ = regions(graph, lambda node: _role(node) if node in behind else "before")
-    return recompute_behind(graph, groups, behind, is_cheap, moving=moving)
+    return len(recompute_behind(graph, groups, behind, is_cheap, moving=moving))
 
 
 def sort(graph: Program) -> None:

@@ -38,14 +38,14 @@ def recompute(
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
-    made = recompute_behind(graph, groups, behind, cheap, copies) if behind else 0
+    made = recompute_behind(graph, groups, behind, cheap, copies) if behind else set()
     if made:
         drop_dead(graph)
         alive = set(graph.nodes)
         for nodes in groups:
             nodes[:] = [node for node in nodes if node in alive]
         groups[:] = filter(None, groups)
-    return made
+    return len(made)
 
 
 def recompute_behind(
@@ -55,10 +55,11 @@ def recompute_behind(
     cheap: Callable[[Node], bool],
     copies: list[Node] | None = None,
     moving: Collection[Value] = (),
-) -> int:
-    """The same where nodes `behind` read what was computed before them. Nodes that nobody needs any
-    more are left. The memory of values that are `moving` may be written meanwhile: those that are
-    not read behind in any case are copied, which is as good as any other value that is kept.
+) -> set[Value]:
+    """The same where nodes `behind` read what was computed before them; which values that were.
+    Nodes that nobody needs any more are left. The memory of values that are `moving` may be written
+    meanwhile: those that are not read behind in any case are copied, which is as good as any other
+    value that is kept.
     """
     hidden = set(moving).difference(root(x) for node in behind for x in node.values)
     held: dict[Value, Node] = {}  # such copies
@@ -73,7 +74,7 @@ def recompute_behind(
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     keep = kept(graph, behind, home, cheap, hidden)
     if keep is None:
-        return 0
+        return set()
     gone: set[Value] = set()
     added: dict[Node, list[Node]] = {}
     for nodes in groups:
@@ -108,7 +109,7 @@ def recompute_behind(
         else:
             graph.nodes.insert(graph.nodes.index(x.node) + 1, node)
     graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]
-    return len(gone)
+    return gone
 
 
 def kept(

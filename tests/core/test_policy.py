@@ -30,7 +30,7 @@ NOT_POLICY = {
     "kernels/triton.py": {"BLOCK", "COLUMNS", "ROW", "ROWS", "TILE"},
     "backends/native/gemm/code.py": {
         "BAND", "CONFLICTING", "DEPTH", "FAR_AHEAD", "FEW", "LARGE", "NARROW", "ROWS",
-        "SMALL_RIGHT", "TASK_WORDS", "WIDTH",
+        "SMALL_RIGHT", "TASK_WORDS", "TURNED_LEFT", "WIDTH",
     },
     "backends/native/indexing/movement.py": {"SEGMENT", "TILE", "UNROLLED"},
     "backends/native/lowering/multi_tensor.py": {"_LENGTH"},

@@ -14,7 +14,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled import step as step_module
 from adjoint.inference import recompute
-from adjoint.inference.kernels import is_cheap
+from adjoint.inference.kernels import is_cheap, keep_less
 from adjoint.ops.elementwise.arithmetic import Add, Mul, Sub
 from adjoint.ops.elementwise.functions import Exp
 from adjoint.ops.linalg.matmul import Linear
@@ -52,6 +52,20 @@ def test_recompute():
     assert after == ["linear", "sub", "mul", "linear", "sub", "mul", "mul", "add"]
     read = {x for node in groups[1] for x in node.values if x.node not in set(groups[1])}
     assert read == {graph.nodes[0].output, graph.nodes[3].output}
+
+
+@pytest.mark.skipif(not native.load(), reason="no native code")
+def test_keep_less():
+    """Behind the second product a and b were kept for the end; now b is made of a once more."""
+    graph, (a, b, *_) = _chain()
+    d = graph.nodes[3]
+    kept = {x.node for node in graph.nodes[4:] for x in node.values} - set(graph.nodes[4:])
+    assert kept == {a, b, d}
+    assert keep_less(graph, 4, ()) == 1
+    graph.verify()
+    after = graph.nodes[4:]
+    assert [node.op.name for node in after] == ["mul", "mul", "add"]
+    assert {x.node for node in after for x in node.values} - set(after) == {a, d}
 
 
 def test_a_group_that_begins_before_what_it_is_to_compute_again():
