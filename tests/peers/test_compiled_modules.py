@@ -71,7 +71,7 @@ def assert_trains_as_eagerly(name, sample, is_lazy, training):
     assert len(within.programs) == len(model._compiled_call.programs) == 1
 
 
-@pytest.mark.parametrize("most", [1, swept(1000)])
+@pytest.mark.parametrize("most", [1, swept(8)])
 @pytest.mark.parametrize("name", sorted(module_db.entries()))
 def test_a_module_trains_as_eagerly(name, most):
     entry = module_db.entries()[name]
