@@ -267,7 +267,7 @@ CHANGES = (
     "model.lstm.flatten_parameters()", "model.spectral.eval()", "world.numbers.append(1.0)",
     "with ad.no_grad(): model.linear.weight.copy_(model.linear.weight.T)",
     "model.linear.weight.data.mul_(0.9)", "model.linear.weight.data[0] = 0.2",
-    "world.second.param_groups[0]['lr'] *= 0.5", "model.weight.grad = model.weight.detach()",
+    "world.second.param_groups[0]['lr'] *= 0.5",
     "model.load_state_dict(model.state_dict(), assign=True)", "model.weight.data = model.level",
     "optimizer.zero_grad()",
     "model.linear.register_full_backward_hook(lambda module, given, made: (given[0] * 0.5,)"

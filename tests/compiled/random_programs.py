@@ -45,6 +45,7 @@ REASONS = {
     "programs were compiled": "more than 16 signatures",
     "unsupported operation: more than one element": "a part of what was expanded is written",
     "data of a tensor of which there are views": "x.data = y",
+    "set_: the tensor has views": "the same",
     "GradScaler may skip": "hooks of an optimizer write",
     "but got dtype": "states and parameters of an optimizer differ",
     "registers a hook on a tensor from outside": "each call would add another",
