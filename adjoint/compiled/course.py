@@ -118,6 +118,8 @@ class Course:
     def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""
         undo: list[Any] = []
+        if not self._settled:
+            undo.append(self._program.restoring_gradients())
         try:
             for each in self._rounds:
                 if observer is None:

@@ -450,6 +450,22 @@ class Compiled:
         self.course = Course(self, rounds)
         return True
 
+    def restoring_gradients(self) -> Callable[[], None]:
+        """What gives gradients whose memory has been taken their values back: the first step of an
+        optimizer may fail when they have been written.
+        """
+        taken = [
+            (g._data, g._data.copy())
+            for x, g in zip(self.captured.leaves, self.grads, strict=True)
+            if self.steps and x._leaf.grad is not None and x._leaf.grad._data is g._data
+        ]
+
+        def restore() -> None:
+            for array, before in taken:
+                array[...] = before
+
+        return restore
+
     @property
     def bytes(self) -> int:
         """How large its memory is."""

@@ -919,3 +919,27 @@ def test_gradients_of_embeddings_are_written_where_they_are_wanted(part):
     with pytest.raises(IndexError):
         step(ad.tensor([0, 5, 1, 1]))
     assert [x.tolist() for p in parameters for x in (p, p.grad)] == before
+
+
+def test_a_first_step_that_fails_leaves_gradients_as_they_were():
+    """Their memory is the program's already, when the optimizer's states turn out not to fit."""
+    ad.manual_seed(0)
+    model, x = nn.Linear(4, 3).double(), ad.randn(5, 4, dtype=ad.float64)
+    optimizer = ad.optim.NAdam(model.parameters(), lr=0.1)
+
+    @ad.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(x)
+    model.float()
+    before = [p.grad.tolist() for p in model.parameters()]
+    values = [p.tolist() for p in model.parameters()]
+    with pytest.raises(Exception, match="dtype"):
+        step(x.float())
+    assert [p.grad.tolist() for p in model.parameters()] == before
+    assert [p.tolist() for p in model.parameters()] == values
