@@ -2,9 +2,8 @@ cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..eager.elements cimport copies, owner
-from ..eager.writes cimport announce
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
-from .handover cimport copy_all, give, holders, take_all, tensors_of
+from .handover cimport copy_all, give, holders, take_all, tensors_of, write_all
 
 cdef class Round:
     cdef public object part, step

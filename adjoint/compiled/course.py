@@ -8,10 +8,9 @@ from typing import Any
 
 from ..core.mode import MODE
 from ..eager.elements import copies, owner
-from ..eager.writes import announce
 from ..program.standing import have_gradients, have_memory, want_gradients
 from .capture import CAPTURING
-from .handover import copy_all, give, holders, take_all, tensors_of
+from .handover import copy_all, give, holders, take_all, tensors_of, write_all
 
 get_mode = MODE.get
 
@@ -103,11 +102,7 @@ class Course:
         for n, source in self._given_writes:
             staged.append((arguments[n], source.copy()))
         with CAPTURING:
-            for x, value in staged:
-                watched = announce([x], "step")
-                x._data[...] = value
-                for version in watched:
-                    version.bump("step")
+            write_all(staged)
             # Apart, since variables here would hold gradients.
             copy_all(self._copies)
             give(self._leaves, self._gradients, self._dropped)

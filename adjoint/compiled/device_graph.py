@@ -8,7 +8,6 @@ is known before it is made (`obstacles`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from ..ops.create.conversion import Transfer
 from ..program.compute import compute
 from ..program.program import Node, Program, Value
 from .drawing import Drawn
+from .handover import give, holders
 
 WARM = 2  # calls before: Triton compiles, libraries choose their algorithms and take memory
 
@@ -134,12 +134,8 @@ class Replayed:
         now = self.program.states_now()
         return all(a is b for a, b in zip(now, self.states, strict=True))
 
-    def _holders(self) -> list[tuple[int, int]]:
-        """References to each gradient, but its leaf's, and to its array."""
-        return [
-            (sys.getrefcount(g) - (x._leaf.grad is g), sys.getrefcount(g._data))
-            for x, g in zip(self.program.captured.leaves, self.given, strict=True)
-        ]
+    def _holders(self) -> list[int]:
+        return holders(self.program.captured.leaves, self.given)
 
     @property
     def bytes(self) -> int:
@@ -215,11 +211,7 @@ class Replayed:
         for version in self.watched:
             version.bump("step")
         self.given = [wrap(_array(self.gradients, y)) for y in program.gradients]
-        for x, g in zip(program.captured.leaves, self.given, strict=True):
-            x._leaf.grad = g
-        for x in program.captured.dropped:
-            x._leaf.grad = None
-        x = g = None
+        give(program.captured.leaves, self.given, program.captured.dropped)
         self.holders = self._holders()
 
 

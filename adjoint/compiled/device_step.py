@@ -37,6 +37,7 @@ from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
 from .device_graph import WARM, Obstacle, Replayed, obstacles, recording_on
 from .drawing import Drawn
+from .handover import give, write_all
 from .routines import Ahead, Behind
 from .step import Compiled, Part, Stepping
 
@@ -376,15 +377,8 @@ class OnDevice(Compiled):
         nodes = {} if kept is None else self._history(arguments, kept, arrays)
         staged = [(x, taken.own(_array(known, y))) for x, y in self.writes_of(arguments)]
         with CAPTURING:
-            for x, value in staged:
-                watched = announce([x], "step")
-                x._data[...] = value
-                for version in watched:
-                    version.bump("step")
-            for x, g in zip(captured.leaves, gradients, strict=True):
-                x._leaf.grad = g
-            for x in captured.dropped:
-                x._leaf.grad = None
+            write_all(staged)
+            give(captured.leaves, gradients, captured.dropped)
         return self._rebuilt(arrays, nodes, arguments, numbers)
 
     def known_arrays(self, arguments: Sequence[Any]) -> dict[Value, Any]:

@@ -316,9 +316,7 @@ class CompiledFunction:
             return self.function(*args, **kwargs)
 
         def given(*symbols: Any) -> Any:
-            own, known = iter(symbols), dict[int, Any]()
-            found = [replaced(x, leaves, own, known) for x in args]
-            named = {name: replaced(x, leaves, own, known) for name, x in kwargs.items()}
+            found, named = replaced((args, kwargs), leaves, iter(symbols), {})
             return self.function(*found, **named)
 
         try:
@@ -544,12 +542,9 @@ class _Variant:
         self.objects += signature.objects
 
         def given(*symbols_given: Any) -> Any:
-            own = iter(symbols_given)
-            known: dict[int, Any] = {}
-            found = [replaced(x, leaves, own, known) for x in args]
-            named = {name: replaced(x, leaves, own, known) for name, x in kwargs.items()}
-            symbols = (replaced(x, leaves, own, known) for x in signed)
-            return places.during(lambda: function(*found, **named), held, symbols)
+            call = args, kwargs, signed
+            found, named, symbols = replaced(call, leaves, iter(symbols_given), {})
+            return places.during(lambda: function(*found, **named), held, iter(symbols))
 
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
         grad = mode.grad and not mode.inference

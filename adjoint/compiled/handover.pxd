@@ -2,6 +2,7 @@ cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..eager.arrays cimport address, copy_memory
 from ..eager.tensors cimport wrap
+from ..eager.writes cimport announce
 from ..graph.node cimport Leaf
 
 cdef extern from "Python.h":
@@ -17,6 +18,8 @@ cdef class Argument:
 cpdef object take_all(list targets, object tensors)
 
 cpdef object copy_all(list pairs)
+
+cpdef object write_all(list staged)
 
 cpdef list tensors_of(list arrays)
 

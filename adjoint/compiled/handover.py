@@ -15,6 +15,7 @@ from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.interpreted import cython
 from ..eager.arrays import address, copy_memory
 from ..eager.tensors import wrap
+from ..eager.writes import announce
 
 ndarray = np.ndarray
 
@@ -83,6 +84,15 @@ def copy_all(pairs: list[Any]) -> None:
     for target, source in pairs:
         if not copy_memory(target, source):
             target[...] = source
+
+
+def write_all(staged: list[Any]) -> None:
+    """Write arrays into the tensors of a step's states: pairs of a tensor and what it gets."""
+    for x, value in staged:
+        watched = announce([x], "step")
+        x._data[...] = value
+        for version in watched:
+            version.bump("step")
 
 
 def tensors_of(arrays: list[Any]) -> list[Any]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument, Unsupported
-from ..core.mode import MODE
 from ..eager.fused import fused
+from ..nn.functional.checks import are_known
 from ..ops.create.creation import zeros_like
 from ..ops.elementwise.complex import view_as_real
 from ..ops.shape.joining import cat
@@ -127,7 +127,7 @@ class LBFGS(Optimizer):
         >>> optimizer.step(closure).item(), p.item()
         (9.0, 2.0)
         """
-        if hasattr(MODE.get().executor, "note_check"):
+        if not are_known():
             raise Unsupported(
                 "LBFGS.step in a captured function: values decide how often it calls its closure, "
                 "and when it stops; compile the closure, `optimizer.step(ad.compile(closure))`, "
