@@ -4,7 +4,9 @@ The text is of given sizes and strides, which Triton then knows while it compile
 kernel's programs take blocks of the whole index space. A kernel that reduces has rows (positions
 along the axes that stay) and columns (along the reduced ones): each program takes some rows, with
 all columns at once where they fit, else block by block, in one loop for each reduction that depends
-on another. Adjacent axes along which all operands lie alike are one.
+on another. Where rows are too few to fill a GPU, each program takes a share of the columns, and a
+second function reduces what the shares have given. Adjacent axes along which all operands lie alike
+are one.
 
 >>> k = Kernel(rank=1)
 >>> _ = k.output(k.exp(k.input("float32")))
@@ -35,13 +37,15 @@ from . import ir
 from .analysis import Analysis
 from .ir import Kernel, Value
 
-__all__ = ["ROWS", "Text", "write", "write_rows"]
+__all__ = ["ROWS", "Shares", "Text", "write", "write_rows"]
 
 BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
 ROWS = 4096  # elements of a row of a table that a program takes
 TILE = 2048  # elements of several rows that a program takes at once
 COLUMNS = 64  # rows beside each other, where these and not the columns lie side by side in memory
+PROGRAMS = 1024  # that fill a GPU
+OFFSETS = 1 << 31  # what a program counts elements with
 
 
 class Text(NamedTuple):
@@ -50,6 +54,19 @@ class Text(NamedTuple):
     source: str
     programs: int
     warps: int
+    shares: Shares | None = None
+
+
+class Shares(NamedTuple):
+    """Programs take shares of the columns: `count` for each of a function's `programs`. They write
+    what they reduce to further arguments, of shape (count, rows), from which a function with the
+    same arguments, called NAME_end, computes the results.
+    """
+
+    count: int
+    rows: int
+    dtypes: tuple[str, ...]  # of what is reduced; bool as int8
+    programs: int  # of the end
 
 
 def write(
@@ -137,6 +154,16 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
+def _head(name: str, arguments: Sequence[str]) -> str:
+    """A file's first lines."""
+    return f"import triton\nimport triton.language as tl\n\n\n{_jit(name, arguments)}"
+
+
+def _jit(name: str, arguments: Sequence[str]) -> str:
+    """A function's first lines."""
+    return f"@triton.jit\ndef {name}({', '.join(arguments)}):"
+
+
 def _least(dtype: str, sign: int) -> int:
     """The least (or, with -1, the greatest) integer of a dtype."""
     bits = 8 * ir.ITEMSIZE[dtype]
@@ -219,6 +246,7 @@ class _Writer:
         self.about = Analysis(kernel)
         self.lines: list[str] = []
         self.indent = 1
+        self.shared = False  # among programs are the columns
         self.names: dict[int, str] = {}
         operands = [
             dict(zip(v.axes, s, strict=True)) for v, s in zip(kernel.inputs, strides, strict=True)
@@ -240,6 +268,9 @@ class _Writer:
 
     def check(self) -> None:
         """Refuse what Triton cannot do."""
+        extents = [sum(n * (self.sizes[a] - 1) for a, n in each.items()) for each in self.operands]
+        if max(math.prod(self.sizes), *map(abs, extents), 0) >= OFFSETS:
+            raise NotTraceable("more elements than 32 bits count")
         for v in self.about.live:
             known = (*_OPS, *_BODIES, *_IDENTITIES, "input", "scalar", "const", "index", "size",
                      "cast", "maximum", "minimum", "pow")  # fmt: skip
@@ -252,12 +283,13 @@ class _Writer:
 
     def text(self, name: str) -> Text:
         """The function."""
-        programs, warps = self.reducing() if self.kernel.reduced else self.elementwise()
-        pointers = ", ".join(f"p{k}" for k in range(len(self.operands)))
-        head = (
-            f"import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef {name}({pointers}):"
-        )
-        return Text("\n".join([head, *self.lines, ""]), programs, warps)
+        launched: Any = self.reducing(name) if self.kernel.reduced else self.elementwise()
+        return Text("\n".join([_head(name, self.pointers()), *self.lines, ""]), *launched)
+
+    def pointers(self) -> list[str]:
+        """The arguments."""
+        found = [f"p{k}" for k in range(len(self.operands))]
+        return found + [f"s{n}" for n in range(len(self.about.stages[0][0]) if self.shared else 0)]
 
     def line(self, text: str) -> None:
         """One more line, or several."""
@@ -280,7 +312,7 @@ class _Writer:
         self.line(f"{index.name} = {text}")
         self.line(f"{index.name}_in = {index.name} < {index.size}")
 
-    def reducing(self) -> tuple[int, int]:
+    def reducing(self, name: str) -> tuple[int, int, Shares | None]:
         """Some rows; all columns, or blocks of them."""
         row, col = self.indices
         whole = 1 << (col.size - 1).bit_length()
@@ -300,9 +332,10 @@ class _Writer:
                     self.value(v)
             for k in range(len(self.kernel.outputs)):
                 self.store(k)
+            shares = None
         else:
-            self.by_blocks(rows, block)
-        return -(-row.size // rows), 4 if rows * block <= TILE else 8
+            shares = self.by_blocks(name, rows, block)
+        return -(-row.size // rows), 4 if rows * block <= TILE else 8, shares
 
     def is_beside(self, row: _Index, col: _Index) -> bool:
         """Whether rows, and not columns, lie side by side in what is read."""
@@ -310,16 +343,21 @@ class _Writer:
         steps = [(s, a) for a, s in largest.items() if s and self.sizes[a] != 1]
         return bool(steps) and min(steps)[1] not in self.kernel.reduced and row.size > 1
 
-    def by_blocks(self, rows: int, block: int) -> None:
-        """A loop over blocks of columns for each stage."""
-        about, col = self.about, self.indices[1]
+    def by_blocks(self, name: str, rows: int, block: int) -> Shares | None:
+        """A loop over blocks of columns for each stage; or over the blocks of a share."""
+        about, (row, col) = self.about, self.indices
+        share = self.share_of(-(-row.size // rows), -(-col.size // block)) * block
+        self.shared = share > 0
+        bounds = f"0, {col.size}"
+        if share:
+            bounds = f"tl.program_id(1) * {share}, tl.program_id(1) * {share} + {share}"
         for stage, (reductions, outputs) in enumerate(about.stages):
             self.row_values(stage)
             for v in reductions:
                 dtype = "tl.int32" if v.dtype == "bool" else _TYPES[v.dtype]
                 start = _literal(self.identity(v))
                 self.line(f"a{v.number} = tl.full(({rows}, {block}), {start}, {dtype})")
-            self.line(f"for start in range(0, {col.size}, {block}):")
+            self.line(f"for start in range({bounds}, {block}):")
             self.indent += 1
             self.begin(col, f"(start + tl.arange(0, {block}))[None, :]")
             before = dict(self.names)
@@ -333,10 +371,48 @@ class _Writer:
             self.names = before
             for v in reductions:
                 self.finish(v, f"a{v.number}")
-        self.row_values(len(about.stages))
+        if share:
+            return self.ending(name, -(-col.size // share))
+        self.finish_rows()
+        return None
+
+    def finish_rows(self) -> None:
+        """What is one number for each row."""
+        self.row_values(len(self.about.stages))
         for k in range(len(self.kernel.outputs)):
-            if not about.full_output(k):
+            if not self.about.full_output(k):
                 self.store(k)
+
+    def share_of(self, programs: int, blocks: int) -> int:
+        """The blocks that a program takes where columns are shared among programs; 0 where not: for
+        rows enough, and where what is reduced is wanted for each column.
+        """
+        if len(self.about.stages) > 1 or 2 * programs > PROGRAMS or blocks < 4:
+            return 0
+        return -(-blocks // min(blocks // 2, PROGRAMS // programs))
+
+    def ending(self, name: str, count: int) -> Shares:
+        """Write what a share has reduced; and the function that reduces the shares."""
+        row, (reductions, _) = self.indices[0], self.about.stages[0]
+        place = f"tl.program_id(1) * {row.size} + {row.name}"
+        for n, v in enumerate(reductions):
+            kind = "tl.int8" if v.dtype == "bool" else _TYPES[v.dtype]
+            x = f"{self.names[v.number]}.to({kind})"
+            self.line(f"tl.store(s{n} + ({place}), {x}, mask={row.name}_in)")
+        self.lines.append("\n\n" + _jit(f"{name}_end", self.pointers()))
+        self.names = {}
+        width = 1 << (count - 1).bit_length()
+        rows = min(max(1, TILE // width), 1 << (row.size - 1).bit_length())
+        self.begin(row, f"(tl.program_id(0) * {rows} + tl.arange(0, {rows}))[:, None]")
+        self.line(f"share = tl.arange(0, {width})[None, :]")
+        self.line(f"share_in = (share < {count}) & {row.name}_in")
+        for n, v in enumerate(reductions):
+            other = _literal(self.identity(v))
+            x = f"tl.load(s{n} + (share * {row.size} + {row.name}), mask=share_in, other={other})"
+            self.finish(v, f"{x}.to(tl.int32)" if v.dtype == "bool" else x)
+        self.finish_rows()
+        dtypes = tuple("int8" if v.dtype == "bool" else v.dtype for v in reductions)
+        return Shares(count, row.size, dtypes, -(-row.size // rows))
 
     def row_values(self, stage: int) -> None:
         """What is one number for each row and known after so many loops."""
@@ -513,9 +589,8 @@ class _Rows(_Writer):
             self.value(v)
         for k in range(len(self.kernel.outputs)):
             self.store(k)
-        given = "table, rows, starts, lengths, numbers"
-        head = f"import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef {name}({given}):"
-        return "\n".join([head, *self.lines, ""])
+        given = ("table", "rows", "starts", "lengths", "numbers")
+        return "\n".join([_head(name, given), *self.lines, ""])
 
     def expression(self, v: Value, given: Sequence[str]) -> str:
         """What a value is; scalars are read for the row."""

@@ -67,14 +67,23 @@ CASES = {
         lambda x, w: F.rms_norm(x + 1, (9000,), w) * 2, [(2, 9000), (9000,)], 1
     ),
     "a sum": (lambda x: (x * x).sum(), [(7, 33)], 1),
-    "sums of columns": (lambda x: (x * x).sum(0), [(300, 70)], 1),
-    "sums of long columns": (lambda x: (x * x).sum(0), [(9000, 3)], 1),
+    "sums of columns": (lambda x: (x * x).sum(0), [(100, 70)], 1),
+    "sums of long columns": (lambda x: (x * x).sum(0), [(9000, 3)], 2),
+    "a sum of many": (lambda x: (x * x).sum() * 2, [(200, 150)], 2),
+    "sums of many in one kernel, and elements": (
+        lambda x, y: ((x * y).sum(0), (x - y).amax(0) + 1, x + y), [(3000, 3), (3,)], 2,
+    ),
+    "any and all of many": (lambda x: ((x * 2 > 4).any(), (x * 2 > -9).all()), [(90, 200)], 2),
+    "a mean of many maxima": (lambda x: (x * 2).amax(0).mean(), [(9000, 3)], 3),
     "means": (lambda x: (x * x).mean((0, 2)), [(3, 4, 5)], 1),
     "maxima, with NaN": (lambda x: (x * (x - 1).sqrt()).amax(-1), [(4, 40)], 1),
     "any and all": (lambda x: ((x * 2 > 4).any(-1), (x * 2 > -9).all(-1)), [(4, 40)], 1),
     "logsumexp": (lambda x: (x * 2).logsumexp(-1) + 1, [(4, 15)], 1),
     "two sets of axes": (lambda x: x - x.mean(0) - (x - x.mean(0)).amax(1, True), [(6, 5)], 2),
 }  # fmt: skip
+
+
+POINTERS = {"float32": "*fp32", "bfloat16": "*bf16", "bool": "*i1", "int8": "*i8"}
 
 
 def given(shapes, dtype, device="torch"):
@@ -112,7 +121,7 @@ def test_kernels_are_written_again_for_other_strides():
         node.op for node in compiled.programs[0].parts[0].graph.nodes
         if isinstance(node.op, TritonKernel)
     ]  # fmt: skip
-    assert len(kernel.composite.stages[0].made) == 2
+    assert len(kernel.composite.stages[0][0].made) == 2
 
 
 @interpreted
@@ -146,7 +155,7 @@ def test_the_interpreter_runs_them():
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in ("functions", "norm", "softmax of long rows", "any and all")
+        name if name in ("functions", "norm", "softmax of long rows", "any and all of many")
         else pytest.param(name, marks=pytest.mark.sweep)
         for name in CASES
     ],
@@ -165,15 +174,19 @@ def test_they_compile_for_a_gpu(name, monkeypatch):
         inline_host_numbers(graph)
         assert fuse_kernels(graph, kind=TritonKernel)
         made = [n.op.composite for n in graph.nodes if isinstance(n.op, TritonKernel)]
-        for composite, stage, source in (
-            (c, *each) for c in made for each in zip(c.stages, c.sources(), strict=True)
-        ):
-            kernel = stage.written.kernel
+        for launch in (launch for c in made for launch, _ in c.stages):
+            kernel, written = launch.kernel, launch.written()
             kinds = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
-            names = {"float32": "*fp32", "bfloat16": "*bf16", "bool": "*i1"}
-            signature = {f"p{k}": names[kind] for k, kind in enumerate(kinds)}
-            written = ASTSource(fused._function(source, composite.name), signature, constexprs={})
-            assert triton.compile(written, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+            signature = {f"p{k}": POINTERS[kind] for k, kind in enumerate(kinds)}
+            names = [launch.name]
+            if written.shares is not None:
+                names.append(f"{launch.name}_end")
+                kinds = written.shares.dtypes
+                signature |= {f"s{k}": POINTERS[kind] for k, kind in enumerate(kinds)}
+            for each in names:
+                kernel = fused._function(written.source, each)
+                source = ASTSource(kernel, signature, constexprs={})
+                assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason=WITHOUT)

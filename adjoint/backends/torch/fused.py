@@ -13,7 +13,7 @@ import linecache
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -23,13 +23,13 @@ from ...kernels import triton as text
 from ...kernels.ir import REDUCTIONS, Kernel
 from ...program.partition import kernels
 from ...program.program import Program
-from ..native.lowering.composite import Written, written
+from ..native.lowering.composite import written
 from ..native.lowering.composite_tracing import CompositeNames, guards_of, trace
 from ..native.lowering.scalars import ScalarTracer, values_of
 from ..native.lowering.tracing import common_shape
 from .array import Array, torch_dtype
 
-__all__ = ["Composite", "Rows", "reason_off"]
+__all__ = ["Composite", "Launch", "Rows", "reason_off"]
 
 launches: list[int] = [0]  # kernels that were run, for the tests that count them
 
@@ -54,15 +54,63 @@ def reason_off(device: Any) -> str:
     return "Triton's kernels are for GPUs; TRITON_INTERPRET=1 lets its interpreter run them"
 
 
-class _Stage(NamedTuple):
-    """A kernel, and where among all arrays its inputs are."""
+class Launch:
+    """A kernel with the sizes of its axes and the values of its scalars, to be run on tensors.
 
-    written: Written
-    arguments: tuple[int, ...]
-    scalars: list[float]
-    shapes: list[tuple[int, ...]]  # of its outputs
-    dtypes: list[Any]
-    made: dict[Any, tuple[Any, int, int]]  # by strides: the function, its programs and warps
+    Errors: NotTraceable for what Triton has no function for.
+    """
+
+    def __init__(
+        self, kernel: Kernel, sizes: Sequence[int], scalars: Sequence[float], name: str
+    ) -> None:
+        self.kernel, self.sizes, self.scalars = kernel, tuple(sizes), scalars
+        self.name = re.sub(r"\W", "_", name)
+        made = kernel.outputs
+        self.shapes = [tuple(self.sizes[a] for a in o.axes) for o in made]
+        self.dtypes = [torch_dtype(_numpy(o.dtype)) for o in made]
+        self.made: dict[Any, tuple[Any, Any, text.Text]] = {}  # by strides: the functions
+        self.written()  # whether it can be
+
+    def written(self, strides: Sequence[Sequence[int]] | None = None) -> text.Text:
+        """The text for inputs that lie so; row-major ones."""
+        if strides is None:
+            axes = [v.axes for v in self.kernel.inputs]
+            strides = [_row_major([self.sizes[a] for a in each]) for each in axes]
+        return text.write(self.kernel, self.sizes, strides, self.name, self.scalars)
+
+    def __call__(self, given: Sequence[Any]) -> list[Any]:
+        """The outputs, row-major; inputs may have further dimensions of size 1."""
+        key = tuple([t.stride() for t in given])
+        known = self.made.get(key)
+        if known is None:
+            strides = [
+                [s for n, s in zip(t.shape, t.stride(), strict=True) if n != 1] for t in given
+            ]
+            found = self.written(strides)
+            end = _function(found.source, f"{self.name}_end") if found.shares else None
+            known = _function(found.source, self.name), end, found
+            if len(self.made) >= policy.COMPOSITE_STRIDES:
+                self.made.clear()
+            self.made[key] = known
+        function, end, how = known
+        device = given[0].device
+        outputs = [
+            torch.empty(shape, dtype=dtype, device=device)
+            for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
+        ]
+        options = {"num_warps": how.warps, "enable_fp_fusion": False}
+        if how.shares is None:
+            function[(how.programs,)](*given, *outputs, **options)
+        else:
+            count, rows, dtypes, programs = how.shares
+            reduced = [
+                torch.empty(count, rows, dtype=torch_dtype(_numpy(dtype)), device=device)
+                for dtype in dtypes
+            ]
+            function[(how.programs, count)](*given, *outputs, *reduced, **options)
+            end[(programs,)](*given, *outputs, *reduced, **options)
+        launches[0] += 1 + (how.shares is not None)
+        return outputs
 
 
 class Composite:
@@ -86,11 +134,11 @@ class Composite:
         if names.gathers or guards_of(program, set()):
             raise NotTraceable("what an index picks, or values that are looked at")
         parts = kernels(wanted, space, REDUCTIONS)
-        self.name = re.sub(r"\W", "_", name)
         self.cuts = [part.reason for part in parts[1:]]
         place: dict[Any, int] = {("input", n): n for n in range(len(inputs))}
         count = len(inputs)
-        self.stages: list[_Stage] = []
+        # Kernels, and where among all arrays their inputs are.
+        self.stages: list[tuple[Launch, tuple[int, ...]]] = []
         for part in parts:
             each = written(part, tracer, space)
             arguments = tuple(place[load] for load in part.loads)
@@ -98,61 +146,20 @@ class Composite:
                         *(("output", j) for j, _ in part.results)):  # fmt: skip
                 place[key] = count
                 count += 1
-            made = each.kernel.outputs
-            self.stages.append(_Stage(
-                each, arguments, values_of(each.sources),
-                [tuple(each.sizes[a] for a in o.axes) for o in made],
-                [torch_dtype(_numpy(o.dtype)) for o in made], {},
-            ))  # fmt: skip
+            launch = Launch(each.kernel, each.sizes, values_of(each.sources), name)
+            self.stages.append((launch, arguments))
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
-        for stage in self.stages:  # whether they can be written
-            sizes = stage.written.sizes
-            like = [_row_major([sizes[a] for a in v.axes]) for v in stage.written.kernel.inputs]
-            self._written(stage, like)
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs, row-major."""
         tensors = [x.tensor for x in arrays]
-        for stage in self.stages:
-            tensors += self._run(stage, [tensors[n] for n in stage.arguments])
+        for launch, arguments in self.stages:
+            tensors += launch([tensors[n] for n in arguments])
         return [Array(tensors[n].reshape(shape)) for n, shape in self.outputs]
-
-    def _run(self, stage: _Stage, given: Sequence[Any]) -> list[Any]:
-        """A kernel's outputs."""
-        key = tuple([t.stride() for t in given])
-        known = stage.made.get(key)
-        if known is None:
-            strides = [
-                [s for n, s in zip(t.shape, t.stride(), strict=True) if n != 1] for t in given
-            ]
-            source = self._written(stage, strides)
-            known = _function(source.source, self.name), source.programs, source.warps
-            if len(stage.made) >= policy.COMPOSITE_STRIDES:
-                stage.made.clear()
-            stage.made[key] = known
-        function, programs, warps = known
-        device = given[0].device
-        made = [
-            torch.empty(shape, dtype=dtype, device=device)
-            for shape, dtype in zip(stage.shapes, stage.dtypes, strict=True)
-        ]
-        function[(programs,)](*given, *made, num_warps=warps, enable_fp_fusion=False)
-        launches[0] += 1
-        return made
-
-    def _written(self, stage: _Stage, strides: Sequence[Sequence[int]]) -> text.Text:
-        """The text of a stage."""
-        kernel, _, sizes, _ = stage.written
-        return text.write(kernel, sizes, strides, self.name, stage.scalars)
 
     def sources(self) -> list[str]:
         """The texts for row-major inputs."""
-        found = []
-        for stage in self.stages:
-            sizes = stage.written.sizes
-            like = [_row_major([sizes[a] for a in v.axes]) for v in stage.written.kernel.inputs]
-            found.append(self._written(stage, like).source)
-        return found
+        return [launch.written().source for launch, _ in self.stages]
 
 
 class Rows:
