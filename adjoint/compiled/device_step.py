@@ -29,13 +29,13 @@ from ..inference.steps import Step
 from ..program.compute import compute, compute_elsewhere, quietly
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
-from ..program.rewriting import rewriting
 from ..program.standing import have_memory
 from ..view.table import multiply_adds
 from .arguments import Memory, assert_apart
 from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
 from .device_graph import WARM, Obstacle, Replayed, obstacles, recording_on
+from .device_passes import inline_host_numbers, read_narrow
 from .drawing import Drawn
 from .handover import give, write_all
 from .routines import Ahead, Behind
@@ -71,28 +71,6 @@ class TritonKernel(Kernel, abstract=True):
         """By the kernels."""
         found = self.composite(arrays)
         return tuple(found) if len(found) > 1 else found[0]
-
-
-@rewriting
-def inline_host_numbers(graph: Program) -> int:
-    """Write constants of the host without dimensions, which stand for numbers beside tensors of a
-    device, as numbers; returns how many there were.
-    """
-    found = 0
-    for node in graph.nodes:
-        if all(x.spec.device == CPU for x in node.values):
-            continue
-        inputs = [
-            x.array.item() if type(x) is Value and x.array is not None and _is_host_number(x) else x
-            for x in node.inputs
-        ]
-        found += sum(x is not y for x, y in zip(inputs, node.inputs, strict=True))
-        node.inputs = tuple(inputs)
-    return found
-
-
-def _is_host_number(x: Value) -> bool:
-    return x.spec.device == CPU and not x.shape and x.spec.dtype.category < 3
 
 
 class Walk:
@@ -243,6 +221,8 @@ class OnDevice(Compiled):
         self.unfused = reason_off(self.captured.device)
         if not self.unfused:
             inline_host_numbers(part.graph)
+            if read_narrow(part.graph):
+                drop_dead(part.graph)
             fuse_kernels(part.graph, said=part.cuts, kind=TritonKernel)
             drop_dead(part.graph)
 

@@ -86,8 +86,7 @@ class Behind(Op, abstract=True):
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the inputs."""
-        written = self.written
-        pairs = zip(written.specs, written.wants, strict=True)
+        pairs = zip(specs, self.written.wants, strict=False)
         return _bare([spec for spec, wants in pairs if wants])
 
     def compute(self, xp: Any, *arrays: Any) -> Any:

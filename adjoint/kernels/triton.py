@@ -58,12 +58,12 @@ class Text(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Programs take shares of the columns: `count` for each of a function's `programs`. They write
-    what they reduce to further arguments, of shape (count, rows), from which a function with the
+    """Programs take shares of the columns: `among` for each of a function's `programs`. They write
+    what they reduce to further arguments, of shape (among, rows), from which a function with the
     same arguments, called NAME_end, computes the results.
     """
 
-    count: int
+    among: int
     rows: int
     dtypes: tuple[str, ...]  # of what is reduced; bool as int8
     programs: int  # of the end

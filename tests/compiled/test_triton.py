@@ -19,10 +19,11 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch, whose tensors are the storage, is not installed")
 
 import adjoint as ad
-from adjoint.backends.torch import fused
+from adjoint.backends.torch import fused, losses
 from adjoint.compiled import device_graph, device_step
 from adjoint.compiled.capture import capture
-from adjoint.compiled.device_step import TritonKernel, inline_host_numbers
+from adjoint.compiled.device_passes import inline_host_numbers
+from adjoint.compiled.device_step import TritonKernel
 from adjoint.core.errors import NotTraceable
 from adjoint.core.op import REGISTRY, snake_case
 from adjoint.inference.kernels import fuse_kernels
@@ -264,6 +265,62 @@ def test_inline_host_numbers():
     assert inline_host_numbers(graph) == 1
     assert [node.inputs[1] for node in graph.nodes] == [0.1, 1.0]
     graph.verify()
+
+
+# ---- losses --------------------------------------------------------------------------------------
+
+
+@interpreted
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("rows", "classes"), [(1, 1), (7, 33), (3, 9000)])
+def test_cross_entropy(reduction, dtype, rows, classes, monkeypatch):
+    monkeypatch.setattr(losses, "LOGITS", 0)
+    weight = ad.nn.Parameter(ad.randn(classes, device="torch"))
+    x = ad.randn(rows, classes, device="torch")
+    target = ad.randint(0, classes, (rows,), device="torch")
+    target[0] = -100
+
+    def function(x):
+        with ad.autocast("torch", dtype=ad.bfloat16, enabled=dtype == "bfloat16"):
+            found = (x * weight).to(getattr(ad, dtype))
+            return F.cross_entropy(found, target, reduction=reduction)
+
+    if reduction == "mean" and rows == 1:
+        assert ad.compile(function)(x).isnan() and function(x).isnan()
+        return
+    gradients = []
+    steps = (
+        ad.compile(lambda x: function(x).sum().backward()),
+        lambda x: function(x).sum().backward(),
+    )
+    for step in steps:
+        weight.grad = None
+        step(x)
+        gradients.append(weight.grad.tolist())
+    tolerance = 1e-5 if dtype == "float32" else 5e-2  # the interpreter cuts bfloat16 off
+    size = np.abs(gradients[1]).max()
+    np.testing.assert_allclose(*gradients, rtol=tolerance, atol=tolerance * size)
+    names = [node.op.name for node in steps[0].programs[0].parts[0].graph.nodes]
+    assert "_cross_entropy_backward" in names and "log_softmax" not in names
+    assert "cast" not in names  # neither for the loss to read, nor of its gradient
+    found = ad.compile(function)(x)
+    logs = (x * weight).log_softmax(-1).gather(1, target.clamp(min=0)[:, None])[:, 0]
+    expected = ad.where(target < 0, 0.0, -logs)
+    if reduction != "none":
+        expected = expected.sum() / (rows - 1 if reduction == "mean" else 1)
+    np.testing.assert_allclose(found.tolist(), expected.tolist(), rtol=tolerance, atol=tolerance)
+    assert found.dtype is ad.float32
+
+
+@interpreted
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_target_out_of_range_is_no_loss(monkeypatch):
+    monkeypatch.setattr(losses, "LOGITS", 0)
+    target = ad.tensor([0, 4, 3], device="torch")
+    found = F.cross_entropy(ad.zeros(3, 4, device="torch"), target, reduction="none")
+    assert found.isnan().tolist() == [False, True, False]
 
 
 # ---- whole steps, recorded -----------------------------------------------------------------------

@@ -5,7 +5,9 @@ Imported when the first such device is asked for; `import adjoint` does not impo
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import warnings
 from typing import Any
 
@@ -23,6 +25,10 @@ __all__ = [
     "Array", "Namespace", "device_of", "from_host", "host_array", "is_pinned", "pin", "place",
     "resolve", "space", "to_host", "transfer",
 ]  # fmt: skip
+
+if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":
+    with contextlib.suppress(ImportError):
+        import triton  # noqa: F401 - before a function is captured, which would see it imported
 
 # Importing them fills the namespace.
 _MODULES = (algebra, bessel, elementwise, reduction, selection, shaping, windows)

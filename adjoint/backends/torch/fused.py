@@ -83,10 +83,11 @@ class Launch:
         key = tuple([t.stride() for t in given])
         known = self.made.get(key)
         if known is None:
-            strides = [
-                [s for n, s in zip(t.shape, t.stride(), strict=True) if n != 1] for t in given
-            ]
-            found = self.written(strides)
+            found = self.written([
+                list(t.stride()) if t.ndim == len(v.axes)
+                else [s for n, s in zip(t.shape, t.stride(), strict=True) if n != 1]
+                for v, t in zip(self.kernel.inputs, given, strict=True)
+            ])  # fmt: skip
             end = _function(found.source, f"{self.name}_end") if found.shares else None
             known = _function(found.source, self.name), end, found
             if len(self.made) >= policy.COMPOSITE_STRIDES:

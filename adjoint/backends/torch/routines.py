@@ -17,6 +17,7 @@ from ...core.dtype import dtype as Dtype  # noqa: N812
 from ...core.dtype import float32
 from ...core.errors import IndexingError
 from ...core.spec import Spec
+from . import losses
 from .array import NUMPY, Array, allocating, torch_dtype
 
 aten = torch.ops.aten
@@ -292,8 +293,10 @@ def _dtype(kind: Any) -> Dtype:
 
 def plan(
     name: str, specs: Sequence[Spec], statics: tuple[Any, ...], wants: Sequence[bool]
-) -> Routine | None:
-    """The routine of the composite `name`; None where PyTorch has none for such arguments."""
+) -> Routine | losses.CrossEntropy | None:
+    """The routine of the composite `name`; None where there is none for such arguments."""
+    if name == "_cross_entropy" and (ours := losses.plan(specs, statics, wants)) is not None:
+        return ours
     function = COMPOSITES.get(name)
     if function is None:
         return None

@@ -1,0 +1,74 @@
+"""Passes over programs of a device of PyTorch's, before their ops become Triton kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.device import CPU
+from ..core.dtype import bfloat16, float16
+from ..core.spec import Spec
+from ..ops.promotion import Cast
+from ..program.program import Node, Program, Value
+from ..program.rewriting import rewriting
+from .routines import Ahead, Behind
+
+
+@rewriting
+def inline_host_numbers(graph: Program) -> int:
+    """Write constants of the host without dimensions, which stand for numbers beside tensors of a
+    device, as numbers; returns how many there were.
+    """
+    found = 0
+    for node in graph.nodes:
+        if all(x.spec.device == CPU for x in node.values):
+            continue
+        inputs = [
+            x.array.item() if type(x) is Value and x.array is not None and _is_host_number(x) else x
+            for x in node.inputs
+        ]
+        found += sum(x is not y for x, y in zip(inputs, node.inputs, strict=True))
+        node.inputs = tuple(inputs)
+    return found
+
+
+def _is_host_number(x: Value) -> bool:
+    return x.spec.device == CPU and not x.shape and x.spec.dtype.category < 3
+
+
+@rewriting
+def read_narrow(graph: Program) -> int:
+    """Let routines that compute in float32 anyway read what was widened for them, and give the
+    gradient that is narrowed at once; returns how many casts they do without.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    changes: dict[Value, Value] = {}
+    found = 0
+    for node in graph.nodes:
+        op: Any = node.op
+        if not isinstance(op, (Ahead, Behind)) or not getattr(op.written.routine, "widens", False):
+            continue
+        wide = node.inputs[0]
+        if wide.node is None or not _narrows(wide.node.inputs[0], wide.node):
+            continue
+        narrow = wide.node.inputs[0]
+        if isinstance(op, Behind):
+            y = node.output
+            casts = [u for u in users.get(y, ()) if _is_cast(u, narrow)]
+            if y in outputs or len(casts) < len(users.get(y, ())):
+                continue
+            y.spec = Spec(y.shape, narrow.spec.dtype, y.spec.device)
+            changes.update((u.output, y) for u in casts)
+        node.inputs = (narrow, *node.inputs[1:])
+        found += 1
+    graph.nodes = [node for node in graph.nodes if node.outputs[0] not in changes]
+    graph.replace(changes)
+    return found + len(changes)
+
+
+def _narrows(narrow: Any, cast: Node) -> bool:
+    return isinstance(cast.op, Cast) and narrow.spec.dtype in (bfloat16, float16)
+
+
+def _is_cast(node: Node, like: Value) -> bool:
+    return isinstance(node.op, Cast) and node.output.spec.dtype is like.spec.dtype
