@@ -48,28 +48,36 @@ def gpt(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[
     """GPT, autocast to bfloat16, AdamW."""
     layers, width, length, batch, words = sizes.gpt
     model = gpt_model(t, words, length, width, sizes.gpt_heads, layers, head_bias=False).to(device)
-    model = wrap(model)
     x = t.randint(0, words, (batch, length)).to(device)
     target = t.randint(0, words, (batch * length,)).to(device)
-    optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = t.optim.AdamW(model.parameters(), lr=1e-3, **fused(t, device))
     kind = x.device.type
 
-    def step() -> object:
+    def loss_of(x: object, target: object) -> object:
         with t.autocast(kind, dtype=t.bfloat16):
-            loss = t.nn.functional.cross_entropy(model(x), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
+            return t.nn.functional.cross_entropy(model(x), target)
 
-    return step
+    return training(wrap(loss_of), optimizer, x, target)
 
 
-def classifying(t: Any, model: Any, optimizer: Any, x: Any, target: Any) -> Callable[[], object]:
+def fused(t: object, device: str) -> dict[str, bool]:
+    """The option by which PyTorch's optimizers are one kernel; ours are without it."""
+    return {"fused": True} if t is torch and device == "cuda" else {}
+
+
+def classifying(
+    t: Any, model: Any, optimizer: Any, x: Any, target: Any, wrap: Wrap
+) -> Callable[[], object]:
     """A training step on one batch."""
+    loss_of = wrap(lambda x, target: t.nn.functional.cross_entropy(model(x), target))
+    return training(loss_of, optimizer, x, target)
+
+
+def training(loss_of: Any, optimizer: Any, x: object, target: object) -> Callable[[], object]:
+    """A step of an optimizer."""
 
     def step() -> object:
-        loss = t.nn.functional.cross_entropy(model(x), target)
+        loss = loss_of(x, target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -106,10 +114,9 @@ def resnet(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callab
         nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         nn.Linear(width * 8, 1000),
     ).to(device)  # fmt: skip
-    model = wrap(model)
     x, target = t.randn(batch, 3, pixels, pixels).to(device), (t.arange(batch) % 10).to(device)
-    optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return classifying(t, model, optimizer, x, target)
+    optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, **fused(t, device))
+    return classifying(t, model, optimizer, x, target, wrap)
 
 
 def mlp(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[[], object]:
@@ -118,10 +125,9 @@ def mlp(t: object, device: str, sizes: Sizes, wrap: Wrap = _itself) -> Callable[
     model = nn.Sequential(
         nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
     ).to(device)
-    model = wrap(model)
     x, target = t.randn(64, 784).to(device), (t.arange(64) % 10).to(device)
-    optimizer = t.optim.Adam(model.parameters(), lr=1e-3)
-    return classifying(t, model, optimizer, x, target)
+    optimizer = t.optim.Adam(model.parameters(), lr=1e-3, **fused(t, device))
+    return classifying(t, model, optimizer, x, target, wrap)
 
 
 # name: (operation on x and y, bytes moved for each byte of x)
@@ -236,7 +242,7 @@ def _title(make: Callable[..., object]) -> str:
 
 
 def _fastest(function: Any) -> Any:
-    """By `torch.compile`, its host's work recorded as CUDA graphs."""
+    """A model and its loss by `torch.compile`, the host's work recorded as CUDA graphs."""
     return torch.compile(function, mode="reduce-overhead")
 
 
@@ -277,6 +283,7 @@ def compiled_groups(measure: Measure, device: str, theirs: str, sizes: Sizes, dt
         f"Compiled groups, {sizes.elements >> 20} Mi elements of {dtype}; a copy: {speed:.0f} GB/s"
     )
     for label, (run, times) in GROUPS.items():
+        torch.compiler.reset()
         mine = ad.compile(lambda x, y, run=run: run(ad, x, y))
         found = measure(lambda: mine(a, b), lambda: run(torch, c, d))  # noqa: B023
         share = times * a.nbytes / found.ours * 1e6 / 1e9 / speed

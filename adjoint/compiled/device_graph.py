@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..core.device import CPU
+from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..ops.create.conversion import Transfer
@@ -20,6 +23,7 @@ from ..program.program import Node, Program, Value
 from .drawing import Drawn
 from .handover import give, holders
 
+COPIED = 12 << 20  # bytes that take as long to be copied as the host to ask for an op
 WARM = 2  # calls before: Triton compiles, libraries choose their algorithms and take memory
 
 
@@ -58,6 +62,11 @@ def obstacles(program: Any) -> list[Obstacle]:
         found.append(Obstacle(str(program.captured.device), "only CUDA records what it does"))
     if program.tangents:
         found.append(Obstacle("backward", "gradients of what is returned come in later"))
+    copied = sum(map(bytes_of, (*program.arguments, *program.results)))
+    calls = sum(len(part.graph.nodes) for part in program.parts) + len(program.steps)
+    if copied > COPIED * calls:
+        why = f"{copied >> 20} MiB of arguments and results would be copied for {calls} ops"
+        found.append(Obstacle("copies", why))
     if program.checked:
         found.append(Obstacle("a check", "the host looks at a value before it goes on"))
     for part in program.parts:
@@ -95,8 +104,47 @@ def _waits(node: Node) -> bool:
     return node.op.name in WAITING or (whole and node.op.name in _DIVISIONS)
 
 
+def bytes_of(x: Value) -> int:
+    """The memory of all its elements."""
+    return prod(x.shape) * x.spec.dtype.itemsize
+
+
 def _is_host(x: Value) -> bool:
     return x.spec.device == CPU
+
+
+class Taken:
+    """Whose memory is known elsewhere: what goes out shows none of it, and is row-major where that
+    was this program's choice.
+    """
+
+    def __init__(self, arrays: Any) -> None:
+        self.used: set[int] = set()
+        self.claim(arrays)
+
+    def claim(self, arrays: Any) -> None:
+        """These are known elsewhere."""
+        self.used.update(map(_place, arrays))
+
+    def own(self, array: Any) -> Any:
+        """The array, or a copy: nobody else's, and each element has a place of its own."""
+        place = _place(array)
+        if place in self.used or 0 in array.strides or _is_channels_last(array):
+            array = array.copy()
+            place = _place(array)
+        self.used.add(place)
+        return array
+
+
+def _is_channels_last(array: Any) -> bool:
+    return type(array) is not np.ndarray and array.is_channels_last()
+
+
+def _place(array: Any) -> int:
+    """Where the storage of an array begins; of no memory, its own number."""
+    tensor = getattr(array, "tensor", None)
+    found = 0 if tensor is None else int(tensor.untyped_storage().data_ptr())
+    return found or -id(array)
 
 
 class Replayed:
@@ -158,7 +206,7 @@ class Replayed:
             self.kernels = kernels
             try:
                 self.recording = self.program.recording(self._record)
-            except RuntimeError as error:  # nothing has been computed
+            except (RuntimeError, ValueError) as error:  # nothing has been computed
                 self.program.obstacles = [Obstacle("recording", str(error))]
                 self.recording = None
         if self.recording is None:
@@ -176,6 +224,7 @@ class Replayed:
         """What is recorded: the results."""
         program = self.program
         known = program.known_arrays(self.inputs)
+        taken = Taken(known.values())
         for k, (part, walk) in enumerate(zip(program.parts, self.walks, strict=True)):
             draws = [self.draws[y] for y in _draws_of(part.graph)]
             found = walk.run([*(known[x] for x in part.inputs), *draws])
@@ -190,8 +239,8 @@ class Replayed:
                 for kernel in self.kernels[k]:
                     kernel.run()
                 step.know(known)
-        results = [_array(known, y).copy() for y in program.results]
-        staged = [(array, _array(known, y).copy()) for array, y in self._writes()]
+        results = [taken.own(_array(known, y)) for y in program.results]
+        staged = [(array, taken.own(_array(known, y))) for array, y in self._writes()]
         for y, place in self.gradients.items():
             if y not in self.stepped:
                 place[...] = known[y]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.device import CPU
-from ..core.dtype import bfloat16, float16
+from ..core.dtype import bfloat16, float16, float32
+from ..core.op import Op
 from ..core.spec import Spec
+from ..ops.nn.convolution import Convolution, ConvolutionInput
 from ..ops.promotion import Cast
-from ..program.program import Node, Program, Value
+from ..program.program import Node, Program, Value, make
 from ..program.rewriting import rewriting
 from .routines import Ahead, Behind
 
@@ -64,6 +66,51 @@ def read_narrow(graph: Program) -> int:
     graph.nodes = [node for node in graph.nodes if node.outputs[0] not in changes]
     graph.replace(changes)
     return found + len(changes)
+
+
+class ChannelsLast(Op, abstract=True):
+    """An image with its channels side by side in memory."""
+
+    def infer(self, spec: Spec) -> Spec:
+        """The same."""
+        return spec
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the device."""
+        return xp.with_channels_last(x)
+
+
+def has_matrix_units(place: Any) -> bool:
+    """Whether a device is a GPU."""
+    return bool(place.type == "cuda")
+
+
+@rewriting
+def lay_channels_last(graph: Program) -> int:
+    """Give convolutions in two dimensions, which compute with the matrix units of a GPU, weights
+    whose channels lie side by side: results do so then, and what is computed from them, so that
+    libraries need not lay them so and back for each.
+    """
+    laid: dict[Value, Value] = {}
+    nodes = []
+    for node in graph.nodes:
+        weight = node.inputs[1] if isinstance(node.op, (Convolution, ConvolutionInput)) else None
+        if weight is not None and len(weight.shape) == 4 and _by_matrix_units(node.op, weight):
+            if weight not in laid:
+                nodes.append(make(ChannelsLast(), weight))
+                laid[weight] = nodes[-1].output
+            node.inputs = (node.inputs[0], laid[weight], *node.inputs[2:])
+        nodes.append(node)
+    graph.nodes = nodes
+    return len(laid)
+
+
+def _by_matrix_units(op: Any, weight: Value) -> bool:
+    from ..backends import cudnn
+
+    dtype = weight.spec.dtype
+    narrow = dtype in (bfloat16, float16) or (dtype is float32 and cudnn.allow_tf32)
+    return narrow and op.groups == 1
 
 
 def _narrows(narrow: Any, cast: Node) -> bool:

@@ -18,7 +18,6 @@ from ..core.device import CPU, space
 from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
-from ..core.spec import prod
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -31,11 +30,19 @@ from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from ..program.standing import have_memory
 from ..view.table import multiply_adds
+from . import device_passes
 from .arguments import Memory, assert_apart
 from .backward import CompiledCall, Lease
 from .capture import CAPTURING, Captured, Update
-from .device_graph import WARM, Obstacle, Replayed, obstacles, recording_on
-from .device_passes import inline_host_numbers, read_narrow
+from .device_graph import (
+    WARM,
+    Obstacle,
+    Replayed,
+    Taken,
+    bytes_of,
+    obstacles,
+    recording_on,
+)  # fmt: skip
 from .drawing import Drawn
 from .handover import give, write_all
 from .routines import Ahead, Behind
@@ -116,11 +123,11 @@ class Walk:
         """The bytes of what is computed, views apart, that live at once, at most; and of all."""
         now = most = whole = 0
         for node, over in zip(self.graph.nodes, self.over, strict=True):
-            made = 0 if node.op.view else sum(map(_bytes, node.outputs))
+            made = 0 if node.op.view else sum(map(bytes_of, node.outputs))
             now += made
             whole += made
             most = max(most, now)
-            now -= sum(_bytes(x) for x in over if x.node is not None and not x.node.op.view)
+            now -= sum(bytes_of(x) for x in over if x.node is not None and not x.node.op.view)
         return most, whole
 
     def run(self, given: Sequence[Any], observer: Any = None) -> list[Any]:
@@ -141,10 +148,6 @@ class Walk:
             for i in over:
                 held[i] = None
         return [held[i] for i in self.places]
-
-
-def _bytes(x: Value) -> int:
-    return prod(x.shape) * x.spec.dtype.itemsize
 
 
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
@@ -220,11 +223,13 @@ class OnDevice(Compiled):
 
         self.unfused = reason_off(self.captured.device)
         if not self.unfused:
-            inline_host_numbers(part.graph)
-            if read_narrow(part.graph):
+            device_passes.inline_host_numbers(part.graph)
+            if device_passes.read_narrow(part.graph):
                 drop_dead(part.graph)
             fuse_kernels(part.graph, said=part.cuts, kind=TritonKernel)
             drop_dead(part.graph)
+        if device_passes.has_matrix_units(self.captured.device):
+            device_passes.lay_channels_last(part.graph)
 
     def _bind(self) -> None:
         """The calls; which memory they read is found at each run."""
@@ -336,7 +341,7 @@ class OnDevice(Compiled):
         if any(isinstance(array, LazyValue) for array in known.values()):
             with CAPTURING:  # another thread's symbols
                 known = self.known_arrays([x._data for x in arguments])
-        taken = _Memory(known.values())
+        taken = Taken(known.values())
         streams = captured.streams
         for stream in streams:
             stream.begin()
@@ -426,7 +431,7 @@ class OnDevice(Compiled):
                 known[seed] = zeros if g is None else concrete(g)
             for stream, now in zip(self.captured.streams, kept.drawing, strict=True):
                 stream.now = now
-            taken = _Memory(known.values())
+            taken = Taken(known.values())
             observer = MODE.get().observer
             found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs], observer)
             known.update(zip(self.parts[-1].wanted, found, strict=True))
@@ -457,34 +462,6 @@ def _staying(part: Any) -> list[Value]:
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else known[x]
-
-
-class _Memory:
-    """Whose memory is known elsewhere: what goes out shows none of it."""
-
-    def __init__(self, arrays: Any) -> None:
-        self.used: set[int] = set()
-        self.claim(arrays)
-
-    def claim(self, arrays: Any) -> None:
-        """These are known elsewhere."""
-        self.used.update(map(_place, arrays))
-
-    def own(self, array: Any) -> Any:
-        """The array, or a copy: nobody else's, and each element has a place of its own."""
-        place = _place(array)
-        if place in self.used or 0 in array.strides:
-            array = array.copy()
-            place = _place(array)
-        self.used.add(place)
-        return array
-
-
-def _place(array: Any) -> int:
-    """Where the storage of an array begins; of no memory, its own number."""
-    tensor = getattr(array, "tensor", None)
-    found = 0 if tensor is None else int(tensor.untyped_storage().data_ptr())
-    return found or -id(array)
 
 
 class _Optimizer(Stepping):

@@ -75,14 +75,16 @@ def write(
     strides: Sequence[Sequence[int]],
     name: str,
     scalars: Sequence[float] = (),
+    order: Sequence[int] | None = None,
 ) -> Text:
     """The function `name` of the inputs' and outputs' pointers.
 
     `sizes` are those of the kernel's axes; `strides` those of each input along its own axes, in
-    elements. Outputs are row-major. `scalars` are the values of the kernel's.
+    elements. Outputs lie without gaps, their axes in the `order` given, outer ones first (row-major
+    otherwise), in which the index space is walked, too. `scalars` are the values of the kernel's.
     Errors: NotTraceable for what Triton has no function for, and for float64.
     """
-    return _Writer(kernel, sizes, strides, scalars).text(name)
+    return _Writer(kernel, sizes, strides, scalars, order).text(name)
 
 
 def write_rows(kernel: Kernel, columns: Sequence[int], name: str) -> str:
@@ -238,8 +240,9 @@ class _Writer:
 
     def __init__(
         self, kernel: Kernel, sizes: Sequence[int], strides: Sequence[Sequence[int]],
-        scalars: Sequence[float],
+        scalars: Sequence[float], order: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
+        order = range(kernel.rank) if order is None else order
         self.kernel = kernel
         self.sizes = tuple(sizes)
         self.scalars = scalars
@@ -253,17 +256,19 @@ class _Writer:
         ]
         for o in kernel.outputs:
             steps, step = {}, 1
-            for a in reversed(o.axes):
-                steps[a] = step
-                step *= self.sizes[a]
+            for a in reversed(order):
+                if a in o.axes:
+                    steps[a] = step
+                    step *= self.sizes[a]
             operands.append(steps)
         self.operands = operands
         apart = {v.attr[0] for v in self.about.live if v.op == "index"}
         reduced = kernel.reduced
-        kept = [a for a in range(kernel.rank) if a not in reduced]
+        kept = [a for a in order if a not in reduced]
         self.indices = [_Index("row" if reduced else "at", kept, self.sizes, operands, apart)]
         if reduced:
-            self.indices.append(_Index("col", reduced, self.sizes, operands, apart))
+            along = [a for a in order if a in reduced]
+            self.indices.append(_Index("col", along, self.sizes, operands, apart))
         self.check()
 
     def check(self) -> None:

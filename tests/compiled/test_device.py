@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="PyTorch, whose tensors are the storage, is 
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends.torch import Array
+from adjoint.compiled import device_passes
 from adjoint.compiled.device_step import OnDevice
 from adjoint.core.errors import AutogradError, Unsupported
 
@@ -138,6 +139,33 @@ def test_a_whole_step_is_one_program_with_the_values_of_eager_steps(name, device
     assert pair.compiled.reasons == ["first call"]
     assert type(pair.program) is OnDevice
     assert all(type(p._data) is Array for p in pair.models[1].parameters())
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_convolutions_with_channels_last_give_what_others_do(size, device, monkeypatch):
+    monkeypatch.setattr(device_passes, "has_matrix_units", lambda place: True)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 1), nn.GELU(),
+        nn.Conv2d(8, 4, (3, 2), 1, (1, 0)), nn.Conv2d(4, 4, 3, padding=1, groups=2),
+    ).to(device)  # fmt: skip
+    models = model, copy.deepcopy(model)
+    images = ad.randn(2, 3, 9, 2 * size + 1, device=device)
+    found = []
+    for made in models:
+        x = images.clone().requires_grad_()
+        step = lambda x, made=made: (made(x), made(x).flatten(1).sum().backward())[0]  # noqa: E731
+        run = ad.compile(step) if made is models[1] else step
+        for _ in range(3):
+            y = run(x)
+        found.append([y, x.grad, *(p.grad for p in made.parameters()), *made.buffers()])
+    tolerance = 1e-2 if device == "cuda" else 1e-4  # ten bits, and the same sums in other orders
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=tolerance, atol=tolerance / 10)
+        assert b.is_contiguous()
+    program = run.programs[-1]
+    laid = [n for n in program.parts[0].graph.nodes if n.op.name == "channels_last"]
+    assert len(laid) == 3  # of the fourth channels are in groups
 
 
 def test_states_between_calls_are_those_of_eager_code(device):

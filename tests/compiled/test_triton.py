@@ -385,6 +385,20 @@ def test_what_moves_is_recorded_again_and_gradients_that_are_kept_stay(recorded)
 
 
 @interpreted
+def test_what_would_mostly_be_copied_is_not_recorded(recorded, monkeypatch):
+    function = ad.compile(lambda x: (x * 2).tanh())
+    monkeypatch.setattr(device_graph, "COPIED", 4 * (8 + 8))
+    for size in (8, 9):
+        x = ad.randn(size, device="torch")
+        for _ in range(4):
+            found = function(x)
+        assert found.tolist() == (x * 2).tanh().tolist()
+    small, large = function.programs
+    assert small.obstacles == [] and small.recorded == recorded.made == 1
+    assert "0 MiB of arguments and results would be copied for 1 ops" in str(large.obstacles)
+
+
+@interpreted
 def test_recorded_gradients_accumulate(recorded):
     w = ad.nn.Parameter(ad.ones(3, device="torch"))
 

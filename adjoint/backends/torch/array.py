@@ -141,6 +141,12 @@ class Array(ArrayFacts):
         a, b = self.tensor.untyped_storage(), other.tensor.untyped_storage()
         return bool(a.data_ptr() == b.data_ptr() and a.nbytes() > 0)
 
+    def is_channels_last(self) -> bool:
+        """Whether an image's channels lie side by side, and not its places."""
+        t = self.tensor
+        last = t.ndim == 4 and t.is_contiguous(memory_format=torch.channels_last)
+        return bool(last and not t.is_contiguous())
+
     def share(self) -> None:
         """Let forked processes write to the same memory; on CUDA nothing changes."""
         self.tensor.share_memory_()
@@ -288,11 +294,14 @@ class Array(ArrayFacts):
         if key is Ellipsis:
             self.tensor.copy_(as_tensor(value, self))
             return
-        index, _ = _index(key, self)
+        index, basic = _index(key, self)
         if type(value) not in NUMBERS:
             value = as_tensor(value, self).to(self.tensor.dtype)
         try:
-            self.tensor[index] = value
+            if basic and type(value) in NUMBERS:  # which would come from the host otherwise
+                self.tensor[index].fill_(value)
+            else:
+                self.tensor[index] = value
         except RuntimeError as error:
             raise ValueError(str(error)) from None
 

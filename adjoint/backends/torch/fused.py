@@ -68,36 +68,52 @@ class Launch:
         made = kernel.outputs
         self.shapes = [tuple(self.sizes[a] for a in o.axes) for o in made]
         self.dtypes = [torch_dtype(_numpy(o.dtype)) for o in made]
-        self.made: dict[Any, tuple[Any, Any, text.Text]] = {}  # by strides: the functions
+        # By strides: the functions, and how outputs lie.
+        self.made: dict[Any, tuple[Any, Any, text.Text, list[list[int]]]] = {}
         self.written()  # whether it can be
 
-    def written(self, strides: Sequence[Sequence[int]] | None = None) -> text.Text:
-        """The text for inputs that lie so; row-major ones."""
+    def written(
+        self, strides: Sequence[Sequence[int]] | None = None, order: Sequence[int] | None = None
+    ) -> text.Text:
+        """The text for inputs that lie so, row-major ones, and outputs in that order."""
         if strides is None:
             axes = [v.axes for v in self.kernel.inputs]
             strides = [_row_major([self.sizes[a] for a in each]) for each in axes]
-        return text.write(self.kernel, self.sizes, strides, self.name, self.scalars)
+        return text.write(self.kernel, self.sizes, strides, self.name, self.scalars, order)
+
+    def _order(self, strides: Sequence[Sequence[int]]) -> list[int]:
+        """The axes as they lie in memory: of the first input that has them all."""
+        every = list(range(self.kernel.rank))
+        for v, found in zip(self.kernel.inputs, strides, strict=True):
+            if len(v.axes) == len(every) and all(found):
+                return sorted(every, key=lambda a: -found[a])
+        return every
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
-        """The outputs, row-major; inputs may have further dimensions of size 1."""
+        """The outputs, which lie in memory as inputs do; these may have further dimensions of size
+        1.
+        """
         key = tuple([t.stride() for t in given])
         known = self.made.get(key)
         if known is None:
-            found = self.written([
+            strides = [
                 list(t.stride()) if t.ndim == len(v.axes)
                 else [s for n, s in zip(t.shape, t.stride(), strict=True) if n != 1]
                 for v, t in zip(self.kernel.inputs, given, strict=True)
-            ])  # fmt: skip
+            ]  # fmt: skip
+            order = self._order(strides)
+            found = self.written(strides, order)
             end = _function(found.source, f"{self.name}_end") if found.shares else None
-            known = _function(found.source, self.name), end, found
+            made = [_strides(o.axes, self.sizes, order) for o in self.kernel.outputs]
+            known = _function(found.source, self.name), end, found, made
             if len(self.made) >= policy.COMPOSITE_STRIDES:
                 self.made.clear()
             self.made[key] = known
-        function, end, how = known
+        function, end, how, made = known
         device = given[0].device
         outputs = [
-            torch.empty(shape, dtype=dtype, device=device)
-            for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
+            torch.empty_strided(shape, steps, dtype=dtype, device=device)
+            for shape, steps, dtype in zip(self.shapes, made, self.dtypes, strict=True)
         ]
         options = {"num_warps": how.warps, "enable_fp_fusion": False}
         if how.shares is None:
@@ -152,7 +168,7 @@ class Composite:
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs, row-major."""
+        """The outputs."""
         tensors = [x.tensor for x in arrays]
         for launch, arguments in self.stages:
             tensors += launch([tensors[n] for n in arguments])
@@ -237,6 +253,13 @@ def _row_major(sizes: Sequence[int]) -> list[int]:
         steps.append(step)
         step *= size
     return steps[::-1]
+
+
+def _strides(axes: Sequence[int], sizes: Sequence[int], order: Sequence[int]) -> list[int]:
+    """How axes lie that are without gaps, outer ones first in the order given."""
+    within = [a for a in order if a in axes]
+    steps = dict(zip(within, _row_major([sizes[a] for a in within]), strict=True))
+    return [steps[a] for a in axes]
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)

@@ -89,7 +89,7 @@ def conv_input(
     own = [lo for lo, _ in padding] if same else _zeros(rank)
 
     def run(y: Any, w: Any) -> Any:
-        like = y.new_empty(1).expand(y.shape[0], channels, *framed)
+        like = _empty_like(y, (y.shape[0], channels, *framed))
         return torch.ops.aten.convolution_backward(
             y, like, w, None, stride, own, dilation, False, _zeros(rank), groups,
             (True, False, False),
@@ -119,6 +119,19 @@ def conv_weight(
         )[1]  # fmt: skip
 
     return Array(_by_parts(run, y.tensor, t))
+
+
+def _empty_like(y: Any, shape: Sizes) -> Any:
+    """What says the shape and the order in memory of a result, without memory where it can."""
+    if Array(y).is_channels_last():
+        return y.new_empty(shape).to(memory_format=torch.channels_last)
+    return y.new_empty(1).expand(shape)
+
+
+@extra
+def with_channels_last(x: Array) -> Array:
+    """The array with its channels side by side."""
+    return Array(x.tensor.contiguous(memory_format=torch.channels_last))
 
 
 def _computes(t: Any) -> bool:
@@ -221,17 +234,12 @@ def _largest(
     """The largest element in each window, and where in its flattened image that is."""
     rank = len(kernel)
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
-    t = x.tensor.reshape(math.prod(lead), 1, *size)
+    t = x.tensor if len(lead) == 2 else x.tensor.reshape(math.prod(lead), 1, *size)
     if 0 in count or 0 in lead:
         return t.new_empty((*lead, *count)), t.new_empty((*lead, *count), dtype=torch.int64)
     if not x.size or not _computes(t):
         return _largest_of_windows(t, lead, kernel, stride, padding, dilation, count)
-    natural = all(
-        lo == hi and 0 <= lo <= k // 2 and c == (n + 2 * lo - (k - 1) * d - 1) // s + 1
-        for n, k, s, (lo, hi), d, c in zip(
-            size, kernel, stride, padding, dilation, count, strict=True
-        )
-    )
+    natural = _is_natural(size, kernel, stride, padding, dilation, count)
     own: Any = [lo for lo, _ in padding] if natural else 0
     if not natural:
         t = _frame(t, kernel, stride, padding, dilation, count, _lowest(t.dtype))
@@ -241,6 +249,20 @@ def _largest(
     if not natural:
         where = _moved(where, t.shape[2:], size, padding)
     return y.reshape(*lead, *count), where.reshape(*lead, *count)
+
+
+def _is_natural(
+    size: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> bool:
+    """Whether PyTorch pools with such windows: what lies after an image never is the largest, so
+    that only their number says how far they reach.
+    """
+    return all(
+        0 <= lo <= k // 2 and c == (n + 2 * lo - (k - 1) * d - 1) // s + 1
+        for n, k, s, (lo, _), d, c in zip(
+            size, kernel, stride, padding, dilation, count, strict=True
+        )
+    )
 
 
 def _largest_of_windows(
@@ -305,7 +327,15 @@ def max_pool_input(x: Array, y: Array, g: Array, *options: Any) -> Array:
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     if not x.size:  # the windows have seen padding only
         return Array(torch.zeros_like(x.tensor))
-    where = _winners(x, y, *options).reshape(*lead, math.prod(y.shape[x.ndim - rank :]))
+    where = _winners(x, y, *options)
+    count = y.shape[x.ndim - rank :]
+    kernel, stride, padding, dilation = options
+    natural = _is_natural(size, kernel, stride, padding, dilation, count)
+    if rank == len(lead) == 2 and natural and _computes(x.tensor):
+        return Array(torch.ops.aten.max_pool2d_with_indices_backward(
+            g.tensor, x.tensor, kernel, stride, [lo for lo, _ in padding], dilation, False, where
+        ))  # fmt: skip
+    where = where.reshape(*lead, math.prod(count))
     frame = g.tensor.new_zeros((*lead, math.prod(size)))
     return Array(frame.scatter_add_(-1, where, g.tensor.reshape(where.shape)).reshape(x.shape))
 
