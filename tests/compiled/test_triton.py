@@ -392,7 +392,7 @@ def test_what_would_mostly_be_copied_is_not_recorded(recorded, monkeypatch):
         x = ad.randn(size, device="torch")
         for _ in range(4):
             found = function(x)
-        assert found.tolist() == (x * 2).tanh().tolist()
+        np.testing.assert_allclose(found.tolist(), (x * 2).tanh().tolist(), rtol=1e-5)
     small, large = function.programs
     assert small.obstacles == [] and small.recorded == recorded.made == 1
     assert "0 MiB of arguments and results would be copied for 1 ops" in str(large.obstacles)
