@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.device import CPU
-from ..core.dtype import bfloat16, float16, float32
+from ..core.dtype import bfloat16, float16, float32, int64
 from ..core.op import Op
 from ..core.spec import Spec
 from ..ops.nn.convolution import Convolution, ConvolutionInput
+from ..ops.nn.pooling import MaxPool, MaxPoolInput, Pool
 from ..ops.promotion import Cast
 from ..program.program import Node, Program, Value, make
 from ..program.rewriting import rewriting
@@ -66,6 +67,59 @@ def read_narrow(graph: Program) -> int:
     graph.nodes = [node for node in graph.nodes if node.outputs[0] not in changes]
     graph.replace(changes)
     return found + len(changes)
+
+
+class PoolWithPlaces(Pool, abstract=True):
+    """The largest element of each window, and where it is."""
+
+    n_outputs = 2
+
+    def infer(self, x: Spec, *rest: Spec) -> Any:
+        """One of each per window."""
+        found = Pool.infer(self, x)
+        return found, found.with_(dtype=int64)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the device."""
+        return xp.max_pool_with_places(x, *self.options, self.count(x))
+
+
+class SpreadFromPlaces(Pool, abstract=True):
+    """Zeros like the first input with the third's elements added at the second's places."""
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """Of the first."""
+        return x
+
+    def compute(self, xp: Any, x: Any, where: Any, g: Any) -> Any:
+        """By the device."""
+        return xp.spread_from_places(x, where, g, *self.options)
+
+
+@rewriting
+def keep_places(graph: Program) -> int:
+    """Let what pools keep where the windows' maxima are, for its gradient, which would look for
+    them again.
+    """
+    here = set(graph.nodes)
+    kept: dict[Value, Value] = {}
+    found = 0
+    for node in graph.nodes:
+        if not isinstance(node.op, MaxPoolInput):
+            continue
+        x, y, g = node.inputs
+        pool = y.node
+        if y not in kept:
+            if pool not in here or not isinstance(pool.op, MaxPool) or pool.inputs[0] is not x:
+                continue
+            pool.op = PoolWithPlaces(*pool.op.options)
+            where = Value(y.spec.with_(dtype=int64), pool, 1)
+            pool.outputs = (y, where)
+            kept[y] = where
+        node.op = SpreadFromPlaces(*node.op.options)
+        node.inputs = (x, kept[y], g)
+        found += 1
+    return found
 
 
 class ChannelsLast(Op, abstract=True):

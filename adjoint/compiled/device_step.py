@@ -222,6 +222,7 @@ class OnDevice(Compiled):
         from ..backends.torch.fused import reason_off
 
         self.unfused = reason_off(self.captured.device)
+        device_passes.keep_places(part.graph)
         if not self.unfused:
             device_passes.inline_host_numbers(part.graph)
             if device_passes.read_narrow(part.graph):

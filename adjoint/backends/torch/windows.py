@@ -122,9 +122,10 @@ def conv_weight(
 
 
 def _empty_like(y: Any, shape: Sizes) -> Any:
-    """What says the shape and the order in memory of a result, without memory where it can."""
+    """What says the shape of a result and its order in memory, which nobody reads or writes."""
     if Array(y).is_channels_last():
-        return y.new_empty(shape).to(memory_format=torch.channels_last)
+        channels_last = torch.channels_last
+        return torch.empty(shape, dtype=y.dtype, device=y.device, memory_format=channels_last)
     return y.new_empty(1).expand(shape)
 
 
@@ -321,23 +322,40 @@ def max_pool_indices(x: Array, y: Array, *options: Any) -> Array:
 
 
 @extra
+def max_pool_with_places(
+    x: Array, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> tuple[Array, Array]:
+    """The largest element in each window, and where in its flattened image it is."""
+    y, where = _largest(x, kernel, stride, padding, dilation, count, True)
+    return Array(y), Array(where)
+
+
+@extra
 def max_pool_input(x: Array, y: Array, g: Array, *options: Any) -> Array:
     """Images like x where each window's g is added to the place of its maximum y."""
-    rank = len(options[0])
-    lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     if not x.size:  # the windows have seen padding only
         return Array(torch.zeros_like(x.tensor))
-    where = _winners(x, y, *options)
-    count = y.shape[x.ndim - rank :]
+    return spread_from_places(x, Array(_winners(x, y, *options)), g, *options)
+
+
+@extra
+def spread_from_places(x: Array, where: Array, g: Array, *options: Any) -> Array:
+    """Images like x where each window's g is added to a place that is known."""
+    rank = len(options[0])
+    lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
+    if not x.size:
+        return Array(torch.zeros_like(x.tensor))
     kernel, stride, padding, dilation = options
+    count = where.shape[x.ndim - rank :]
     natural = _is_natural(size, kernel, stride, padding, dilation, count)
-    if rank == len(lead) == 2 and natural and _computes(x.tensor):
+    if rank == len(lead) == 2 and natural and where.size and _computes(x.tensor):
         return Array(torch.ops.aten.max_pool2d_with_indices_backward(
-            g.tensor, x.tensor, kernel, stride, [lo for lo, _ in padding], dilation, False, where
+            g.tensor, x.tensor, kernel, stride, [lo for lo, _ in padding], dilation, False,
+            where.tensor,
         ))  # fmt: skip
-    where = where.reshape(*lead, math.prod(count))
+    places = where.tensor.reshape(*lead, math.prod(count))
     frame = g.tensor.new_zeros((*lead, math.prod(size)))
-    return Array(frame.scatter_add_(-1, where, g.tensor.reshape(where.shape)).reshape(x.shape))
+    return Array(frame.scatter_add_(-1, places, g.tensor.reshape(places.shape)).reshape(x.shape))
 
 
 @extra
