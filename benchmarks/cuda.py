@@ -34,7 +34,7 @@ class Sizes:
         self.gpt_heads = 4 if small else 12
         self.resnet = (8, 4, 32) if small else (64, 64, 224)  # width, batch, pixels
         self.elements = 1 << 20 if small else 1 << 27
-        self.rounds, self.seconds = (5, 0.1) if small else (9, 0.2)
+        self.rounds, self.seconds = (5, 0.1) if small else (7, 0.1)
 
 
 Wrap = Callable[[Any], Any]
