@@ -128,8 +128,10 @@ def plan(
     many = [a for a in range(kernel.rank) if sizes[a] != 1]
     kept = space.loops([a for a in many if a not in kernel.reduced])
     over = space.loops([a for a in many if a in kernel.reduced])
-    # What has an element per result is read and written once: large operands decide.
-    large = [k for k, s in enumerate(strides) if any(s[a] for group in over for a in group)]
+    # What has an element per result, or per place that is summed, is read and written once: those
+    # that span the whole space decide.
+    whole = [k for k, s in enumerate(strides) if all(s[a] for a in many)]
+    large = whole or [k for k, s in enumerate(strides) if any(s[a] for g in over for a in g)]
     columns = bool(
         kept and over and space.fitness(kept[-1], large) > space.fitness(over[-1], large)
     )
@@ -138,7 +140,6 @@ def plan(
     elif kernel.reduced:
         vector, inner = over.pop() if over else [], over
     else:
-        whole = [k for k, s in enumerate(strides) if all(s[a] for a in many)]
         best = max(range(len(kept)), key=lambda k: (space.fitness(kept[k], whole), k), default=None)
         vector, inner = [] if best is None else kept.pop(best), []
     named = {f"o{k}": group for k, group in enumerate(kept)}
