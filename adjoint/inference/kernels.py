@@ -60,9 +60,9 @@ class Kernel(Op, abstract=True):
 
     def written(self) -> Any:
         """What computes the program by kernels."""
-        from ..backends.native.lowering.composite import Composite
+        from ..backends.native.lowering.composite import composite_of
 
-        return Composite(self.program)
+        return composite_of(self.program)
 
     @property
     def name(self) -> str:

@@ -302,16 +302,19 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
 
 def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
     """What eager execution launches for an op of such arrays, which may be any of their kind."""
-    try:
-        core_compute.compute(op, inputs)
-    except Exception:  # of these values: what is computed for others is not known
-        return None
     key = signature(op, inputs, False, [], None, True)
-    found = None if key is None else find(key)
-    launch = None if found is None else found.launch
-    if type(launch) is functools.partial and launch.func is quietly:
-        launch = launch.args[0]
-    return launch if type(launch) is Launcher else None
+    for _ in range(2):  # some are launched by their address when they come a second time
+        try:
+            core_compute.compute(op, inputs)
+        except Exception:  # of these values: what is computed for others is not known
+            return None
+        found = None if key is None else find(key)
+        launch = None if found is None else found.launch
+        if type(launch) is functools.partial and launch.func is quietly:
+            launch = launch.args[0]
+        if type(launch) is Launcher:
+            return launch
+    return None
 
 
 class _KeptWeights(Recurrent):

@@ -1,0 +1,138 @@
+"""What a compiled step needs besides its program: nothing of eager steps, nothing of the capture."""
+
+import gc
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.backends.native.lowering.composite import Composite
+from adjoint.graph.lazy import LazyValue
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+
+def training(model, optimizer):
+    criterion = nn.CrossEntropyLoss()
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def make(layers=2, options=None):
+    ad.manual_seed(0)
+    hidden = [each for _ in range(layers) for each in (nn.Linear(8, 8), nn.Tanh())]
+    model = nn.Sequential(*hidden, nn.Linear(8, 3))
+    return model, ad.optim.Adam(model.parameters(), **(options or {}))
+
+
+def batch():
+    return ad.randn(5, 8), ad.tensor([0, 1, 2, 0, 1])
+
+
+def alive(kind):
+    gc.collect()
+    return sum(type(x) is kind for x in gc.get_objects())
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}], ids=str)
+def test_the_first_call_is_one_of_the_program(options):
+    """Optimizers are given the state with which they begin, and no kernels of eager steps, nor
+    their memory, are needed.
+    """
+    (model, optimizer), (other, eagerly) = make(2, options), make(2, options)
+    compiled, eager = ad.compile(training(model, optimizer)), training(other, eagerly)
+    for k in range(3):
+        x, y = batch()
+        assert abs(compiled(x, y).item() - eager(x, y).item()) < 1e-6
+        assert len(compiled.programs) == 1 and compiled.reasons == ["first call"]
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            found, state = optimizer.state[p], eagerly.state[q]
+            assert [*found] == [*state] and found["step"].item() == state["step"].item() == k + 1
+            assert all(abs(found[name] - state[name]).max() < 1e-6 for name in state)
+            assert found["exp_avg"].dtype is state["exp_avg"].dtype
+
+
+def test_a_parameter_without_gradient_gets_no_state():
+    model, optimizer = make(1)
+    unused = nn.Parameter(ad.ones(3))
+    optimizer.add_param_group({"params": [unused]})
+    ad.compile(training(model, optimizer))(*batch())
+    assert unused not in optimizer.state and len(optimizer.state) == 4
+
+
+@pytest.mark.parametrize("wrong", ["its values", "its capture"])
+def test_a_first_call_that_fails_leaves_no_state(wrong):
+    model, optimizer = make(1)
+    step = training(model, optimizer)
+
+    def read(x, y):
+        loss = step(x, y)
+        return loss if loss > 0 else -loss
+
+    compiled = ad.compile(read if wrong == "its capture" else step)
+    x, y = batch()
+    before = [p.tolist() for p in model.parameters()]
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(x, y + 3)
+    assert not optimizer.state and [p.tolist() for p in model.parameters()] == before
+    if wrong == "its values":
+        for k in range(3):
+            compiled(x, y)
+            assert optimizer.state[model[0].weight]["step"].item() == k + 1
+
+
+def test_a_first_step_that_differs_from_later_ones_is_an_eager_one():
+    model, _ = make(1)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.5)
+    compiled = ad.compile(training(model, optimizer))
+    x, y = batch()
+    compiled(x, y)
+    assert not compiled.programs
+    for p in model.parameters():  # all of the gradient, in spite of dampening
+        assert optimizer.state[p]["momentum_buffer"].equal(p.grad)
+    compiled(x, y)
+    assert len(compiled.programs) == 1
+
+
+def test_nothing_of_the_capture_is_kept():
+    before = alive(LazyValue)
+    model, optimizer = make()
+    compiled = ad.compile(training(model, optimizer))
+    for _ in range(2):
+        compiled(*batch())
+    assert alive(LazyValue) == before
+
+
+def test_equal_layers_are_written_down_once():
+    """Kernels of the same ops on the same are one object, whatever the number of layers."""
+    counts = []
+    for layers in (3, 9):
+        before = alive(Composite)
+        model, optimizer = make(layers)
+        compiled = ad.compile(training(model, optimizer))
+        compiled(*batch())
+        counts.append(alive(Composite) - before)
+        del compiled, model, optimizer
+    assert counts[0] == counts[1] > 0
+
+
+def test_kernels_of_other_numbers_are_others():
+    """Equal but for a number, its type or its sign, or the order of what they read."""
+
+    @ad.compile
+    def different(x, y):
+        first = [(x * n).tanh() for n in (1.5, 2.5)]
+        second = [ad.where(x > n, x, y) for n in (0.0, -0.5)]
+        return *first, *second, (x - y).exp(), (y - x).exp(), x / ad.maximum(y, x), y / x
+
+    x, y = ad.randn(4, 5), ad.rand(4, 5) + 0.5
+    for found, wanted in zip(different(x, y), different.function(x, y), strict=True):
+        assert abs(found - wanted).max() < 1e-6
