@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import policy
 from ..graph.lazy import run
+from ..program.compute import quietly
 from ..program.program import Value
 from .buffers import ALIGNMENT
 from .schedule import Schedule, dense
@@ -30,7 +31,7 @@ class Workspace:
         from ..backends.native.runtime.sequence import Call, joined
 
         layout = schedule.layout
-        memory = np.zeros(layout.size + ALIGNMENT, np.uint8)
+        memory = quietly(np.zeros, layout.size + ALIGNMENT, np.uint8)  # pages come when written
         start = -memory.ctypes.data % ALIGNMENT
         self.arena = memory[start : start + layout.size]
         self.kept = Kept()

@@ -1,4 +1,4 @@
-"""What a compiled step needs besides its program: nothing of eager steps, nothing of the capture."""
+"""What a compiled step needs beside its program: nothing of eager steps, nothing of captures."""
 
 import gc
 

@@ -592,9 +592,9 @@ def _library(
         plan.run(a, b, c)
     else:
         plan.run(a, b, c, np.ascontiguousarray(bias))
+    if activation is None and not copy_a and not copy_b:
+        _remember(a, b, bias, plan.run, shape)
     if out is None:
-        if activation is None and not copy_a and not copy_b:
-            _remember(a, b, bias, plan.run, shape)
         return c
     if fresh:
         np.copyto(out, c)

@@ -188,7 +188,9 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
-        quietly(products.matmul, a, b, None, *bias)  # which remembers how
+        memory = np.empty(c.shape, c.dtype)  # of the C library, which has it back at once
+        quietly(products.matmul, a, b, memory, *bias)  # which remembers how
+        del memory
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
         plan = getattr(run, "__self__", None)
