@@ -10,7 +10,6 @@ import numpy as np
 
 from ..core import policy
 from ..graph.lazy import run
-from ..program.compute import quietly
 from ..program.program import Value
 from .buffers import ALIGNMENT
 from .schedule import Schedule, dense
@@ -28,10 +27,11 @@ class Workspace:
         tell: Callable[[], object],
         placed: Mapping[Value, Any] = MappingProxyType({}),
     ) -> None:
+        from ..backends.native.runtime.memory import zeros
         from ..backends.native.runtime.sequence import Call, joined
 
         layout = schedule.layout
-        memory = quietly(np.zeros, layout.size + ALIGNMENT, np.uint8)  # pages come when written
+        memory = zeros(layout.size + ALIGNMENT)
         start = -memory.ctypes.data % ALIGNMENT
         self.arena = memory[start : start + layout.size]
         self.kept = Kept()

@@ -128,7 +128,9 @@ def fuse_kernels(
     if again is not None:
         recompute(graph, groups, is_cheap, again)
     if said is not None:
-        said += [(node.op.name, reason) for node, reason in cuts]
+        each = [(node.op.name, reason) for node, reason in cuts]
+        shared = {pair: pair for pair in each}
+        said += [shared[pair] for pair in each]
     if dispatch_log.on:
         for node, reason in cuts:
             what = dispatch_log.named(node.op.name, [x.spec for x in node.values])

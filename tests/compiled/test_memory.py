@@ -8,7 +8,10 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.backends.native.lowering.composite import Composite
+from adjoint.backends.native.runtime import memory
 from adjoint.graph.lazy import LazyValue
+from adjoint.inference import recompute
+from adjoint.inference.buffers import aligned
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 
@@ -122,6 +125,74 @@ def test_equal_layers_are_written_down_once():
         counts.append(alive(Composite) - before)
         del compiled, model, optimizer
     assert counts[0] == counts[1] > 0
+
+
+class Block(nn.Module):
+    """A normalization whose result products read, forward and for their weights' gradients."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).tanh())
+
+
+def trained(monkeypatch, keeps):
+    """A program, its loss, its gradients; `keeps`: what normalizations give is kept for backward."""
+    if keeps:
+        monkeypatch.setattr(recompute, "give_again", lambda *_: set())
+    ad.manual_seed(0)
+    model = nn.Sequential(*(Block() for _ in range(4)))
+
+    @ad.compile
+    def step(x):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    loss = step(ad.randn(4, 100, 64)).item()
+    found = [p.grad for p in model.parameters()]
+    monkeypatch.undo()
+    return step.programs[0], loss, found
+
+
+def test_what_products_read_is_given_again_by_kernels_of_backward(monkeypatch):
+    """What normalizations give need not be kept, but for those near the peak, at the end."""
+    one, loss, gradients = trained(monkeypatch, keeps=True)
+    other, same, others = trained(monkeypatch, keeps=False)
+    size = 4 * 100 * 64 * 4
+    assert one.sizes()[0] - other.sizes()[0] > 1.9 * size
+    assert len(one.listed()[0]) == len(other.listed()[0])  # no more kernels
+    assert abs(loss - same) < 1e-6
+    for g, h in zip(gradients, others, strict=True):
+        assert abs(g - h).max() < 1e-6
+
+
+def test_the_arena_is_no_larger_than_what_lives_at_once():
+    model, optimizer = make(6)
+    compiled = ad.compile(training(model, optimizer))
+    compiled(*batch())
+    [schedule] = [part.schedule for part in compiled.programs[0].parts[:1]]
+    live = [
+        sum(aligned(b.size) for b in schedule.buffers if b.begin <= k <= b.end)
+        for k in range(len(schedule.steps) + 1)
+    ]
+    assert schedule.layout.size <= 1.05 * max(live)
+
+
+def test_products_are_not_computed_to_bind_them():
+    """Only what they would be computed by is found out; their results would lie beside all else."""
+    model = nn.Linear(512, 512)
+    compiled = ad.compile(lambda x: model(x).sum())
+    memory.release_memory()
+    memory.reset_peak()
+    before = memory.memory_stats()["allocated"]
+    compiled(ad.ones(300, 512))
+    most = memory.memory_stats()["peak"] - before
+    assert most <= 1.2 * 4 * 300 * 512 + 2 * 65536  # the argument
 
 
 def test_kernels_of_other_numbers_are_others():

@@ -68,8 +68,14 @@ def _bound_entry(
     first = len(entry.head) // 8
     pointers = range(first, first + len(places) // 8)
     shared = run is not None and entry.chunks > 1
-    keeps = entry.code, arrays, outs
+    keeps = entry.code, memory_of((*arrays, *outs))
     return Ready(entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps)
+
+
+def memory_of(arrays: Sequence[Any]) -> list[Any]:
+    """What owns the memory of arrays, each once: calls that know addresses keep nothing else."""
+    owners = [x if x.base is None else x.base for x in arrays]
+    return list({id(x): x for x in owners}.values())
 
 
 def bound_copy(target: Any, source: Any) -> list[Call]:
@@ -111,7 +117,7 @@ def bound_composite(
     composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
     """What computes `outs` from `arrays` when called one after another, as often as wanted; and all
-    arrays that must be kept alive as long.
+    memory that must be kept alive as long.
 
     Errors: NotTraceable for composites that gather.
     """
@@ -121,7 +127,7 @@ def bound_composite(
     calls: list[Call] = []
     for stage, numbers, given, made in _stages(composite, known, outs):
         calls += bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run)
-    return calls, known
+    return calls, memory_of(known)
 
 
 def may_overwrite(composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]) -> bool:
@@ -188,9 +194,7 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
-        memory = np.empty(c.shape, c.dtype)  # of the C library, which has it back at once
-        quietly(products.matmul, a, b, memory, *bias)  # which remembers how
-        del memory
+        products.prepare(a, b, *bias)
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
         plan = getattr(run, "__self__", None)
@@ -235,7 +239,7 @@ def bound_products(
     each: Sequence[tuple[str, Sequence[Any]]], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
     """What computes small products of two matrices, each of a `library` and its operands, into
-    row-major arrays, when called one after another; and all arrays that must be kept alive as long.
+    row-major arrays, when called one after another; and all memory that must be kept alive as long.
     No product reads another's result.
     """
     copied: dict[Any, Any] = {}
@@ -255,7 +259,7 @@ def bound_products(
         a, b = products.matrices(library, *given)
         parts.append((a, b, out.reshape(-1, out.shape[-1]), *bias))
         alive += parts[-1]
-    return [*calls, products.together(parts).call_at_places()], alive
+    return [*calls, products.together(parts).call_at_places()], memory_of(alive)
 
 
 def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
