@@ -105,6 +105,27 @@ def test_a_first_step_that_differs_from_later_ones_is_an_eager_one():
     assert len(compiled.programs) == 1
 
 
+def test_one_optimizer_that_has_to_begin_eagerly_lets_all_do():
+    """What the other was given is taken away again: the eager step makes it."""
+
+    def losses(wrap):
+        model, optimizer = make(1)
+        (first, second) = optimizer, ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x, y):
+            loss = training(model, first)(x, y)
+            second.step()
+            return loss
+
+        step = wrap(step)
+        found = [step(*batch()).item() for _ in range(4)]
+        return found, [s["step"].item() for s in first.state.values()], len(second.state)
+
+    found, wanted = losses(ad.compile), losses(lambda step: step)
+    assert found[1:] == wanted[1:]
+    assert all(abs(a - b) < 1e-5 for a, b in zip(found[0], wanted[0], strict=True))
+
+
 def test_nothing_of_the_capture_is_kept():
     before = alive(LazyValue)
     model, optimizer = make()
@@ -140,7 +161,7 @@ class Block(nn.Module):
 
 
 def trained(monkeypatch, keeps):
-    """A program, its loss, its gradients; `keeps`: what normalizations give is kept for backward."""
+    """A program, its loss, its gradients; `keeps`: what normalizations give is kept meanwhile."""
     if keeps:
         monkeypatch.setattr(recompute, "give_again", lambda *_: set())
     ad.manual_seed(0)
