@@ -66,8 +66,13 @@ class Update(Op, abstract=True):
             self.columns.append([parameters, [p.grad for p in parameters], *kinds])
         self.n_outputs = len(self.written())  # type: ignore[misc]
 
+    def forget_gradients(self) -> None:
+        """Keep nothing of a capture that is over: symbols, and all that they were computed from."""
+        for columns in self.columns:
+            columns[1] = [None] * len(columns[0])
+
     def given(self) -> list[Any]:
-        """The tensors that it reads."""
+        """The tensors that it reads; of gradients None, once the capture is over."""
         return [x for columns in self.columns for column in columns for x in column]
 
     def written(self) -> list[Any]:
@@ -429,7 +434,11 @@ class _Recorder:
 
     def update(self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """An optimizer steps."""
-        op = Update(optimizer, groups)
+        try:
+            op = Update(optimizer, groups)
+        except NotReady as error:
+            error.skips = self.skip is not None
+            raise
         op.options = self.operands.options(groups)
         self.updates += 1
         for x in op.given():
@@ -530,13 +539,53 @@ class Reached(Unsupported):
 
 
 class NotReady(Unsupported):
-    """The step is to be run eagerly first: an optimizer makes its state in it, or `why`."""
+    """An optimizer makes its state in this step, or the step is to be run eagerly first: `why`."""
 
     def __init__(
         self, optimizer: Any, groups: Sequence[tuple[Any, Sequence[Any]]], why: str = ""
     ) -> None:
         super().__init__(why or f"{type(optimizer).__name__} has no state yet")
         self.optimizer, self.groups = optimizer, groups
+        self.skips = False  # whether the step may be left out, and no state made
+
+
+class Begun:
+    """States that optimizers are given before their first step: what each begins with. They are
+    taken away again where an error ends the block.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> Begun:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            self.undo()
+
+    def begin(self, error: NotReady) -> bool:
+        """Make the states that were missing. False, with nothing done, where none can be: the
+        first step differs from all later ones.
+        """
+        optimizer = error.optimizer
+        states = []
+        for group, parameters in error.groups:
+            for p in parameters:
+                if not optimizer.state.get(p):
+                    states.append((p, optimizer.begin(p, group)))
+        if not all("step" in state for _, state in states):
+            return False
+        for p, state in states:
+            optimizer.state[p] = state
+            self._made.append((optimizer, p))
+        return bool(states)
+
+    def undo(self) -> None:
+        """Take them away again."""
+        for optimizer, p in self._made:
+            optimizer.state.pop(p, None)
+        self._made.clear()
 
 
 _READS = (
@@ -659,6 +708,8 @@ def capture(
         states.append(None if id(m.tensor) in owners else m.tensor)
     recorder.streams.take_over(program.nodes)
     updates = [node for node in program.nodes if isinstance(node.op, Update)]
+    for node in updates:
+        node.op.forget_gradients()  # type: ignore[attr-defined]
     step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
     if step is None and back.found:  # gradients that depend on none
         ys = [program.outputs[len(written) + len(leaves) + n] for n in back.results]

@@ -179,7 +179,9 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
         optimizer = next(optimizers, None)
         if optimizer is not None:
             op = optimizer.op
-            moved = sum(x._data.nbytes for x in (*op.given(), *op.written()))
+            gradients = [p for _, parameters in op.groups for p in parameters]  # are as large
+            written = op.written()
+            moved = sum(x._data.nbytes for x in (*written, *gradients, *written))
             name = f"{type(optimizer.optimizer).__name__}.step"
             forward.append(Row(name, "optimizer", optimizer.native, 0, moved, next(taken)))
     for call in program.captured.calls:

@@ -30,7 +30,7 @@ from ..nn import hooks
 from ..nn.modules.module import Module
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
-from .capture import CAPTURING, Captured, NotReady, Reached, capture
+from .capture import CAPTURING, Begun, Captured, NotReady, Reached, capture
 from .device_step import lowered
 from .explained import Explanation, Timer, explanation, report
 from .nodes import Nodes, are_recorded
@@ -246,9 +246,10 @@ class CompiledFunction:
         reason = self._eagerly or (native.reason_off() if _on_host(tensors) else None)
         if reason:
             raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
+        begun = Begun()
         try:
             with CAPTURING:
-                variant = self._captured(MODE.get(), args, kwargs, tensors, objects)
+                variant = self._captured(MODE.get(), args, kwargs, tensors, objects, begun)
                 captured, guards = variant.found
                 name_inputs(captured, self.function, objects)
                 made = partial(lowered, captured, guards, self._nearly)
@@ -263,6 +264,8 @@ class CompiledFunction:
             ) from None
         except Unsupported as error:
             raise Unsupported(_told(error)) from error
+        finally:
+            begun.undo()
 
     def _run(self, mode: Mode, args: Any, kwargs: Any, observer: Any) -> Any:
         signature = Signature(self._leaves)
@@ -286,20 +289,21 @@ class CompiledFunction:
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
         try:
-            with CAPTURING:
-                found = self._fitting(full, tensors)
-                if found is None:
-                    objects = signature.objects
-                    made = self._compiled(mode, full, args, kwargs, tensors, objects)
-                    given = made.fitting(tensors)
-                    if given is None:
-                        raise Unsupported("compile: the function changes what it depends on")
-                    found = made, *given
-            return found[0].run(*found[1:], observer)
+            with Begun() as begun:
+                with CAPTURING:
+                    found = self._fitting(full, tensors)
+                    if found is None:
+                        objects = signature.objects
+                        made = self._compiled(mode, full, args, kwargs, tensors, objects, begun)
+                        given = made.fitting(tensors)
+                        if given is None:
+                            raise Unsupported("compile: the function changes what it depends on")
+                        found = made, *given
+                return found[0].run(*found[1:], observer)
         except Reached:
             self._leaves = True
             return self._run(mode, args, kwargs, observer)
-        except NotReady:  # an optimizer makes its state in the first step
+        except NotReady:  # an optimizer's first step differs from later ones, or may be skipped
             return self.function(*args, **kwargs)
         except Unsupported as error:
             told = _told(error)
@@ -373,8 +377,9 @@ class CompiledFunction:
         return self.function(*args, **kwargs)
 
     def _compiled(
-        self, mode: Mode, key: Any, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
-    ) -> _Variant:
+        self, mode: Mode, key: Any, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
+        begun: Begun,
+    ) -> _Variant:  # fmt: skip
         """A new program."""
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
@@ -386,7 +391,7 @@ class CompiledFunction:
 
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
-        variant = self._captured(mode, args, kwargs, tensors, objects)
+        variant = self._captured(mode, args, kwargs, tensors, objects, begun)
         variant.compile(self._nearly, listing)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
@@ -442,10 +447,11 @@ class CompiledFunction:
         return found
 
     def _captured(
-        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any]
-    ) -> _Variant:
+        self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
+        begun: Begun,
+    ) -> _Variant:  # fmt: skip
         """What the function does with such arguments, and what that depends on: captured again
-        where it turns out to set places that were not known.
+        where it turns out to set places that were not known, or to begin with an optimizer.
         """
         while True:
             variant = _Variant(self._learnt, self._leaves, tensors, objects)
@@ -458,7 +464,10 @@ class CompiledFunction:
             except Written as error:
                 if not self._learnt.add_written(error.slots):
                     raise
-            except (NotReady, Reached):
+            except NotReady as error:
+                if error.skips or not begun.begin(error):
+                    raise
+            except Reached:
                 raise
             except (AdjointError, TypeError, ValueError):
                 if not self._learnt.give_up_numbers():

@@ -447,6 +447,8 @@ class Compiled:
             step, undone = steps[k], any(fails[k + 1 :])
             only = step is not None and step is self.steps[-1] and not step.before
             rounds.append(Round(part, self.errors[k], step, undone, undone or not only))
+        for part in self.parts:
+            part.space.arrays.clear()  # what runs knows addresses, or has its own
         self.course = Course(self, rounds)
         return True
 

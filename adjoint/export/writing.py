@@ -25,7 +25,7 @@ import numpy as np
 
 from .. import optim
 from ..compiled.backward import Cotangents
-from ..compiled.capture import Captured, NotReady, Update
+from ..compiled.capture import Begun, Captured, NotReady, Update
 from ..compiled.drawing import Drawn
 from ..compiled.function import CompiledFunction
 from ..compiled.routines import Ahead, Behind
@@ -38,7 +38,6 @@ from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
 from ..io.ops import Ops
 from ..nn.parameter import Parameter
-from ..ops.create.creation import zeros_like
 from ..ops.shape.movement import Refit
 from ..program.capture import symbol
 from ..program.program import Value
@@ -58,17 +57,16 @@ def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[s
     Errors: Unsupported and InvalidType for what cannot be captured or stored.
     """
     call = CompiledFunction(function, "error", len(examples), name, sizes=False)
-    begun: list[tuple[Any, Any]] = []  # states that optimizers would have made in their first step
+    begun = Begun()  # for the while
     try:
         captured = [each for example in examples for each in _captured(call, example, begun)]
         return _Writer(function, captured).contents()
     finally:
-        for optimizer, p in begun:
-            del optimizer.state[p]
+        begun.undo()
 
 
 def _captured(
-    call: CompiledFunction, example: Example, begun: list[tuple[Any, Any]]
+    call: CompiledFunction, example: Example, begun: Begun
 ) -> list[tuple[Example, bool, Captured]]:
     """What the function does with an example: in the mode of now, and without gradients where it
     gives some.
@@ -103,26 +101,18 @@ def _apart(x: Any) -> Any:
     return type(x)(*map(_apart, x)) if hasattr(type(x), "_fields") else x
 
 
-def _begin(error: NotReady, begun: list[tuple[Any, Any]]) -> None:
-    """Give an optimizer, for the while, the state with which it would begin."""
-    optimizer = error.optimizer
-    if optimizer is None:
+def _begin(error: NotReady, begun: Begun) -> None:
+    """Give an optimizer the state with which it would begin.
+
+    Errors: Unsupported where its first step differs, or there is none.
+    """
+    if error.optimizer is None:
         raise Unsupported(f"export: {error}; call the function once before") from error
-    for group, parameters in error.groups:
-        for p in parameters:
-            if optimizer.state.get(p):
-                continue
-            gradient = p.grad
-            p.grad = zeros_like(p.detach()) if gradient is None else gradient
-            state = optimizer.begin(p, group)
-            p.grad = gradient
-            if "step" not in state:
-                raise Unsupported(
-                    f"export: the first step of {type(optimizer).__name__} differs from all later "
-                    "ones, which is what is exported; call the function once before"
-                ) from error
-            optimizer.state[p] = state
-            begun.append((optimizer, p))
+    if not begun.begin(error):
+        raise Unsupported(
+            f"export: the first step of {type(error.optimizer).__name__} differs from all later "
+            "ones, which is what is exported; call the function once before"
+        ) from error
 
 
 class Table:

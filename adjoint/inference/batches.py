@@ -12,8 +12,7 @@ from ..core.spec import Spec, prod
 from ..program.compute import compute
 from ..program.program import Node, Program, Value, inferred
 from ..program.rewriting import rewriting
-from .kernels import sort
-from .passes import EXACT
+from .passes import EXACT, sort
 
 
 class Products(Op, abstract=True):

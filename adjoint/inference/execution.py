@@ -27,10 +27,11 @@ class Workspace:
         tell: Callable[[], object],
         placed: Mapping[Value, Any] = MappingProxyType({}),
     ) -> None:
+        from ..backends.native.runtime.memory import zeros
         from ..backends.native.runtime.sequence import Call, joined
 
         layout = schedule.layout
-        memory = np.zeros(layout.size + ALIGNMENT, np.uint8)
+        memory = zeros(layout.size + ALIGNMENT)
         start = -memory.ctypes.data % ALIGNMENT
         self.arena = memory[start : start + layout.size]
         self.kept = Kept()

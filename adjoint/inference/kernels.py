@@ -14,6 +14,7 @@ from ..program.compute import compute
 from ..program.partition import Role, regions
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
+from .passes import sort
 from .recompute import recompute, recompute_behind
 
 COSTLY = {
@@ -60,9 +61,9 @@ class Kernel(Op, abstract=True):
 
     def written(self) -> Any:
         """What computes the program by kernels."""
-        from ..backends.native.lowering.composite import Composite
+        from ..backends.native.lowering.composite import composite_of
 
-        return Composite(self.program)
+        return composite_of(self.program)
 
     @property
     def name(self) -> str:
@@ -127,7 +128,9 @@ def fuse_kernels(
     if again is not None:
         recompute(graph, groups, is_cheap, again)
     if said is not None:
-        said += [(node.op.name, reason) for node, reason in cuts]
+        each = [(node.op.name, reason) for node, reason in cuts]
+        shared = {pair: pair for pair in each}
+        said += [shared[pair] for pair in each]
     if dispatch_log.on:
         for node, reason in cuts:
             what = dispatch_log.named(node.op.name, [x.spec for x in node.values])
@@ -183,26 +186,3 @@ def keep_less(graph: Program, first: int, moving: Collection[Value]) -> int:
     behind = set(graph.nodes[first:])
     groups, _ = regions(graph, lambda node: _role(node) if node in behind else "before")
     return len(recompute_behind(graph, groups, behind, is_cheap, moving=moving))
-
-
-def sort(graph: Program) -> None:
-    """Bring the nodes into an order in which each follows its inputs, changing as little as it
-    takes.
-    """
-    order: list[Node] = []
-    placed: set[Node] = set()
-    for first in graph.nodes:
-        stack = [first]
-        while stack:
-            node = stack[-1]
-            if node in placed:
-                stack.pop()
-                continue
-            waiting = [x.node for x in node.values if x.node is not None and x.node not in placed]
-            if waiting:
-                stack.extend(reversed(waiting))
-                continue
-            stack.pop()
-            placed.add(node)
-            order.append(node)
-    graph.nodes = order

@@ -121,6 +121,29 @@ def drop_dead(graph: Program) -> int:
     return dropped
 
 
+def sort(graph: Program) -> None:
+    """Bring the nodes into an order in which each follows its inputs, changing as little as it
+    takes.
+    """
+    order: list[Node] = []
+    placed: set[Node] = set()
+    for first in graph.nodes:
+        stack = [first]
+        while stack:
+            node = stack[-1]
+            if node in placed:
+                stack.pop()
+                continue
+            waiting = [x.node for x in node.values if x.node is not None and x.node not in placed]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            stack.pop()
+            placed.add(node)
+            order.append(node)
+    graph.nodes = order
+
+
 @rewriting
 def merge_equal(graph: Program) -> int:
     """Compute only once what has equal ops and the same inputs (common subexpressions), in another

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..core import policy
 from ..core.spec import prod
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
-from .passes import SAME, drop_dead
+from .passes import SAME, drop_dead, sort
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
@@ -38,7 +38,11 @@ def recompute(
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
-    made = recompute_behind(graph, groups, behind, cheap, copies) if behind else set()
+    own: list[Node] = []
+    made = recompute_behind(graph, groups, behind, cheap, own) if behind else set()
+    made |= give_again(graph, groups, behind.union(own), cheap, own)
+    if copies is not None:
+        copies += own
     if made:
         drop_dead(graph)
         alive = set(graph.nodes)
@@ -110,6 +114,122 @@ def recompute_behind(
             graph.nodes.insert(graph.nodes.index(x.node) + 1, node)
     graph.nodes = [each for node in graph.nodes for each in (*added.get(node, ()), node)]
     return gone
+
+
+def give_again(
+    graph: Program,
+    groups: list[list[Node]],
+    behind: Collection[Node],
+    cheap: Callable[[Node], bool],
+    copies: list[Node],
+) -> set[Value]:
+    """Let groups behind give again what only others read there (products, say), where they have all
+    that it is made of at hand: it need not be kept meanwhile. Which values those were; copies of
+    nodes join the groups, and are added to `copies`.
+
+    A normalization's result is such a value. Its weight's gradient reads it, and so waits for the
+    kernel of the normalization's own gradient, which has the rest.
+    """
+    given = set(graph.inputs)
+    gone: set[Value] = set()
+    read = dict.fromkeys(x for node in graph.nodes if node in behind for x in node.values)
+    for x in read:
+        if not _is_before(x, behind) or prod(x.shape) < policy.KEPT_LARGE or x in graph.outputs:
+            continue
+        home = {node: k for k, nodes in enumerate(groups) for node in nodes}
+        users = graph.users()
+        readers = [node for node in users[x] if node in behind]
+        if x.node not in home or any(node in home or node.op.view for node in readers):
+            continue
+        later = _depending(readers, users, home, groups)
+        for nodes in groups:
+            if nodes[0] not in behind or nodes[0] in later or not _writes(nodes, x, users):
+                continue
+            made = _again(x, nodes, given, behind, cheap)
+            if made is None or len(nodes) + len(made[1]) > policy.PROGRAM_OPS:
+                continue
+            value, own = made
+            at = graph.nodes.index(nodes[-1]) + 1
+            graph.nodes[at:at] = own
+            nodes += own
+            copies += own
+            for node in readers:
+                node.inputs = tuple([value if y is x else y for y in node.inputs])
+            sort(graph)
+            gone.add(x)
+            break
+    return gone
+
+
+def _depending(
+    first: Collection[Node],
+    users: Mapping[Value, Collection[Node]],
+    home: Mapping[Node, int],
+    groups: Sequence[Sequence[Node]],
+) -> set[Node]:
+    """The nodes that run behind some, whose groups run as a whole."""
+    found: set[Node] = set()
+    stack = list(first)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            own = groups[home[node]] if node in home else [node]
+            found.update(own)
+            stack += [user for each in own for y in each.outputs for user in users.get(y, ())]
+    return found
+
+
+def _writes(nodes: Sequence[Node], x: Value, users: Mapping[Value, Collection[Node]]) -> bool:
+    """Whether a group gives something of the same shape, which others read."""
+    members = set(nodes)
+    return any(
+        y.shape == x.shape and not members.issuperset(users.get(y, ()))
+        for node in nodes
+        for y in node.outputs
+    )
+
+
+def _again(
+    x: Value,
+    nodes: Sequence[Node],
+    given: Collection[Value],
+    behind: Collection[Node],
+    cheap: Callable[[Node], bool],
+) -> tuple[Value, list[Node]] | None:
+    """The value as a group can compute it from what it reads or has computed, from what is `given`
+    and from small values, with the nodes for that; None where something is missing.
+    """
+    least = _bytes(x) / policy.KEPT_SHARE
+    computed = {_form(node.op, node.inputs): node.output for node in nodes}
+    made: dict[Any, Any] = {y: y for node in nodes for y in node.values if y.node not in behind}
+    own: list[Node] = []
+    stack = [x]
+    while stack:
+        y = stack[-1]
+        node = y.node
+        if y in made:
+            stack.pop()
+        elif y in given or y.array is not None or (y is not x and _bytes(root(y)) <= least):
+            made[y] = y
+        elif node is None or node.op.view or node in behind:
+            return None
+        elif waiting := [z for z in node.values if z not in made]:
+            stack += waiting
+        else:
+            inputs = [made[z] if type(z) is Value else z for z in node.inputs]
+            known = computed.get(_form(node.op, inputs))
+            if known is None and not cheap(node):
+                return None
+            if known is None:
+                own.append(Node(node.op, inputs, [node.output.spec]))
+                known = own[-1].output
+            made[y] = known
+    return made[x], own
+
+
+def _form(op: Any, inputs: Collection[Any]) -> Any:
+    """What nodes that compute the same have in common."""
+    return id(op), *[id(x) if type(x) is Value else (type(x), repr(x)) for x in inputs]
 
 
 def kept(

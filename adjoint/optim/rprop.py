@@ -52,7 +52,7 @@ class Rprop(ElementwiseOptimizer):
     def begin(self, p: Any, group: Group) -> State:
         """The step sizes begin with the learning rate."""
         lr = as_float(group["lr"])
-        size = full_like(p.grad, complex(lr, lr) if p.is_complex() else lr)
+        size = full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
         return {**super().begin(p, group), "step_size": size}
 
     def change(self, group: Group, numbers: Any, state: State, p: Any, g: Any) -> None:

@@ -7,12 +7,19 @@ given.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.errors import GraphError
 from ..core.op import Op
 from ..core.spec import Spec
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _shared(spec: Spec) -> Spec:
+    """One object for those that are equal, of values made lately."""
+    return spec
 
 
 class Value:
@@ -30,7 +37,7 @@ class Value:
         self, spec: Spec, node: Node | None = None, index: int = 0, array: Any = None,
         name: str = "",
     ) -> None:  # fmt: skip
-        self.spec = spec
+        self.spec = _shared(spec)
         self.node = node
         self.index = index
         self.array = array

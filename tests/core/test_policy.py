@@ -23,7 +23,7 @@ NOT_POLICY = {
     "backends/native/attention/attention.py": {"SPAN_FEATURES"},
     "backends/native/attention/code.py": {"FILLED", "LARGEST"},
     "backends/native/attention/passes.py": {"BLOCK"},
-    "backends/native/runtime/block_cache.py": {"_HUGE", "_MARGIN", "_OCTAVES"},
+    "backends/native/runtime/block_cache.py": {"HUGE", "_MARGIN", "_OCTAVES"},
     "backends/native/indexing/copies.py": {"LINE", "LOOPS", "TILES"},
     "backends/native/random/code.py": {"BLOCKS", "_HEADER"},
     "kernels/cache.py": {"_LINKS", "_SIZE"},

@@ -115,6 +115,48 @@ def test_shown_memory_is_kept():
     assert back.output in e.inputs and flat.inputs == (b.output,) and b in graph.nodes
 
 
+def _normalized(depends, size=128):
+    """c = f(x) (a product); a = c - 1; d = product of a. Behind: e = product of a; y = c * d, where
+    it `depends` c * e.
+    """
+    x, w = Value(_spec(size, size), name="x"), Value(_spec(size, size), name="w")
+    c = make(Linear(), x, w)
+    a = make(Sub(), c.output, 1.0)
+    d = make(Linear(), a.output, w)
+    e = make(Linear(), d.output, a.output)
+    y = make(Mul(), c.output, e.output if depends else d.output)
+    z = make(Linear(), y.output, w)
+    graph = Program([x, w], [c, a, d, e, y, z], [e.output, z.output])
+    return graph, [[a], [y]], {e, y, z}
+
+
+def test_a_kernel_behind_gives_again_what_a_product_reads():
+    """The product waits for it."""
+    graph, groups, behind = _normalized(depends=False)
+    [a] = groups[0]
+    copies: list = []
+    assert recompute.give_again(graph, groups, behind, is_cheap, copies) == {a.output}
+    graph.verify()
+    users = graph.users()
+    assert len(users[a.output]) == 1  # the first product
+    [again] = copies
+    assert groups[1][1:] == copies and again.op is a.op and again.inputs == a.inputs
+    [reader] = users[again.output]
+    assert reader.output is graph.outputs[0]
+
+
+@pytest.mark.parametrize("why", ["it needs the product's result", "small", "costly", "an output"])
+def test_what_no_kernel_behind_can_give_again_is_kept(why):
+    graph, groups, behind = _normalized(why.startswith("it"), 64 if why == "small" else 128)
+    before = list(graph.nodes)
+    [a] = groups[0]
+    if why == "an output":
+        graph.outputs.append(a.output)
+    cheap = is_cheap if why != "costly" else lambda node: False
+    assert not recompute.give_again(graph, groups, behind, cheap, [])
+    assert graph.nodes == before
+
+
 def test_saturate_is_the_least_cut():
     """Against all cuts of small random networks."""
     draw = random.Random(0)

@@ -376,21 +376,41 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
         ready = ready_for(a, b, bias)
         if ready is not None:
             return _computed(ready, a, b, bias)
-    dtype = a.dtype
-    if dtype in _DTYPES and b.dtype == dtype and a.ndim >= 2 <= b.ndim:
-        x, y = a.shape, b.shape
-        batch: Sizes = ()
-        if len(x) > 2 or len(y) > 2:
-            batch = np.broadcast_shapes(x[:-2], y[:-2])
-        if x[-1] == y[-2] and math.prod(batch) and _pays(x[-2] * x[-1] * y[-1], b):
+    batch = _batch_of(a, b)
+    if batch is not None:
+        shape = (*batch, a.shape[-2], b.shape[-1])
+        if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
             if bias is not None or activation is not None or out is not None:
-                _assert_fitting((*batch, x[-2], y[-1]), a, out, bias, activation)
+                _assert_fitting(shape, a, out, bias, activation)
             found = _library(a, b, out, bias, activation, batch)
             if found is not None:
                 return found
-        if out is None and activation is None and x[-1] == y[-2] and dtype != BFLOAT16:
-            _remember(a, b, bias, None, (*batch, x[-2], y[-1]))
+        if out is None and activation is None and a.dtype != BFLOAT16:
+            _remember(a, b, bias, None, shape)
     return _numpy(a, b, out, bias, activation)
+
+
+def prepare(a: Any, b: Any, bias: Any = None) -> None:
+    """Let `ready_for` know how a product of such arrays is computed, without computing it."""
+    batch = None if ready_for(a, b, bias) is not None else _batch_of(a, b)
+    if batch is None:
+        return
+    plan = None
+    if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
+        plan = _planned(a, b, bias, None, batch)
+    if plan is None and a.dtype == BFLOAT16:
+        return
+    if plan is None or not any(plan[1:]):
+        run = None if plan is None else plan[0].run
+        _remember(a, b, bias, run, (*batch, a.shape[-2], b.shape[-1]))
+
+
+def _batch_of(a: Any, b: Any) -> Sizes | None:
+    """The batch of two arrays that can be multiplied here."""
+    x, y = a.shape, b.shape
+    if a.dtype not in _DTYPES or b.dtype != a.dtype or not len(x) >= 2 <= len(y) or x[-1] != y[-2]:
+        return None
+    return np.broadcast_shapes(x[:-2], y[:-2]) if len(x) > 2 or len(y) > 2 else ()
 
 
 class _Ready(NamedTuple):
@@ -565,14 +585,19 @@ def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str |
         )
 
 
-def _library(
-    a: Any, b: Any, out: Any, bias: Any, activation: str | None, batch: Sizes
-) -> Any | None:
+def _planned(a: Any, b: Any, bias: Any, activation: str | None, batch: Sizes) -> Any:
+    """The plan, and which operands it wants as contiguous copies; None where there is none."""
     key = (
         "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
         None if bias is None else bias.shape, activation, threads(),
     )  # fmt: skip
-    plan = planned(key, _prepare, a, b, batch, bias, activation)
+    return planned(key, _prepare, a, b, batch, bias, activation)
+
+
+def _library(
+    a: Any, b: Any, out: Any, bias: Any, activation: str | None, batch: Sizes
+) -> Any | None:
+    plan = _planned(a, b, bias, activation, batch)
     if plan is None:
         return None
     plan, copy_a, copy_b = plan

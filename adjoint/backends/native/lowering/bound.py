@@ -68,8 +68,14 @@ def _bound_entry(
     first = len(entry.head) // 8
     pointers = range(first, first + len(places) // 8)
     shared = run is not None and entry.chunks > 1
-    keeps = entry.code, arrays, outs
+    keeps = entry.code, memory_of((*arrays, *outs))
     return Ready(entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps)
+
+
+def memory_of(arrays: Sequence[Any]) -> list[Any]:
+    """What owns the memory of arrays, each once: calls that know addresses keep nothing else."""
+    owners = [x if x.base is None else x.base for x in arrays]
+    return list({id(x): x for x in owners}.values())
 
 
 def bound_copy(target: Any, source: Any) -> list[Call]:
@@ -111,7 +117,7 @@ def bound_composite(
     composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
     """What computes `outs` from `arrays` when called one after another, as often as wanted; and all
-    arrays that must be kept alive as long.
+    memory that must be kept alive as long.
 
     Errors: NotTraceable for composites that gather.
     """
@@ -121,7 +127,7 @@ def bound_composite(
     calls: list[Call] = []
     for stage, numbers, given, made in _stages(composite, known, outs):
         calls += bound_kernel(stage.compiled, given, made, numbers, stage.shape, stage.run)
-    return calls, known
+    return calls, memory_of(known)
 
 
 def may_overwrite(composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]) -> bool:
@@ -188,7 +194,7 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     a, b = products.matrices(library, x, y)
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if np.may_share_memory(c, out) and all(v.flags.c_contiguous for v in (c, *bias)):
-        quietly(products.matmul, a, b, None, *bias)  # which remembers how
+        products.prepare(a, b, *bias)
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
         plan = getattr(run, "__self__", None)
@@ -233,7 +239,7 @@ def bound_products(
     each: Sequence[tuple[str, Sequence[Any]]], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
     """What computes small products of two matrices, each of a `library` and its operands, into
-    row-major arrays, when called one after another; and all arrays that must be kept alive as long.
+    row-major arrays, when called one after another; and all memory that must be kept alive as long.
     No product reads another's result.
     """
     copied: dict[Any, Any] = {}
@@ -253,7 +259,7 @@ def bound_products(
         a, b = products.matrices(library, *given)
         parts.append((a, b, out.reshape(-1, out.shape[-1]), *bias))
         alive += parts[-1]
-    return [*calls, products.together(parts).call_at_places()], alive
+    return [*calls, products.together(parts).call_at_places()], memory_of(alive)
 
 
 def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
@@ -302,16 +308,19 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
 
 def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
     """What eager execution launches for an op of such arrays, which may be any of their kind."""
-    try:
-        core_compute.compute(op, inputs)
-    except Exception:  # of these values: what is computed for others is not known
-        return None
     key = signature(op, inputs, False, [], None, True)
-    found = None if key is None else find(key)
-    launch = None if found is None else found.launch
-    if type(launch) is functools.partial and launch.func is quietly:
-        launch = launch.args[0]
-    return launch if type(launch) is Launcher else None
+    for _ in range(2):  # some are launched by their address when they come a second time
+        try:
+            core_compute.compute(op, inputs)
+        except Exception:  # of these values: what is computed for others is not known
+            return None
+        found = None if key is None else find(key)
+        launch = None if found is None else found.launch
+        if type(launch) is functools.partial and launch.func is quietly:
+            launch = launch.args[0]
+        if type(launch) is Launcher:
+            return launch
+    return None
 
 
 class _KeptWeights(Recurrent):

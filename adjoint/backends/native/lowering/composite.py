@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ....program.compute import quietly
 from ....program.partition import Part, kernels
 from ....program.passes import unused_inputs, without_reshapes
 from ....program.program import Program
+from ....program.program import Value as Known
 from ..runtime import block_cache
 from ..runtime.launch import Launcher, launcher, rebased, writer
 from ..runtime.pool import default_pool
@@ -131,6 +133,7 @@ class Composite:
         # None for inputs that lie otherwise.
         self.launch: Callable[..., Any] | None = None
         self.count = len(inputs)
+        self.ops: list[Any] = []  # kept alive, where it is known by their ids
         self.remembered: dict[Any, _Launching] = {}  # by strides
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
@@ -348,6 +351,46 @@ class Composite:
             y = arrays[n]
             results.append(y if y.shape == shape else y.reshape(shape))
         return results, arrays
+
+
+_in_use: WeakValueDictionary[Any, Composite] = WeakValueDictionary()
+
+
+def composite_of(program: Program) -> Composite:
+    """What computes a program by kernels: one object for all that do the same, while it is in use.
+    A network of equal layers, or a loop that was unrolled, is written down once.
+
+    Errors: NotTraceable for what cannot be written as kernels.
+    """
+    key = _structure_of(program)
+    if key is None:
+        return Composite(program)
+    made = _in_use.get(key)
+    if made is None:
+        made = Composite(program)
+        made.ops = [node.op for node in program.nodes]
+        made = _in_use.setdefault(key, made)
+    return made
+
+
+def _structure_of(program: Program) -> Any:
+    """What is equal for programs of the same ops on the same; None where that is not known."""
+    place = {x: n for n, x in enumerate(program.inputs)}
+    key: list[Any] = [tuple([x.spec for x in program.inputs])]
+    for node in program.nodes:
+        key.append(id(node.op))
+        for x in node.inputs:
+            number = place.get(x) if isinstance(x, Known) else None
+            if number is None:
+                if type(x) not in (bool, int, float):
+                    return None  # a constant array
+                key.append((type(x), repr(x)))  # -0.0 is not 0.0
+            else:
+                key.append(number)
+        for y in node.outputs:
+            place[y] = len(place)
+            key.append(y.spec)
+    return (*key, tuple([place[y] for y in program.outputs]))
 
 
 def chained(program: Program, arithmetic: Arithmetic) -> Composite | None:

@@ -29,7 +29,7 @@ CLASSES = 8 * _OCTAVES  # eight sizes an octave: a block is at most an eighth la
 SLOTS = policy.BLOCK_SLOTS  # free blocks of one class
 _LARGEST = SMALLEST << _OCTAVES - 1  # bytes; beyond, there may be no class
 _MARGIN = 64  # small requests stay so far below SMALLEST that their blocks do, too
-_HUGE = 1 << 22  # bytes from which the system is asked for huge pages, as NumPy does
+HUGE = 1 << 22  # bytes from which the system is asked for huge pages, as NumPy does
 
 
 class State(ctypes.Structure):
@@ -245,8 +245,8 @@ def _write_fresh(module: Module) -> None:
                 b.ret(b.const("ptr", 0))
         block = b.get(slot)
         _count_allocated(b, state, _charge(b, block))
-        with b.when(b.compare("ge", request[1], _HUGE, unsigned=True)):
-            _advise(b, block, request[1], 14)  # MADV_HUGEPAGE
+        with b.when(b.compare("ge", request[1], HUGE, unsigned=True)):
+            _advise(b, block, request[1], 14)  # MADVHUGEPAGE
         b.ret(block)
 
 
@@ -300,7 +300,7 @@ def _write_calloc(module: Module, small: Allocator) -> None:
             b.put(slot, new)
             with b.when(b.compare("eq", new, 0)):
                 b.ret(null)
-            with b.when(b.compare("ge", size, _HUGE, unsigned=True)):
+            with b.when(b.compare("ge", size, HUGE, unsigned=True)):
                 # Zeros that nobody touches cost no memory: whole pages are given back and come as
                 # zeros.
                 refused = _advise(b, new, size, 4)  # MADV_DONTNEED

@@ -136,6 +136,18 @@ def empty(shape: Any, dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype)
 
 
+def zeros(size: int) -> np.ndarray:
+    """So many bytes, whose pages come when they are written to: large ones from the cache, which
+    gives pages back, small ones from the C library, which need not clear what is new.
+
+    >>> from adjoint.backends.native.runtime import memory
+    >>> memory.zeros(3)
+    array([0, 0, 0], dtype=uint8)
+    """
+    run: Any = _contexts.run if size >= block_cache.HUGE else contextvars.Context().run
+    return run(np.zeros, size, np.uint8)  # type: ignore[no-any-return]
+
+
 def memory_stats() -> dict[str, int]:
     """Bytes and counts of large blocks (64 KiB and more) since the process began.
 

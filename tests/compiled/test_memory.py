@@ -1,0 +1,230 @@
+"""What a compiled step needs beside its program: nothing of eager steps, nothing of captures."""
+
+import gc
+
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.backends import native
+from adjoint.backends.native.lowering.composite import Composite
+from adjoint.backends.native.runtime import memory
+from adjoint.graph.lazy import LazyValue
+from adjoint.inference import recompute
+from adjoint.inference.buffers import aligned
+
+pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+
+
+def training(model, optimizer):
+    criterion = nn.CrossEntropyLoss()
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def make(layers=2, options=None):
+    ad.manual_seed(0)
+    hidden = [each for _ in range(layers) for each in (nn.Linear(8, 8), nn.Tanh())]
+    model = nn.Sequential(*hidden, nn.Linear(8, 3))
+    return model, ad.optim.Adam(model.parameters(), **(options or {}))
+
+
+def batch():
+    return ad.randn(5, 8), ad.tensor([0, 1, 2, 0, 1])
+
+
+def alive(kind):
+    gc.collect()
+    return sum(type(x) is kind for x in gc.get_objects())
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}], ids=str)
+def test_the_first_call_is_one_of_the_program(options):
+    """Optimizers are given the state with which they begin, and no kernels of eager steps, nor
+    their memory, are needed.
+    """
+    (model, optimizer), (other, eagerly) = make(2, options), make(2, options)
+    compiled, eager = ad.compile(training(model, optimizer)), training(other, eagerly)
+    for k in range(3):
+        x, y = batch()
+        assert abs(compiled(x, y).item() - eager(x, y).item()) < 1e-6
+        assert len(compiled.programs) == 1 and compiled.reasons == ["first call"]
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            found, state = optimizer.state[p], eagerly.state[q]
+            assert [*found] == [*state] and found["step"].item() == state["step"].item() == k + 1
+            assert all(abs(found[name] - state[name]).max() < 1e-6 for name in state)
+            assert found["exp_avg"].dtype is state["exp_avg"].dtype
+
+
+def test_a_parameter_without_gradient_gets_no_state():
+    model, optimizer = make(1)
+    unused = nn.Parameter(ad.ones(3))
+    optimizer.add_param_group({"params": [unused]})
+    ad.compile(training(model, optimizer))(*batch())
+    assert unused not in optimizer.state and len(optimizer.state) == 4
+
+
+@pytest.mark.parametrize("wrong", ["its values", "its capture"])
+def test_a_first_call_that_fails_leaves_no_state(wrong):
+    model, optimizer = make(1)
+    step = training(model, optimizer)
+
+    def read(x, y):
+        loss = step(x, y)
+        return loss if loss > 0 else -loss
+
+    compiled = ad.compile(read if wrong == "its capture" else step)
+    x, y = batch()
+    before = [p.tolist() for p in model.parameters()]
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(x, y + 3)
+    assert not optimizer.state and [p.tolist() for p in model.parameters()] == before
+    if wrong == "its values":
+        for k in range(3):
+            compiled(x, y)
+            assert optimizer.state[model[0].weight]["step"].item() == k + 1
+
+
+def test_a_first_step_that_differs_from_later_ones_is_an_eager_one():
+    model, _ = make(1)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.5)
+    compiled = ad.compile(training(model, optimizer))
+    x, y = batch()
+    compiled(x, y)
+    assert not compiled.programs
+    for p in model.parameters():  # all of the gradient, in spite of dampening
+        assert optimizer.state[p]["momentum_buffer"].equal(p.grad)
+    compiled(x, y)
+    assert len(compiled.programs) == 1
+
+
+def test_one_optimizer_that_has_to_begin_eagerly_lets_all_do():
+    """What the other was given is taken away again: the eager step makes it."""
+
+    def losses(wrap):
+        model, optimizer = make(1)
+        (first, second) = optimizer, ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x, y):
+            loss = training(model, first)(x, y)
+            second.step()
+            return loss
+
+        step = wrap(step)
+        found = [step(*batch()).item() for _ in range(4)]
+        return found, [s["step"].item() for s in first.state.values()], len(second.state)
+
+    found, wanted = losses(ad.compile), losses(lambda step: step)
+    assert found[1:] == wanted[1:]
+    assert all(abs(a - b) < 1e-5 for a, b in zip(found[0], wanted[0], strict=True))
+
+
+def test_nothing_of_the_capture_is_kept():
+    before = alive(LazyValue)
+    model, optimizer = make()
+    compiled = ad.compile(training(model, optimizer))
+    for _ in range(2):
+        compiled(*batch())
+    assert alive(LazyValue) == before
+
+
+def test_equal_layers_are_written_down_once():
+    """Kernels of the same ops on the same are one object, whatever the number of layers."""
+    counts = []
+    for layers in (3, 9):
+        before = alive(Composite)
+        model, optimizer = make(layers)
+        compiled = ad.compile(training(model, optimizer))
+        compiled(*batch())
+        counts.append(alive(Composite) - before)
+        del compiled, model, optimizer
+    assert counts[0] == counts[1] > 0
+
+
+class Block(nn.Module):
+    """A normalization whose result products read, forward and for their weights' gradients."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).tanh())
+
+
+def trained(monkeypatch, keeps):
+    """A program, its loss, its gradients; `keeps`: what normalizations give is kept meanwhile."""
+    if keeps:
+        monkeypatch.setattr(recompute, "give_again", lambda *_: set())
+    ad.manual_seed(0)
+    model = nn.Sequential(*(Block() for _ in range(4)))
+
+    @ad.compile
+    def step(x):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
+    loss = step(ad.randn(4, 100, 64)).item()
+    found = [p.grad for p in model.parameters()]
+    monkeypatch.undo()
+    return step.programs[0], loss, found
+
+
+def test_what_products_read_is_given_again_by_kernels_of_backward(monkeypatch):
+    """What normalizations give need not be kept, but for those near the peak, at the end."""
+    one, loss, gradients = trained(monkeypatch, keeps=True)
+    other, same, others = trained(monkeypatch, keeps=False)
+    size = 4 * 100 * 64 * 4
+    assert one.sizes()[0] - other.sizes()[0] > 1.9 * size
+    assert len(one.listed()[0]) == len(other.listed()[0])  # no more kernels
+    assert abs(loss - same) < 1e-6
+    for g, h in zip(gradients, others, strict=True):
+        assert abs(g - h).max() < 1e-6
+
+
+def test_the_arena_is_no_larger_than_what_lives_at_once():
+    model, optimizer = make(6)
+    compiled = ad.compile(training(model, optimizer))
+    compiled(*batch())
+    [schedule] = [part.schedule for part in compiled.programs[0].parts[:1]]
+    live = [
+        sum(aligned(b.size) for b in schedule.buffers if b.begin <= k <= b.end)
+        for k in range(len(schedule.steps) + 1)
+    ]
+    assert schedule.layout.size <= 1.05 * max(live)
+
+
+def test_products_are_not_computed_to_bind_them():
+    """Only what they would be computed by is found out; their results would lie beside all else."""
+    model = nn.Linear(512, 512)
+    compiled = ad.compile(lambda x: model(x).sum())
+    memory.release_memory()
+    memory.reset_peak()
+    before = memory.memory_stats()["allocated"]
+    compiled(ad.ones(300, 512))
+    most = memory.memory_stats()["peak"] - before
+    assert most <= 1.2 * 4 * 300 * 512 + 2 * 65536  # the argument
+
+
+def test_kernels_of_other_numbers_are_others():
+    """Equal but for a number, its type or its sign, or the order of what they read."""
+
+    @ad.compile
+    def different(x, y):
+        first = [(x * n).tanh() for n in (1.5, 2.5)]
+        second = [ad.where(x > n, x, y) for n in (0.0, -0.5)]
+        return *first, *second, (x - y).exp(), (y - x).exp(), x / ad.maximum(y, x), y / x
+
+    x, y = ad.randn(4, 5), ad.rand(4, 5) + 0.5
+    for found, wanted in zip(different(x, y), different.function(x, y), strict=True):
+        assert abs(found - wanted).max() < 1e-6
