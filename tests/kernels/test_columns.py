@@ -72,6 +72,17 @@ def test_several_reduced_axes_and_kept_ones(op, dtype):
     np.testing.assert_array_equal(got, expected.astype(compiled.dtype(0)))
 
 
+def test_numbers_of_rows_do_not_decide_which_axis_vectors_run_along():
+    """However many there are: what spans the whole space would be gathered."""
+    k = Kernel(rank=2)
+    terms = k.input("float32")
+    for _ in range(5):
+        terms = terms * k.input("float32", axes=(0,))
+    k.output(k.sum(terms, axes=(0,)))
+    steps = [(4 * 128, 4), *[(4, 0)] * 5, (0, 4)]
+    assert plan(k, (64, 128), steps, ["float32"] * 7).layout.columns
+
+
 def test_nan_and_infinities_stay_in_their_columns():
     x = np.random.default_rng(3).standard_normal((64, 700)).astype(np.float32)
     x[5, 3], x[63, 3], x[9, 699], x[20, 128] = np.nan, 1, np.inf, -np.inf
