@@ -30,7 +30,7 @@ from ..nn import hooks
 from ..nn.modules.module import Module
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
-from .capture import CAPTURING, Captured, NotReady, Reached, capture
+from .capture import CAPTURING, Captured, NotReady, Reached, Varying, capture
 from .device_step import lowered
 from .explained import Explanation, Timer, explanation, report
 from .nodes import Nodes, are_recorded
@@ -386,6 +386,7 @@ class CompiledFunction:
 
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+            self._learnt.add_varying(each.program.varying(), False)
         variant = self._captured(mode, args, kwargs, tensors, objects)
         variant.compile(self._nearly, listing)
         self._programs.setdefault(key, []).insert(0, variant)
@@ -458,10 +459,13 @@ class CompiledFunction:
             except Written as error:
                 if not self._learnt.add_written(error.slots):
                     raise
+            except Varying as error:
+                if not self._learnt.add_varying(error.tensors, True):
+                    raise
             except (NotReady, Reached):
                 raise
             except (AdjointError, TypeError, ValueError):
-                if not self._learnt.give_up_numbers():
+                if not self._learnt.give_up_varying() and not self._learnt.give_up_numbers():
                     raise
 
     def _is_resized(self, key: Any) -> bool:
@@ -501,6 +505,7 @@ class _Variant:
         self._given = list(tensors)
         self.objects = list(objects)  # kept: they are known by their ids
         self._operands = Operands()
+        self._operands.varying = learnt.varying
         self._places = Places((), learnt, self._operands)
         self._signature: list[Any] = []
         self._values: Any = None

@@ -6,7 +6,7 @@ to hold afterwards is given back as results are; a number is known by what is co
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,9 @@ class Learnt:
         self.set: set[Any] = set()  # those that the function sets
         self.plain: set[Any] = set()  # those whose numbers are constants of each program
         self.same: set[Any] = set()  # those of lists and dicts that the function writes to
+        self.varying: dict[int, Any] = {}  # tensors, by id, whose values are no constants
+        self.written: set[int] = set()  # those of them that the function writes
+        self.fixed: dict[int, Any] = {}  # others that change, and are constants of each program
 
     def add(self, slots: Sequence[Slot], by_function: bool) -> bool:
         """Learn of places; whether there is anything new."""
@@ -55,6 +58,27 @@ class Learnt:
             if key not in self.set and key not in self.plain and type(now(slot)) in _NUMBERS
         }  # fmt: skip
         self.plain |= more
+        return bool(more)
+
+    def add_varying(self, tensors: Sequence[Any], by_function: bool) -> bool:
+        """Learn of tensors that hold something else from call to call; whether there are new ones.
+        Those that others change may yet be constants of each program.
+        """
+        known = len(self.varying)
+        for x in tensors:
+            if by_function or id(x) not in self.fixed:
+                self.varying[id(x)] = x
+                self.fixed.pop(id(x), None)
+                if by_function:
+                    self.written.add(id(x))
+        return len(self.varying) > known
+
+    def give_up_varying(self) -> bool:
+        """Let tensors that others change be constants from now on; whether there are some."""
+        more = {key: x for key, x in self.varying.items() if key not in self.written}
+        for key in more:
+            del self.varying[key]
+        self.fixed |= more
         return bool(more)
 
     def add_others(self, slots: Sequence[Slot], is_input: Callable[[Any], bool]) -> None:
@@ -203,6 +227,7 @@ class Operands:
         self.reads: Reads | None = None  # what there was before
         self.standing: dict[Any, Any] = {}  # what stands for it, by a place's holder and key
         self.options_given: list[Number] = []
+        self.varying: Container[int] = ()  # ids of tensors whose values are no constants
         self.settle: Callable[[], None] = _nothing  # looks at what calls after the run will change
         self.undo: Callable[[], None] = _nothing  # lets that be as it was
         self.given: list[tuple[Number, dtype, LazyValue]] = []

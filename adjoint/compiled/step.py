@@ -474,7 +474,8 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        captured, general = self.captured, self.owned or self.captured.alike
+        captured = self.captured
+        general = self.owned or captured.alike or captured.looked
         if not general and stands(
             self.wanting, self.bound, captured.presence, self.steps, self.guards
         ):
@@ -510,9 +511,18 @@ class Compiled:
         for x, other in captured.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
+        for x in self.varying():
+            return f"values of a tensor of shape {tuple(x._data.shape)} that selects were changed"
         if not all(step.fits() for step in self.steps):
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
+
+    def varying(self) -> list[Any]:
+        """Tensors whose values Python has read, and that hold others now."""
+        return [
+            x for x, array in self.captured.looked
+            if type(x._data) is not np.ndarray or not np.array_equal(x._data, array)
+        ]  # fmt: skip
 
     def run(self, arguments: list[Any], observer: Any = None, numbers: Sequence[Any] = ()) -> Any:
         """The results, some of which are `numbers`, and calls that are to be made: everything else

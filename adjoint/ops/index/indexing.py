@@ -30,6 +30,7 @@ from ..shape.movement import Movement, assert_tensor, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
+from .selected import Selected, broadcast_mask, refuse, select, selected_values
 from .slicing import Item, basic_index
 
 __all__ = [
@@ -261,9 +262,11 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     indices: list[Any] = []
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
-            _note_mask(each)
             axes.extend(range(place, place + each._data.ndim))
-            columns = nonzero_columns(each._data)
+            mask = _values(each)
+            if mask is None:
+                refuse("what a mask selects, beside other indices or with a value for each element")
+            columns = nonzero_columns(mask)
             indices.extend(hold_values("index", fresh(column), each) for column in columns)
         else:
             axes.append(place)
@@ -286,13 +289,18 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     return tuple(axes), fresh(packed)
 
 
-def _note_mask(mask: Any) -> None:
-    """A mask is about to be read: one that was there before a function is captured is no constant
-    of its, and cannot be read there.
+def _values(mask: Any) -> Any:
+    """The values of a mask; None in a function that is being captured where they are not known:
+    one from outside is a constant there, as long as it holds the same.
     """
-    meet = getattr(MODE.get().executor, "meet", None)
-    if meet is not None:
-        meet(mask)
+    executor = MODE.get().executor
+    known = getattr(executor, "known_values", None)
+    if known is not None:
+        return known(mask)
+    if hasattr(executor, "note_check"):
+        executor.meet(mask)  # type: ignore[union-attr]
+        return None if mask._data.array is None else mask._data.array
+    return mask._data
 
 
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
@@ -329,8 +337,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if len(advanced) == 1:
         place, each = advanced[0]
         if each._data.dtype in _MASKS:
-            _note_mask(each)
-            mask = each._data
+            mask = _values(each)
+            if mask is None:
+                return select(part, place, each)  # type: ignore[no-any-return]
             if mask.ndim > 1:
                 shape = part._data.shape
                 rest = shape[place + mask.ndim :]
@@ -407,6 +416,9 @@ def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
     rest = part._data.ndim - place - mask._data.ndim
     if isinstance(value, TensorBase):
         assert_same_dtype(part, value)
+        if type(value._data) is Selected:
+            value = selected_values(value, part, place, mask)
+            return FUNCTIONS["where"](broadcast_mask(mask, rest), value, part)
         value = _strip(value, place + 1 + rest)
         shape, ahead = value._data.shape, value._data.ndim - rest
         if ahead > 0:
@@ -414,8 +426,7 @@ def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
                 return None
             ones = (1,) * mask._data.ndim
             value = value.reshape(*shape[: ahead - 1], *ones, *shape[ahead:])
-    mask = cast(mask, dt.bool_).reshape(*mask._data.shape, *(1,) * rest)
-    return FUNCTIONS["where"](mask, value, part)
+    return FUNCTIONS["where"](broadcast_mask(mask, rest), value, part)
 
 
 @functools.lru_cache(maxsize=4096)
