@@ -435,6 +435,11 @@ class _Recorder:
         if g is None or id(g) in self.met:
             self.cleared.add(id(x))
 
+    def adds_to_gradient(self, x: Any) -> bool:
+        """Whether the gradient of `x` is computed of the one that was there before."""
+        met = self.met.get(id(x))
+        return met is not None and met.gradient is not None and id(x) not in self.cleared
+
     def note_gradient_read(self, x: Any) -> None:
         """Python reads whether `x` has a gradient."""
         self.meet(x)

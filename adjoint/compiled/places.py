@@ -144,7 +144,7 @@ class Places:
         self._operands.standing = {
             (id(slot.holder), slot.key): x for slot, x in zip(self.slots, given, strict=True)
         }
-        kept = [list(_leaves(x)) for x in given]
+        kept = [list(parts(x)) for x in given]
         try:
             for slot, x in zip(self.slots, given, strict=True):
                 if x is not ABSENT:
@@ -160,7 +160,7 @@ class Places:
         written = [
             slot
             for slot, x, value, before in zip(self.slots, given, values, kept, strict=True)
-            if x is not value and not _are_same(list(_leaves(x)), before)
+            if x is not value and not _are_same(list(parts(x)), before)
         ]
         if written:
             raise Written(written)
@@ -184,12 +184,12 @@ class Places:
 _A_NUMBER = {int: ("a number", int), float: ("a number", float)}  # stands for any
 
 
-def _leaves(x: Any) -> Iterator[Any]:
+def parts(x: Any) -> Iterator[Any]:
     """All that a list or dict contains, as far as tuples, lists and dicts go; not other things."""
     if isinstance(x, (list, dict, tuple)):
         for each in x.values() if isinstance(x, dict) else x:
             yield each
-            yield from _leaves(each)
+            yield from parts(each)
 
 
 def _nothing() -> None:
