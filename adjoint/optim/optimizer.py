@@ -403,7 +403,10 @@ class Optimizer:
             if "param_names" in old and "param_names" not in group:
                 group["param_names"] = old["param_names"]
             groups.append(group)
-        self.__setstate__({"state": state, "param_groups": groups})
+        for old, new in zip(self.param_groups, groups, strict=True):  # stay, as programs know them
+            old.clear()
+            old.update(new)
+        self.__setstate__({"state": state, "param_groups": self.param_groups})
         for hook in self._hooks["after_load"].values():
             hook(self)
 

@@ -15,7 +15,9 @@ class Case:
 
     def __init__(self, make=ad.optim.Adam, clears=True):
         ad.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(30, 40, bias=False), nn.Tanh(), nn.Linear(40, 2, bias=False))
+        self.model = nn.Sequential(
+            nn.Linear(30, 40, bias=False), nn.Tanh(), nn.Linear(40, 2, bias=False)
+        )
         self.optimizer = make(self.model.parameters(), lr=0.01)
         self.clears = clears
 
