@@ -28,6 +28,7 @@ from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, run
 from ..inference.kernels import CHEAP
 from ..ops.index.selected import Selected, of_selected
+from ..ops.promotion import with_wide_numbers
 from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
@@ -104,9 +105,10 @@ class _Recorder:
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
-        found = of_selected(op, inputs, self)
-        if found is not NotImplemented:
-            return found
+        for rule in (of_selected, with_wide_numbers):
+            found = rule(op, inputs, self)
+            if found is not NotImplemented:
+                return found
         if isinstance(op, Draw) and self.streams is not None:
             op, inputs = self.streams.drawn(op, inputs)
         elif op.drawn:

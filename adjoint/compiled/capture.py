@@ -31,6 +31,7 @@ from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
 from ..ops.index.selected import Selected, of_selected
+from ..ops.promotion import with_wide_numbers
 from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
@@ -146,9 +147,10 @@ class _Recorder:
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
-        found = of_selected(op, inputs, self)
-        if found is not NotImplemented:
-            return found
+        for rule in (of_selected, with_wide_numbers):
+            found = rule(op, inputs, self)
+            if found is not NotImplemented:
+                return found
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.deferred import Later
-from ..core.dtype import dtype
+from ..core.dtype import LOW_PRECISION, dtype
 from ..core.errors import Unsupported
 from ..core.scalar import Number, Numbers
 from ..eager.tensors import wrap
@@ -287,10 +287,15 @@ class Operands:
             found = run(*numbers)
             if found is None:
                 return None
-            arrays = [
-                wrap(np.asarray(number(x, to), to.numpy))
-                for x, to in zip(found, dtypes, strict=False)
-            ]
+            arrays = [wrap(_array(x, to)) for x, to in zip(found, dtypes, strict=False)]
             return arrays, found[len(dtypes) :]
 
         return values
+
+
+def _array(x: Any, to: dtype) -> Any:
+    """A number as it takes part in an operation on tensors of a dtype."""
+    if to in LOW_PRECISION:
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(to.numpy)
+    return np.asarray(number(x, to), to.numpy)

@@ -63,9 +63,10 @@ def follow(program: Any) -> bool:
         return False
     for node in captured.updates:
         for x, value in zip(node.op.given(), node.values, strict=False):
-            if id(x) in found and value is not program.states[numbers[id(x)]]:
-                if program.after.get(value) is not x:  # something has written it before
-                    return False
+            if id(x) not in found or value is program.states[numbers[id(x)]]:
+                continue
+            if program.after.get(value) is not x:  # something has written it before
+                return False
     ends = {*program.results, *program.gradients, *program.tangents, *program.checked}
     read = ends.union(*(part.inputs for part in program.parts))
     if not read.isdisjoint(first) or any(id(program.after.get(x)) in found for x in read):
