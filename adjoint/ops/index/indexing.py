@@ -21,7 +21,7 @@ from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
 from ...eager.public import FUNCTIONS, public, write_in_place
 from ...eager.tensors import fresh
-from ...eager.writes import copied, write_by_kernel
+from ...eager.writes import copied, values_of, write_by_kernel
 from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
@@ -121,7 +121,7 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
             axis += 1
         elif type(each) is bool or not each._data.ndim:  # a mask without dimensions
             items.append(None)
-            count = int(each) if type(each) is bool else int(bool(each._data))
+            count = int(each) if type(each) is bool else int(bool(values_of(each)))
             advanced.append((place, fresh(np.zeros(count, np.int64))))
         else:
             advanced.append((place, each))
@@ -211,7 +211,7 @@ def _index_part(part: Any) -> Any:
                 f"{part.dtype}; convert it with .long()"
             )
         if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
-            return int(data)
+            return int(values_of(part))
         return part
     if isinstance(part, np.bool_):
         return bool(part)
@@ -670,7 +670,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
-        unique = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        unique = fresh(np.unique(wrapped(values_of(index), input._data.shape[axis], axis)))
         input = hold_sizes("index_fill", input, dims=(axis,))
         index = hold_values("index_fill", unique, index)
     return _put(input, axis, index, fill_value, False, "index_fill")
@@ -769,7 +769,16 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask.dtype is not dt.bool_:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
-    places = np.flatnonzero(np.broadcast_to(mask._data, shape))
+    places = np.flatnonzero(
+        np.broadcast_to(
+            values_of(
+                mask,
+                "how much a mask selects is the size of masked_select's result; go on with "
+                "where(mask, input, 0)",
+            ),
+            shape,
+        )
+    )
     chosen = hold_values("masked_select", fresh(places), mask)
     return apply(Index((0,)), hold_sizes("masked_select", input).expand(shape).reshape(-1), chosen)
 
@@ -786,7 +795,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     tensor([[1],
             [2]])
     """
-    data = input._data
+    data = values_of(
+        input,
+        "how many elements are not zero is the size of nonzero's result; call it outside, or go on "
+        "with the mask: where(mask, x, 0)",
+    )
     if as_tuple:
         columns = nonzero_columns(data if data.ndim else data.reshape(1))
         return tuple(fresh(column) for column in columns)
@@ -847,6 +860,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise InvalidType(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
     found = []
     for i, size in enumerate(sizes):
-        index = indices._data.astype(np.int64) // prod(sizes[i + 1 :]) % size
+        index = values_of(indices).astype(np.int64) // prod(sizes[i + 1 :]) % size
         found.append(fresh(np.asarray(index) if isinstance(index, np.generic) else index))
     return tuple(found)
