@@ -25,7 +25,7 @@ from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
 from .eager.tensors import wrap
 from .eager.views import alias, laid_out
-from .eager.writes import exported
+from .eager.writes import exported, values_of
 from .graph.cells import Cell, Source, wants_gradient
 from .graph.editing import refollow
 from .graph.lazy import LazyValue, concrete
@@ -665,7 +665,7 @@ class Tensor(TensorBase):
         >>> ad.tensor([[1, 2]]).tolist()
         [[1, 2]]
         """
-        data = concrete(self)
+        data = values_of(self)
         narrow = data.dtype.kind == "V" and not is_device_array(data)
         return (data.astype(np.float32) if narrow else data).tolist()
 
@@ -684,6 +684,10 @@ class Tensor(TensorBase):
                 "numpy: can't call numpy() on Tensor that requires grad; use "
                 "tensor.detach().numpy() instead"
             )
+        if _captured(self) is not None:
+            found = values_of(self).view()  # known as long as nobody writes there
+            found.flags.writeable = False
+            return found
         data = concrete(self)
         if not is_device_array(data):
             exported(self)
@@ -763,7 +767,7 @@ class Tensor(TensorBase):
                 "index: only integer tensors of a single element can be converted to an index, "
                 f"got shape {tuple(self.shape)} of {self.dtype}"
             )
-        return int(concrete(self).item())
+        return int(values_of(self).item())
 
     def __len__(self) -> int:
         if not self._data.ndim:

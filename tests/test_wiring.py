@@ -11,6 +11,7 @@ import adjoint as ad
 from adjoint.eager import dispatch, fused, operators, public, tensors, writes
 from adjoint.graph.cells import Cell, Source
 from adjoint.graph.lazy import LazyValue
+from adjoint.ops.index.selected import Selected
 
 PACKAGE = Path(ad.__file__).parent
 WIRING = PACKAGE / "autograd" / "wiring.py"
@@ -63,7 +64,7 @@ def test_the_checks_bite():
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
     assert {LazyValue, Cell, Source} <= set(dispatch.EXECUTORS)
-    assert {LazyValue, Cell, Source, np.ndarray} == set(writes.WRITERS)
+    assert {LazyValue, Cell, Source, Selected, np.ndarray} == set(writes.WRITERS)
     assert set(operators.RECORDERS) == {1, 2}
     for slot in (public._write_out, public._write, public._rebind, fused._execute):
         assert slot.__module__.startswith("adjoint.autograd.")

@@ -218,7 +218,8 @@ class GradScaler:
             with _capture().skipping(state.found_inf):
                 result = optimizer.step(*args, **kwargs)
         else:
-            result = None if state.found_inf else optimizer.step(*args, **kwargs)
+            skipped = bool(state.found_inf)
+            result = optimizer._note_step() if skipped else optimizer.step(*args, **kwargs)
         state.stepped = True
         return result
 

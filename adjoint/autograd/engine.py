@@ -258,7 +258,7 @@ def _sum(g: Any, other: Any) -> Any:
     if done:
         return g
     data = g._data
-    if type(data) is not ndarray or not _takes_sums(data):
+    if type(data) is not ndarray or isinstance(other._data, LazyValue) or not _takes_sums(data):
         return g + other
     if data.size > policy.ENGINE_MANY or (done is None and compute.accelerate is not None):
         return add_(g, other)

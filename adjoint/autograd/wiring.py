@@ -15,6 +15,7 @@ from ..eager.operators import RECORDERS
 from ..eager.writes import WRITERS
 from ..graph.cells import Cell, Source
 from ..graph.lazy import LazyValue
+from ..ops.index.selected import Selected, write_selected
 from . import devices, fusion, inplace, overwriting, recording
 
 __all__ = ["wire"]
@@ -32,5 +33,6 @@ def wire(tensor_class: type) -> None:
     WRITERS[LazyValue] = recording.write_lazily
     WRITERS[np.ndarray] = recording.rewrite
     WRITERS[Cell] = WRITERS[Source] = recording.write_cell
+    WRITERS[Selected] = write_selected
     for name, function in public.INPLACE.items():
         setattr(tensor_class, name, inplace.inplace_method(name, function))

@@ -27,6 +27,8 @@ from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, run
 from ..inference.kernels import CHEAP
+from ..ops.index.selected import Selected, of_selected
+from ..ops.promotion import with_wide_numbers
 from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
@@ -103,6 +105,10 @@ class _Recorder:
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
+        for rule in (of_selected, with_wide_numbers):
+            found = rule(op, inputs, self)
+            if found is not NotImplemented:
+                return found
         if isinstance(op, Draw) and self.streams is not None:
             op, inputs = self.streams.drawn(op, inputs)
         elif op.drawn:
@@ -115,6 +121,8 @@ class _Recorder:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
+        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
+            return NotImplemented
         return recorded(self, declared, args)
 
     def _met(self, x: Any, by_view: bool = False) -> Any:
@@ -143,6 +151,8 @@ class _Recorder:
         """Whether a value was recorded here, perhaps by no op of the body's."""
         if not isinstance(data, LazyValue):
             return False
+        if type(data) is Selected:
+            return True
         values, stack = self.scope.values, [data]
         while stack:
             x = stack[-1]
@@ -193,7 +203,7 @@ class _Recorder:
 
     def note_hooks(self, x: Any, hooks: dict[int, Any]) -> None:
         """A hook is about to be added."""
-        if not self.is_within(x._data) or id(x) in self.met:
+        if not self.is_within(x._data) or id(x) in self.met or type(x._data) is Selected:
             raise Unsupported(
                 f"{self.title}: a function of it registers a hook on a tensor from outside; "
                 f"register it outside{place_of_caller()}"
@@ -211,6 +221,8 @@ class _Recorder:
 
     def result(self, y: Any) -> Any:
         """A tensor that the body gives; it holds on to nothing that `_Met.is_local` counts."""
+        if type(y._data) is Selected:
+            raise Unsupported(_READS.format(self.title))
         y = self._met(y)
         return wrap(y._data, y._node)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.recording import execute_lazily
+from ..core import policy
 from ..core.deferred import Later
 from ..core.device import CPU, device_of, is_device_array
 from ..core.errors import Unsupported
@@ -29,6 +30,8 @@ from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, record, run
 from ..graph.node import Item, Version
 from ..ops.create.conversion import Transfer
+from ..ops.index.selected import Selected, of_selected
+from ..ops.promotion import with_wide_numbers
 from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
@@ -116,6 +119,7 @@ class Captured(NamedTuple):
     options: int  # how many numbers of a run are optimizers' options: the first
     alike: list[tuple[Any, Any]]  # tensors, and those that show the same memory
     device: Any  # of all tensors
+    looked: list[tuple[Any, Any]]  # tensors whose values Python has read, and these
 
 
 class _Recorder:
@@ -143,9 +147,15 @@ class _Recorder:
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
         self.hooked: dict[int, tuple[Any, dict[int, Any], dict[int, Any]]] = {}  # see `note_hooks`
         self.computed: set[int] = set()  # ids of arguments that have a history outside
+        self.given: set[int] = set()  # ids of arguments, which another call may give other values
+        self.looked: dict[int, tuple[Any, Any]] = {}  # tensors that are to hold what they do
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
+        for rule in (of_selected, with_wide_numbers):
+            found = rule(op, inputs, self)
+            if found is not NotImplemented:
+                return found
         for x in inputs:
             if isinstance(x, TensorBase):
                 self.meet(x)
@@ -177,6 +187,8 @@ class _Recorder:
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
         """The recorded result of a composite; NotImplemented where its own ops are recorded."""
+        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
+            return NotImplemented
         return recorded(self, declared, args)
 
     def note(self, value: Any, executed: bool = True) -> None:
@@ -184,6 +196,8 @@ class _Recorder:
         recorded by no op of the program's, as writes to views are, stands as early as it can, since
         what comes behind an optimizer's step or the results may not be read before.
         """
+        if type(value) is Selected:
+            raise Unsupported(_SELECTED)
         own = {id(value)} if executed else set()
         if executed and isinstance(value, LazyValue) and type(value.op) is Item:
             own.add(id(value.inputs[0]))
@@ -261,6 +275,48 @@ class _Recorder:
             self._join(known.tensor, x)
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
+
+    def known_values(self, x: Any) -> Any:
+        """The values of a tensor that is computed from constants, and from small tensors of
+        integers or booleans from outside, which are to hold the same from now on; None for others.
+        """
+        self.meet(x)
+        symbols = {id(m.symbol): m for m in self.met.values()}
+        looked, stack, seen = [], [x._data], set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen or not isinstance(value, LazyValue) or value.array is not None:
+                continue
+            seen.add(id(value))
+            if value.op is None:
+                met = symbols.get(id(value))
+                if met is None or not self._stays(met):
+                    return None
+                looked.append(met)
+            elif value.op.drawn or value.op.opaque or value.op.n_outputs != 1:
+                return None
+            stack.extend(value.inputs)
+        program = program_of([m.symbol for m in looked], [x._data], _constant)
+        arrays = {y: m.array for y, m in zip(program.inputs, looked, strict=True)}
+        for node in program.nodes:
+            given = [arrays.get(y, y.array) if type(y) is Value else y for y in node.inputs]
+            arrays[node.output] = run(node.op, given)
+        for m in looked:
+            self.looked[id(m.tensor)] = m.tensor, m.array.copy()
+        [y] = program.outputs
+        return arrays.get(y, y.array)
+
+    def _stays(self, met: Met) -> bool:
+        """Whether a tensor from outside is expected to hold the same in the next call."""
+        x, array = met.tensor, met.array
+        return (
+            type(array) is ndarray
+            and array.dtype.kind in "bui"
+            and array.nbytes <= policy.GUARDED_BYTES
+            and id(x) not in self.given
+            and id(x) not in self.fresh
+            and id(x) not in self.operands.varying
+        )
 
     def _device_of(self, x: Any) -> Any:
         """Where a tensor is: where all are.
@@ -386,6 +442,11 @@ class _Recorder:
         if g is None or id(g) in self.met:
             self.cleared.add(id(x))
 
+    def adds_to_gradient(self, x: Any) -> bool:
+        """Whether the gradient of `x` is computed of the one that was there before."""
+        met = self.met.get(id(x))
+        return met is not None and met.gradient is not None and id(x) not in self.cleared
+
     def note_gradient_read(self, x: Any) -> None:
         """Python reads whether `x` has a gradient."""
         self.meet(x)
@@ -395,6 +456,8 @@ class _Recorder:
 
     def note_hooks(self, x: Any, hooks: dict[int, Any]) -> None:
         """Python is about to add to the hooks of a tensor."""
+        if type(x._data) is Selected:
+            raise Unsupported(_SELECTED)
         self.meet(x)
         self.hooked.setdefault(id(hooks), (x, hooks, dict(hooks)))  # as they were before
 
@@ -404,6 +467,8 @@ class _Recorder:
         Errors: Unsupported where that was outside: its gradient comes when the program has run.
         """
         met = self.met.get(id(x))
+        if type(x._data) is Selected:
+            raise Unsupported(_SELECTED)
         outside = met is not None and x._node is met.node and x._node is not x._leaf
         if outside or id(x) in self.computed:
             raise Unsupported(
@@ -588,6 +653,18 @@ class Begun:
         self._made.clear()
 
 
+class Varying(Unsupported):
+    """Tensors whose values Python has read are written by the function."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__(_READS)
+        self.tensors = tensors
+
+
+_SELECTED = (
+    "compile: the function returns, keeps, writes or hooks what x[mask] selects, whose size only "
+    "values tell (it reads a value); return where(mask, x, 0), or x and the mask"
+)
 _READS = (
     "compile: the function reads a value (item, bool, int, a loop over a tensor), on which a "
     "program cannot depend; use where(), or read it after the call"
@@ -618,6 +695,7 @@ def capture(
     pairs = zip(arguments, given_leaves, wanting, strict=True)
     recorder.computed = {id(x) for x, leaf, wants in pairs if wants and not leaf}
     count = len(recorder.met)
+    recorder.given = set(recorder.met)
     recorder.places = {}
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
@@ -666,6 +744,9 @@ def capture(
         computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
         leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        varying = [met[n].tensor for n in written if id(met[n].tensor) in recorder.looked]
+        if varying:
+            raise Varying(varying)
         if any(met[n].symbol.device != met[n].tensor.device for n in written):
             raise Unsupported(
                 f"compile: a tensor on {CPU} is written a value on {recorder.device}; write it by "
@@ -725,7 +806,7 @@ def capture(
         [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
         [call for call, _, _ in recorder.calls], len(operands.options_given),
         [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
-        recorder.device or CPU,
+        recorder.device or CPU, list(recorder.looked.values()),
     )  # fmt: skip
 
 

@@ -258,6 +258,10 @@ class OnDevice(Compiled):
         self.obstacles = obstacles(self)  # to be one recording
         self._look()
 
+    def _rebind(self) -> None:
+        self.replayed = None
+        self._bind()
+
     def _look(self) -> None:
         """Know where states are, but for gradients, which are others after each run."""
         states = [self._state(n) for n in self.places if n not in self.owned]

@@ -59,7 +59,7 @@ class Explanation:
     def __init__(
         self, title: str, rows: Sequence[Row], backward: Sequence[Row],
         cuts: Sequence[tuple[str, str]], memory: int, without_reuse: int, reasons: Sequence[str],
-        peaks: Peaks,
+        peaks: Peaks, gradients: int = 0,
     ) -> None:  # fmt: skip
         self.title = title
         self.rows = list(rows)
@@ -69,6 +69,7 @@ class Explanation:
         self.without_reuse = without_reuse
         self.reasons = list(reasons)  # why each program of the function was compiled
         self.peaks = peaks
+        self.gradients = gradients  # bytes of those that leaves have after a call
 
     @property
     def host_calls(self) -> list[Row]:
@@ -114,6 +115,9 @@ class Explanation:
                 lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
+        if any(row.how == "optimizer" for row in rows):
+            kept = size(self.gradients) if self.gradients else "none"
+            lines.append(f"  gradients that are kept (.grad): {kept}")
         lines += [f"  compiled: {reason}" for reason in self.reasons]
         return "\n".join(lines)
 
@@ -190,7 +194,8 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     cuts = [cut for part in program.parts for cut in part.cuts]
     place = program.captured.device
     memory, whole = program.sizes()
-    return Explanation(title, forward, behind, cuts, memory, whole, reasons, peaks(place))
+    grads = sum(prod(x.shape) * x.dtype.itemsize for x in program.captured.leaves)
+    return Explanation(title, forward, behind, cuts, memory, whole, reasons, peaks(place), grads)
 
 
 def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:

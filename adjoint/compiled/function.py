@@ -30,8 +30,9 @@ from ..nn import hooks
 from ..nn.modules.module import Module
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
-from .capture import CAPTURING, Begun, Captured, NotReady, Reached, capture
+from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
 from .device_step import lowered
+from .dropping import dropping
 from .explained import Explanation, Timer, explanation, report
 from .nodes import Nodes, are_recorded
 from .over import over
@@ -62,6 +63,7 @@ def compile(
     shapes_spec: Any = None,
     fallback: str = "error",
     reassociate: bool = False,
+    keep_grads: bool = True,
 ) -> Any:
     """A function, a module or a whole training step (forward, backward, optimizer) as one native
     program, captured at the first call; without `model`, a decorator.
@@ -74,6 +76,8 @@ def compile(
     the function then runs eagerly, with one warning; with `mode="pieces"` Python runs in each call,
     and what it records between reads runs as programs. `reassociate=True` allows other roundings:
     numbers are merged, divisions become products, sums are scaled instead of what is summed.
+    With `keep_grads=False` no memory is kept for gradients of what optimizers change within the
+    function: `.grad` is None after each call, as if it ended with their `zero_grad()`.
     `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
     `options` (of inductor), `fullgraph` and `isolate_recompiles` give the same program. `name` is
     what profiles show.
@@ -101,12 +105,18 @@ def compile(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
             options=options, name=name, disable=disable, recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
-            reassociate=reassociate,
+            reassociate=reassociate, keep_grads=keep_grads,
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
     if fallback not in ("error", "eager"):
         raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
+    if not keep_grads and (mode == "pieces" or disable or backend == "eager"):
+        if isinstance(model, Module):
+            raise InvalidArgument(
+                "compile: keep_grads=False for a module that is not captured; compile the step"
+            )
+        model = dropping(model)
     if mode == "pieces" and not (disable or backend == "eager"):
         pieces = PiecewiseFunction(model, name or _name(model))
         return CompiledModule(model, pieces) if isinstance(model, Module) else pieces
@@ -121,7 +131,7 @@ def compile(
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
     sizes = dynamic is None or bool(dynamic)
     called = name or _name(model)
-    call = CompiledFunction(model, fallback, limit, called, sizes, reassociate)
+    call = CompiledFunction(model, fallback, limit, called, sizes, reassociate, keep_grads)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
@@ -131,15 +141,17 @@ class CompiledFunction:
     # What other functions that read one do not follow: theirs is the function itself.
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
-         "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly")
+         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly")
     )  # fmt: skip
 
     def __init__(
         self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
-        reassociate: bool = False,
+        reassociate: bool = False, keep_grads: bool = True,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
+        self._keeps = keep_grads
+        self._body = function if keep_grads else dropping(function)  # what is called
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
         self._sizes = sizes  # whether programs that differ by sizes count as one
@@ -157,7 +169,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        options = self._fallback, self._limit, self._called, self._sizes, self._nearly
+        options = self._fallback, self._limit, self._called, self._sizes, self._nearly, self._keeps
         return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
@@ -174,9 +186,9 @@ class CompiledFunction:
         if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
             if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
                 return self._run(mode, args, kwargs, None)
-            return self.function(*args, **kwargs)  # each op is recorded, or looked at
+            return self._body(*args, **kwargs)  # each op is recorded, or looked at
         if self._eagerly:
-            return observed(self._title, self.function, *args, **kwargs)
+            return observed(self._title, self._body, *args, **kwargs)
         if mode.observer is not None:
             return observed(self._title, self._run, mode, args, kwargs, mode.observer)
         return self._run(mode, args, kwargs, None)
@@ -304,7 +316,7 @@ class CompiledFunction:
             self._leaves = True
             return self._run(mode, args, kwargs, observer)
         except NotReady:  # an optimizer's first step differs from later ones, or may be skipped
-            return self.function(*args, **kwargs)
+            return self._body(*args, **kwargs)
         except Unsupported as error:
             told = _told(error)
             if self._fallback == "eager":
@@ -317,11 +329,11 @@ class CompiledFunction:
         """The node of a call where something records."""
         leaves, nodes = self._leaves, self._nodes
         if nodes.inlined:
-            return self.function(*args, **kwargs)
+            return self._body(*args, **kwargs)
 
         def given(*symbols: Any) -> Any:
             found, named = replaced((args, kwargs), leaves, iter(symbols), {})
-            return self.function(*found, **named)
+            return self._body(*found, **named)
 
         try:
             return nodes.apply(key, tensors, objects, given)
@@ -330,7 +342,7 @@ class CompiledFunction:
                 raise
             nodes.inlined = True
             warnings.warn(f"{error}: so it is, from now on", stacklevel=4)
-            return self.function(*args, **kwargs)
+            return self._body(*args, **kwargs)
 
     def _fitting(self, key: Any, tensors: list[Any]) -> tuple[_Variant, list[Any], Any] | None:
         """The program of a signature for which all is as it was, its arguments and its numbers."""
@@ -374,7 +386,7 @@ class CompiledFunction:
         warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
         self._latest = None
-        return self.function(*args, **kwargs)
+        return self._body(*args, **kwargs)
 
     def _compiled(
         self, mode: Mode, key: Any, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
@@ -391,6 +403,7 @@ class CompiledFunction:
 
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+            self._learnt.add_varying(each.program.varying(), False)
         variant = self._captured(mode, args, kwargs, tensors, objects, begun)
         variant.compile(self._nearly, listing)
         self._programs.setdefault(key, []).insert(0, variant)
@@ -432,7 +445,7 @@ class CompiledFunction:
         variant = _Variant(Learnt(), self._leaves, tensors, objects)
         try:
             with CAPTURING:
-                found = variant.capture(self.function, mode, args, kwargs)
+                found = variant.capture(self.function, self._body, mode, args, kwargs)
         except (NotReady, Reached):
             raise
         except (Moved, Written) as error:
@@ -456,7 +469,7 @@ class CompiledFunction:
         while True:
             variant = _Variant(self._learnt, self._leaves, tensors, objects)
             try:
-                variant.capture(self.function, mode, args, kwargs)
+                variant.capture(self.function, self._body, mode, args, kwargs)
                 return variant
             except Moved as error:
                 if not self._learnt.add(error.slots, True):
@@ -464,13 +477,16 @@ class CompiledFunction:
             except Written as error:
                 if not self._learnt.add_written(error.slots):
                     raise
+            except Varying as error:
+                if not self._learnt.add_varying(error.tensors, True):
+                    raise
             except NotReady as error:
                 if error.skips or not begun.begin(error):
                     raise
             except Reached:
                 raise
             except (AdjointError, TypeError, ValueError):
-                if not self._learnt.give_up_numbers():
+                if not self._learnt.give_up_varying() and not self._learnt.give_up_numbers():
                     raise
 
     def _is_resized(self, key: Any) -> bool:
@@ -510,16 +526,17 @@ class _Variant:
         self._given = list(tensors)
         self.objects = list(objects)  # kept: they are known by their ids
         self._operands = Operands()
+        self._operands.varying = learnt.varying
         self._places = Places((), learnt, self._operands)
         self._signature: list[Any] = []
         self._values: Any = None
 
-    def capture(self, function: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
-        """Capture the function, called with these arguments: what it does."""
+    def capture(self, function: Any, body: Any, mode: Mode, args: Any, kwargs: Any) -> Captured:
+        """Capture `body`, which calls the function, with these arguments: what it does."""
         roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
         roots += [("the hooks of all modules", hooks.USERS)]
         roots += [("the hooks of all optimizers", each) for each in optimizer.ON_ALL]
-        run = partial(self._run, function, mode, args, kwargs)
+        run = partial(self._run, body, mode, args, kwargs)
         slots = list(self._learnt.slots.values())
         try:
             self.found = watched(function, roots, run, slots)

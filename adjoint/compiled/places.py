@@ -6,13 +6,13 @@ to hold afterwards is given back as results are; a number is known by what is co
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core.deferred import Later
-from ..core.dtype import dtype
+from ..core.dtype import LOW_PRECISION, dtype
 from ..core.errors import Unsupported
 from ..core.scalar import Number, Numbers
 from ..eager.tensors import wrap
@@ -31,6 +31,9 @@ class Learnt:
         self.set: set[Any] = set()  # those that the function sets
         self.plain: set[Any] = set()  # those whose numbers are constants of each program
         self.same: set[Any] = set()  # those of lists and dicts that the function writes to
+        self.varying: dict[int, Any] = {}  # tensors, by id, whose values are no constants
+        self.written: set[int] = set()  # those of them that the function writes
+        self.fixed: dict[int, Any] = {}  # others that change, and are constants of each program
 
     def add(self, slots: Sequence[Slot], by_function: bool) -> bool:
         """Learn of places; whether there is anything new."""
@@ -55,6 +58,27 @@ class Learnt:
             if key not in self.set and key not in self.plain and type(now(slot)) in _NUMBERS
         }  # fmt: skip
         self.plain |= more
+        return bool(more)
+
+    def add_varying(self, tensors: Sequence[Any], by_function: bool) -> bool:
+        """Learn of tensors that hold something else from call to call; whether there are new ones.
+        Those that others change may yet be constants of each program.
+        """
+        known = len(self.varying)
+        for x in tensors:
+            if by_function or id(x) not in self.fixed:
+                self.varying[id(x)] = x
+                self.fixed.pop(id(x), None)
+                if by_function:
+                    self.written.add(id(x))
+        return len(self.varying) > known
+
+    def give_up_varying(self) -> bool:
+        """Let tensors that others change be constants from now on; whether there are some."""
+        more = {key: x for key, x in self.varying.items() if key not in self.written}
+        for key in more:
+            del self.varying[key]
+        self.fixed |= more
         return bool(more)
 
     def add_others(self, slots: Sequence[Slot], is_input: Callable[[Any], bool]) -> None:
@@ -120,7 +144,7 @@ class Places:
         self._operands.standing = {
             (id(slot.holder), slot.key): x for slot, x in zip(self.slots, given, strict=True)
         }
-        kept = [list(_leaves(x)) for x in given]
+        kept = [list(parts(x)) for x in given]
         try:
             for slot, x in zip(self.slots, given, strict=True):
                 if x is not ABSENT:
@@ -136,7 +160,7 @@ class Places:
         written = [
             slot
             for slot, x, value, before in zip(self.slots, given, values, kept, strict=True)
-            if x is not value and not _are_same(list(_leaves(x)), before)
+            if x is not value and not _are_same(list(parts(x)), before)
         ]
         if written:
             raise Written(written)
@@ -160,12 +184,12 @@ class Places:
 _A_NUMBER = {int: ("a number", int), float: ("a number", float)}  # stands for any
 
 
-def _leaves(x: Any) -> Iterator[Any]:
+def parts(x: Any) -> Iterator[Any]:
     """All that a list or dict contains, as far as tuples, lists and dicts go; not other things."""
     if isinstance(x, (list, dict, tuple)):
         for each in x.values() if isinstance(x, dict) else x:
             yield each
-            yield from _leaves(each)
+            yield from parts(each)
 
 
 def _nothing() -> None:
@@ -203,6 +227,7 @@ class Operands:
         self.reads: Reads | None = None  # what there was before
         self.standing: dict[Any, Any] = {}  # what stands for it, by a place's holder and key
         self.options_given: list[Number] = []
+        self.varying: Container[int] = ()  # ids of tensors whose values are no constants
         self.settle: Callable[[], None] = _nothing  # looks at what calls after the run will change
         self.undo: Callable[[], None] = _nothing  # lets that be as it was
         self.given: list[tuple[Number, dtype, LazyValue]] = []
@@ -262,10 +287,15 @@ class Operands:
             found = run(*numbers)
             if found is None:
                 return None
-            arrays = [
-                wrap(np.asarray(number(x, to), to.numpy))
-                for x, to in zip(found, dtypes, strict=False)
-            ]
+            arrays = [wrap(_array(x, to)) for x, to in zip(found, dtypes, strict=False)]
             return arrays, found[len(dtypes) :]
 
         return values
+
+
+def _array(x: Any, to: dtype) -> Any:
+    """A number as it takes part in an operation on tensors of a dtype."""
+    if to in LOW_PRECISION:
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(to.numpy)
+    return np.asarray(number(x, to), to.numpy)

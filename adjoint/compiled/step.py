@@ -53,6 +53,7 @@ from .counting import Counted, Counter, Launch, launch_all
 from .course import Course, Round, stands
 from .handover import Argument, Fresh, copy_all
 from .places import Result
+from .renewal import follow
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # a tensor that has moved
@@ -476,7 +477,8 @@ class Compiled:
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
-        captured, general = self.captured, self.owned or self.captured.alike
+        captured = self.captured
+        general = self.owned or captured.alike or captured.looked
         if not general and stands(
             self.wanting, self.bound, captured.presence, self.steps, self.guards
         ):
@@ -512,9 +514,30 @@ class Compiled:
         for x, other in captured.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
-        if not all(step.fits() for step in self.steps):
+        for x in self.varying():
+            return f"values of a tensor of shape {tuple(x._data.shape)} that selects were changed"
+        if not all(step.fits() for step in self.steps) and not self._follow():
             return "the state of an optimizer was replaced"
         return "" if self.guards.hold() else self.guards.difference()
+
+    def _follow(self) -> bool:
+        """Go on with other states of optimizers, where they are like those before."""
+        with CAPTURING:
+            if not follow(self):
+                return False
+            self._rebind()
+            return all(step.fits() for step in self.steps)
+
+    def _rebind(self) -> None:
+        """Let the next run find other states."""
+        self.bound[:] = [_ELSEWHERE]
+
+    def varying(self) -> list[Any]:
+        """Tensors whose values Python has read, and that hold others now."""
+        return [
+            x for x, array in self.captured.looked
+            if type(x._data) is not np.ndarray or not np.array_equal(x._data, array)
+        ]  # fmt: skip
 
     def run(self, arguments: list[Any], observer: Any = None, numbers: Sequence[Any] = ()) -> Any:
         """The results, some of which are `numbers`, and calls that are to be made: everything else
@@ -678,6 +701,13 @@ class Stepping:
         self.optimizer = op.optimizer
         self.groups = op.groups
         self.options = op.options
+        self.held: list[Held] = []  # states, and options
+        self.know_states()
+        self.held.append(self._options())
+
+    def know_states(self) -> None:
+        """Know what states there are."""
+        op = self.op
         self.written = op.written()
         self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and what they hold
         self.sizes: dict[int, int] = {}  # of states, by their ids
@@ -689,7 +719,7 @@ class Stepping:
                 names = [name for name in state or () if name not in self.optimizer.scalars]
                 for name, kind in zip(names, kinds, strict=True):
                     self.kept.append((state, name, kind[i]))
-        self.held = [self._states(), self._options()]
+        self.held[:1] = [self._states()]
 
     def _states(self) -> Held:
         """The states that it reads: whether they are the same is found by one look."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import policy
 from ..core.device import namespace_of
-from ..core.errors import AutogradError, ShapeError
+from ..core.errors import AutogradError, ShapeError, Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -377,3 +377,25 @@ def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
 
 
 _SEQUENCES = (tuple, list)  # there may be tensors in them
+
+
+def values_of(x: Any, why: str = "") -> Any:
+    """The array of a tensor whose values Python is about to go by: in a function that is being
+    captured those that are known there, which are to stay (see `known_values` of captures).
+
+    Errors: where they are not known there, Unsupported, which says `why` they are read and what to
+    do instead; without that AutogradError, which captures say in words.
+    """
+    executor = get_mode().executor
+    known = getattr(executor, "known_values", None)
+    if known is not None:
+        array = known(x)
+        if array is not None:
+            return array
+    elif executor is not None and hasattr(executor, "note_check"):  # a body's, which knows none
+        executor.meet(x)  # type: ignore[attr-defined]
+    else:
+        return concrete(x)
+    if why and isinstance(x._data, LazyValue) and x._data.array is None:
+        raise Unsupported(f"compile: the function reads a value: {why}")
+    return concrete(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,9 +129,13 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
 
 
 def number(value: Any, to: dtype) -> Any:
-    """A Python number that an array of dtype `to` takes without being promoted itself."""
+    """A Python number that an array of dtype `to` takes without being promoted itself. Beside
+    narrow floats a number of a capture stays one: see `with_wide_numbers`.
+    """
     if type(value) is Number:
-        if to.category in (1, 2) and to not in dt.LOW_PRECISION:
+        if to in dt.LOW_PRECISION:
+            return value
+        if to.category in (1, 2):
             return value.operand(to)
         value = value.value()
     if to.category == 1:
@@ -145,6 +149,26 @@ def number(value: Any, to: dtype) -> Any:
     if to.category == 3:
         return complex(value)
     return bool(value)
+
+
+def with_wide_numbers(op: Op, inputs: tuple[Any, ...], run: Callable[..., Any]) -> Any:
+    """What `run(op, inputs)` gives where a number that comes with each run stands beside narrow
+    floats, which are widened to float32 for it, as eagerly, and the result is rounded once;
+    NotImplemented where there is no such number.
+    """
+    if not any(type(x) is Number for x in inputs):
+        return NotImplemented
+    narrow = [x for x in inputs if isinstance(x, TensorBase) and x.dtype in dt.LOW_PRECISION]
+    if not narrow or not op.pointwise or op.n_outputs != 1:
+        return run(op, tuple([x.value() if type(x) is Number else x for x in inputs]))
+    wide = tuple(
+        cast(x, dt.float32) if any(x is each for each in narrow)
+        else x.operand(dt.float32) if type(x) is Number
+        else x
+        for x in inputs
+    )  # fmt: skip
+    found = run(op, wide)
+    return cast(found, narrow[0].dtype) if found.dtype is dt.float32 else found
 
 
 def as_tensor_like(value: Any, like: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import functools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -36,6 +37,8 @@ required = _Required()
 _before_any: dict[int, Callable[..., Any]] = {}
 _after_any: dict[int, Callable[..., Any]] = {}
 ON_ALL = _before_any, _after_any  # hooks of all optimizers
+# The optimizers that have stepped, for whoever asks.
+STEPPED: ContextVar[list[Any] | None] = ContextVar("STEPPED", default=None)
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -128,6 +131,12 @@ class Optimizer:
             (self.__dict__, "param_groups"),
             *((group, "params") for group in self.param_groups),
         ]
+
+    def _note_step(self) -> None:
+        """It steps, or would if gradients were finite: whoever asked is told."""
+        stepped = STEPPED.get()
+        if stepped is not None:
+            stepped.append(self)
 
     def _make_hooks(self) -> None:
         self._hooks: dict[str, dict[int, Any]] = {kind: {} for kind in self._hook_kinds}
@@ -394,7 +403,10 @@ class Optimizer:
             if "param_names" in old and "param_names" not in group:
                 group["param_names"] = old["param_names"]
             groups.append(group)
-        self.__setstate__({"state": state, "param_groups": groups})
+        for old, new in zip(self.param_groups, groups, strict=True):  # stay, as programs know them
+            old.clear()
+            old.update(new)
+        self.__setstate__({"state": state, "param_groups": self.param_groups})
         for hook in self._hooks["after_load"].values():
             hook(self)
 
@@ -480,6 +492,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 )
             args, kwargs = changed
         self._has_stepped = True
+        self._note_step()
         result = step(self, *args, **kwargs)
         for hook in (*after.values(), *_after_any.values()):
             hook(self, args, kwargs)

@@ -718,16 +718,21 @@ def _parts(reads: Reads, slot: Slot) -> list[Slot]:
     """The items of a dict or list that differ; none where that is not all."""
     holder, value = slot.holder, slot.value
     parent = next((n for n, each in enumerate(reads.slots) if each is slot), slot.parent)
-    if slot.kind != "items":
+    if slot.kind not in ("items", "others"):
         return []
+    known = slot.key if slot.kind == "others" else ()  # keys of which others ask
     if isinstance(holder, dict):
         half = len(value) // 2
         before = dict(zip(value[:half], value[half:], strict=True))
-        if not before.keys() <= holder.keys():
+        now_there = {key: x for key, x in holder.items() if key not in known}
+        if not before.keys() <= now_there.keys():
             return []
-        pairs = [(key, before.get(key, ABSENT), x) for key, x in holder.items()]
-    elif type(holder) is list and len(holder) == len(value):
+        pairs = [(key, before.get(key, ABSENT), x) for key, x in now_there.items()]
+    elif type(holder) is list and slot.kind == "items" and len(holder) == len(value):
         pairs = [(n, value[n], x) for n, x in enumerate(holder)]
+    elif type(holder) is list and slot.kind == "others" and len(holder) == value[0]:
+        rest = [(n, x) for n, x in enumerate(holder) if n not in known]
+        pairs = [(n, was, x) for (n, x), was in zip(rest, value[1:], strict=True)]
     else:
         return []
     return [

@@ -588,3 +588,39 @@ def test_programs_for_many_sizes_are_bounded_by_their_memory(monkeypatch):
         compiled(ad.ones(n, n))
     assert 2 <= len(compiled.programs) < 10
     assert sum(each.bytes for each in compiled.programs) <= 1 << 20
+
+
+def test_regions_for_profiles_have_no_effect_and_leave_nothing_open():
+    region = ad.profiler.record_function("outside")
+    model = nn.Linear(3, 3)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+
+    @ad.compile
+    def step(x):
+        with region:
+            with ad.autograd.profiler.record_function(f"of {x.shape[0]}", "a text"):
+                loss = model(x).exp().sum()
+            optimizer.zero_grad()
+            loss.backward()
+        optimizer.step()
+        return loss
+
+    losses = [step(ad.ones(2, 3)).item() for _ in range(3)]
+    assert losses[2] < losses[1] < losses[0]
+    assert step.reasons == ["first call"] and region._open == []
+    with ad.profiler.profile() as prof:
+        step(ad.ones(2, 3))
+        step(ad.ones(4, 3))  # is compiled meanwhile
+    names = [event.name for event in prof.events()]
+    assert names.count("Compiled#step") == 2
+    assert "outside" not in names and "of 4" not in names
+    assert region._open == []
+
+    @ad.compile
+    def fails(x):
+        with region:
+            return x.item()
+
+    with pytest.raises(RuntimeError, match="reads a value"):
+        fails(ad.ones(()))
+    assert region._open == []

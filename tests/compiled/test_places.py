@@ -2,6 +2,7 @@
 
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -317,3 +318,21 @@ def test_one_tensor_that_is_kept_and_returned_is_one():
     x = ad.ones(3)
     y, first, second = compiled(x)
     assert model.last is y and first is second and first[0] is y and first[1] is x
+
+
+@pytest.mark.parametrize("kind", ["object", "dict", "list"])
+def test_a_place_that_others_set_beside_one_that_the_function_sets(kind):
+    held = {"object": SimpleNamespace(n=0, t=1.0), "dict": {"n": 0, "t": 1.0}, "list": [0, 1.0]}
+    x = held[kind]
+    x = vars(x) if kind == "object" else x
+    n, t = (0, 1) if kind == "list" else ("n", "t")
+
+    @ad.compile
+    def function(y):
+        x[n] += 1
+        return y * x[t] + x[n]
+
+    for k in range(5):
+        x[t] = 0.5 * k
+        assert function(ad.ones(1)).tolist() == [0.5 * k + k + 1]
+    assert len(function.reasons) == 2

@@ -9,8 +9,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
+from ...core.mode import MODE
 from ...core.scalar import Scalar
 from ...core.tensor_base import TensorBase
+from ...eager.writes import values_of
 from ...graph.lazy import LazyValue, concrete
 
 
@@ -32,6 +34,9 @@ _SEQUENCES = frozenset((list, tuple))
 def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
     """`data` as an array of `dtype` (inferred where None); of its own memory if `copy`."""
     if isinstance(data, TensorBase):
+        meet = getattr(MODE.get().executor, "meet", None)
+        if meet is not None:  # a capture's, for which its value is no constant
+            meet(data)
         array = data._data  # a lazy value never changes, a graph's does
         return converted(array if type(array) is LazyValue else concrete(data), dtype, copy)
     if isinstance(data, np.ndarray):
@@ -248,7 +253,7 @@ def _collect(data: Any, shape: tuple[int, ...], dim: int, values: list[Any]) -> 
 
 def _scalar(data: Any) -> Any:
     if isinstance(data, (TensorBase, np.ndarray, np.generic)):
-        array = data._data if isinstance(data, TensorBase) else np.asarray(data)
+        array = values_of(data) if isinstance(data, TensorBase) else np.asarray(data)
         if array.size != 1:
             raise InvalidType(
                 f"tensor: only one element tensors can be converted to Python scalars, got shape "

@@ -10,7 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidType
 from ...core.op import Op
-from ...core.scalar import Scalar
+from ...core.scalar import Number, Scalar
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
@@ -159,6 +159,8 @@ def promoted(
                 if isinstance(v, TensorBase)
                 else v.rounded(common.numpy)
                 if type(v) is Scalar
+                else v.operand(common)
+                if type(v) is Number
                 else fresh(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
@@ -172,6 +174,8 @@ def fitting(value: Any, to: dt.dtype) -> Any:
         with np.errstate(over="ignore"):
             if type(value) is Scalar:
                 return value.rounded(to.numpy)
+            if type(value) is Number:
+                return value.operand(to)
             return float(np.asarray(value).astype(to.numpy))
     return value
 

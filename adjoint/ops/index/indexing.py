@@ -21,7 +21,7 @@ from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
 from ...eager.public import FUNCTIONS, public, write_in_place
 from ...eager.tensors import fresh
-from ...eager.writes import copied, write_by_kernel
+from ...eager.writes import copied, values_of, write_by_kernel
 from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
@@ -30,6 +30,7 @@ from ..shape.movement import Movement, assert_tensor, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
+from .selected import Selected, broadcast_mask, refuse, select, selected_values
 from .slicing import Item, basic_index
 
 __all__ = [
@@ -120,7 +121,7 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
             axis += 1
         elif type(each) is bool or not each._data.ndim:  # a mask without dimensions
             items.append(None)
-            count = int(each) if type(each) is bool else int(bool(each._data))
+            count = int(each) if type(each) is bool else int(bool(values_of(each)))
             advanced.append((place, fresh(np.zeros(count, np.int64))))
         else:
             advanced.append((place, each))
@@ -210,7 +211,7 @@ def _index_part(part: Any) -> Any:
                 f"{part.dtype}; convert it with .long()"
             )
         if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
-            return int(data)
+            return int(values_of(part))
         return part
     if isinstance(part, np.bool_):
         return bool(part)
@@ -261,9 +262,11 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     indices: list[Any] = []
     for place, each in advanced:
         if each.dtype in (dt.bool_, dt.uint8):
-            _note_mask(each)
             axes.extend(range(place, place + each._data.ndim))
-            columns = nonzero_columns(each._data)
+            mask = _values(each)
+            if mask is None:
+                refuse("what a mask selects, beside other indices or with a value for each element")
+            columns = nonzero_columns(mask)
             indices.extend(hold_values("index", fresh(column), each) for column in columns)
         else:
             axes.append(place)
@@ -286,13 +289,18 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
     return tuple(axes), fresh(packed)
 
 
-def _note_mask(mask: Any) -> None:
-    """A mask is about to be read: one that was there before a function is captured is no constant
-    of its, and cannot be read there.
+def _values(mask: Any) -> Any:
+    """The values of a mask; None in a function that is being captured where they are not known:
+    one from outside is a constant there, as long as it holds the same.
     """
-    meet = getattr(MODE.get().executor, "meet", None)
-    if meet is not None:
-        meet(mask)
+    executor = MODE.get().executor
+    known = getattr(executor, "known_values", None)
+    if known is not None:
+        return known(mask)
+    if hasattr(executor, "note_check"):
+        executor.meet(mask)  # type: ignore[union-attr]
+        return None if mask._data.array is None else mask._data.array
+    return mask._data
 
 
 _MASKS = (np.dtype(np.bool_), np.dtype(np.uint8))
@@ -329,8 +337,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if len(advanced) == 1:
         place, each = advanced[0]
         if each._data.dtype in _MASKS:
-            _note_mask(each)
-            mask = each._data
+            mask = _values(each)
+            if mask is None:
+                return select(part, place, each)  # type: ignore[no-any-return]
             if mask.ndim > 1:
                 shape = part._data.shape
                 rest = shape[place + mask.ndim :]
@@ -407,6 +416,9 @@ def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
     rest = part._data.ndim - place - mask._data.ndim
     if isinstance(value, TensorBase):
         assert_same_dtype(part, value)
+        if type(value._data) is Selected:
+            value = selected_values(value, part, place, mask)
+            return FUNCTIONS["where"](broadcast_mask(mask, rest), value, part)
         value = _strip(value, place + 1 + rest)
         shape, ahead = value._data.shape, value._data.ndim - rest
         if ahead > 0:
@@ -414,8 +426,7 @@ def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
                 return None
             ones = (1,) * mask._data.ndim
             value = value.reshape(*shape[: ahead - 1], *ones, *shape[ahead:])
-    mask = cast(mask, dt.bool_).reshape(*mask._data.shape, *(1,) * rest)
-    return FUNCTIONS["where"](mask, value, part)
+    return FUNCTIONS["where"](broadcast_mask(mask, rest), value, part)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -659,7 +670,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
-        unique = fresh(np.unique(wrapped(index._data, input._data.shape[axis], axis)))
+        unique = fresh(np.unique(wrapped(values_of(index), input._data.shape[axis], axis)))
         input = hold_sizes("index_fill", input, dims=(axis,))
         index = hold_values("index_fill", unique, index)
     return _put(input, axis, index, fill_value, False, "index_fill")
@@ -758,7 +769,16 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask.dtype is not dt.bool_:
         raise DTypeError(f"masked_select: expected BoolTensor for mask, got {mask.dtype}")
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_select")
-    places = np.flatnonzero(np.broadcast_to(mask._data, shape))
+    places = np.flatnonzero(
+        np.broadcast_to(
+            values_of(
+                mask,
+                "how much a mask selects is the size of masked_select's result; go on with "
+                "where(mask, input, 0)",
+            ),
+            shape,
+        )
+    )
     chosen = hold_values("masked_select", fresh(places), mask)
     return apply(Index((0,)), hold_sizes("masked_select", input).expand(shape).reshape(-1), chosen)
 
@@ -775,7 +795,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     tensor([[1],
             [2]])
     """
-    data = input._data
+    data = values_of(
+        input,
+        "how many elements are not zero is the size of nonzero's result; call it outside, or go on "
+        "with the mask: where(mask, x, 0)",
+    )
     if as_tuple:
         columns = nonzero_columns(data if data.ndim else data.reshape(1))
         return tuple(fresh(column) for column in columns)
@@ -836,6 +860,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise InvalidType(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
     found = []
     for i, size in enumerate(sizes):
-        index = indices._data.astype(np.int64) // prod(sizes[i + 1 :]) % size
+        index = values_of(indices).astype(np.int64) // prod(sizes[i + 1 :]) % size
         found.append(fresh(np.asarray(index) if isinstance(index, np.generic) else index))
     return tuple(found)

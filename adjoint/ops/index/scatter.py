@@ -21,6 +21,7 @@ from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking, writing
 from ...eager.public import public
 from ...eager.tensors import fresh
+from ...eager.writes import values_of
 from ..create import creation
 from ..samples import KINDS, array, each_dtype
 from ..shape.movement import assert_tensor
@@ -792,7 +793,12 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"{input.dtype} and {source.dtype}"
         )
     shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_scatter")
-    places = np.flatnonzero(np.broadcast_to(mask._data, shape))
+    known = values_of(
+        mask,
+        "masked_scatter takes as many elements as a mask selects; take them by "
+        "source.reshape(-1)[mask.reshape(-1).cumsum(0) - 1] (clamped), and select by where()",
+    )
+    places = np.flatnonzero(np.broadcast_to(known, shape))
     if source._data.size < places.size:
         raise ShapeError(
             f"masked_scatter: Number of elements of source ({source._data.size}) < number of ones "
@@ -827,5 +833,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     if num_classes < -1:
         raise InvalidArgument(f"one_hot: num_classes should be positive, got {num_classes}")
     if num_classes == -1:  # which the values decide
+        data = values_of(
+            tensor, "one_hot has one more column than the largest entry; give num_classes"
+        )
         return apply(OneHot(max(int(data.max()) + 1, 0)), tensor)
     return OneHot(num_classes), tensor

@@ -12,6 +12,7 @@ from ...core.spec import broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import public, with_out
+from ...eager.writes import values_of
 from ..elementwise.namespace import conj
 from ..promotion import promote
 from ..shape.sizes import hold_sizes
@@ -273,7 +274,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     b = hold_sizes("tensordot", b)
     a = hold_sizes("tensordot", a)
     if isinstance(dims, TensorBase):
-        dims = dims._data.tolist()
+        dims = values_of(dims).tolist()
     if isinstance(dims, int):
         if not 0 <= dims <= min(a.ndim, b.ndim):
             raise InvalidArgument(

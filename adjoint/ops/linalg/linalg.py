@@ -8,12 +8,13 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, LinalgError, ShapeError, Unsupported
+from ...core.mode import MODE
 from ...core.spec import normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public, with_out
-from ...eager.tensors import fresh
+from ...eager.writes import values_of
 from ..promotion import cast
 from ..return_types import return_type
 from ..shape.sizes import hold_sizes, is_of_graph
@@ -33,7 +34,7 @@ from .decomposition import (
     indefinite_minor,
 )
 from .matmul import matmul, zeros_from
-from .norms import inverse_and_info, tolerances
+from .norms import inverse_and_info, tolerances, zero_pivot
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
 
 __all__ = [
@@ -242,7 +243,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     assert_matrices("linalg.solve_ex", A, square=True)
     _, info = inverse_and_info(A.detach())
     bad = info != 0
-    if check_errors or not bool(bad.any()):
+    captured = hasattr(MODE.get().executor, "note_check")
+    if check_errors or not (captured or bool(bad.any())):
         return SolveExResult(solve(A, B, left=left), info)
     bad = bad.unsqueeze(-1).unsqueeze(-1)
     eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
@@ -619,15 +621,13 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """
     A = hold_sizes("lu_factor_ex", A)  # noqa: N806
     lu, pivots = lu_factor(A, pivot=pivot)
-    zero = np.diagonal(lu._data, axis1=-2, axis2=-1) == 0
-    found = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.shape[-1] else zero.any(-1)
-    if check_errors and found.any():
+    info = zero_pivot(lu)
+    if check_errors and (found := int(info.max() if info._data.size else 0)):
         raise LinalgError(
-            f"linalg.lu_factor_ex: U[{int(found.max())},{int(found.max())}] is zero and using it "
-            "on lu_solve would result in a division by zero."
+            f"linalg.lu_factor_ex: U[{found},{found}] is zero and using it on lu_solve would "
+            "result in a division by zero."
         )
-    info = np.asarray(found) if isinstance(found, np.generic) else found
-    return LUFactorExResult(lu, pivots, cast(fresh(info), dt.int32))
+    return LUFactorExResult(lu, pivots, info)
 
 
 @with_out
@@ -766,6 +766,9 @@ _PADE = (
 )  # fmt: skip
 
 
+_HALVED = "how often matrix_exp halves depends on the norm; call it outside of the function"
+
+
 @public()
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices, by scaling and squaring (Higham, 2005).
@@ -784,7 +787,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     assert_matrices("linalg.matrix_exp", A, square=True)
     if not A._data.size:
         return A.clone()
-    size = float(np.abs(A._data).sum(-2).max())
+    size = float(np.abs(values_of(A, _HALVED)).sum(-2).max())
     halvings = max(0, int(np.ceil(np.log2(size / 5.4)))) if 0 < size < np.inf else 0
     x: Any = A * 0.5**halvings
     eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)

@@ -19,6 +19,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import public
 from ...eager.tensors import fresh
+from ...eager.writes import values_of
 from .. import return_types
 from ..create.creation import names_on
 from ..create.ranges import linspace
@@ -85,7 +86,11 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     >>> ad.bincount(ad.tensor([0, 2, 2]))
     tensor([1, 0, 2])
     """
-    data = input._data
+    data = values_of(
+        input,
+        "the size of bincount's result is one more than the largest number; count n numbers with "
+        "zeros(n).index_add(0, input, weights or ones)",
+    )
     if data.dtype.kind not in "iu":
         raise DTypeError(
             f"bincount: only supports 1-d non-negative integral inputs, got {input.dtype}"
@@ -115,6 +120,10 @@ def _range(name: str, low: Any, high: Any, input: Any, margin: float) -> tuple[f
     where these are equal, too.
     """
     data = input._data
+    if low == high:
+        data = values_of(
+            input, f"the ends of {name} are those of the data; give it min and max, or range"
+        )
     if low > high:
         raise InvalidArgument(f"{name}: max must be larger than min, got min {low} and max {high}")
     if low == high and data.size:
@@ -291,7 +300,11 @@ def unique(
     (tensor([1, 2, 3]), tensor([1, 1, 2]))
     """
     assert_sortable(input, "unique")
-    data = input._data
+    data = values_of(
+        input,
+        "how many elements differ is the size of unique's result; call it outside, or mark those "
+        "that differ from their neighbour in sort(input), which has a size",
+    )
     axis = None if dim is None else normalize_axis(dim, data.ndim, "unique")
     low = data.dtype.kind == "V" and not is_device_array(data)
     values, inverse, counts = np.unique(
@@ -320,7 +333,11 @@ def unique_consecutive(
     >>> ad.unique_consecutive(ad.tensor([1, 1, 2, 1]), return_counts=True)
     (tensor([1, 2, 1]), tensor([2, 1, 1]))
     """
-    data = input._data
+    data = values_of(
+        input,
+        "how many runs there are is the size of unique_consecutive's result; call it outside, or "
+        "mark the elements that differ from the one before",
+    )
     if dim is None or not data.ndim:
         rows = data.reshape(-1)
     else:

@@ -22,6 +22,7 @@ from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
 from ...eager.tensors import fresh
+from ...eager.writes import values_of
 from ..create import creation
 from ..create.creation import names_on
 from ..create.values import convert_number
@@ -463,7 +464,7 @@ def repeat_interleave(
     tensor([5, 6, 6])
     """
     if repeats is None:
-        counts = input._data
+        counts = values_of(input, _COUNTED)
         _assert_counts(counts)
         return fresh(np.repeat(names_on(input.device).arange(counts.size), counts))
     x = input.reshape(-1) if dim is None else input
@@ -479,7 +480,7 @@ def repeat_interleave(
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
         return x.unsqueeze(axis + 1).expand(wide).reshape(whole)
-    counts = repeats._data
+    counts = values_of(repeats, _COUNTED)
     _assert_counts(counts)
     if counts.size not in (1, size) or counts.ndim > 1:
         raise ShapeError(
@@ -494,6 +495,12 @@ def repeat_interleave(
         )
     x = hold_sizes("repeat_interleave", x, dims=(axis,))
     return apply(Index((axis,)), x, hold_values("repeat_interleave", fresh(places), repeats))
+
+
+_COUNTED = (
+    "the sum of counts is the size of repeat_interleave's result; call it outside, and give the "
+    "function what it gives, or use one number for all"
+)
 
 
 def _assert_counts(counts: Any) -> None:

@@ -21,6 +21,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
 from ...eager.public import public
+from ...eager.writes import values_of
 from ..create.creation import finish
 from ..index.slicing import basic_index, before, part
 from ..promotion import cast, common_dtype
@@ -563,7 +564,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     axis = _axis_to_split(input, dim, "tensor_split")
     length = input._data.shape[axis]
     if isinstance(indices_or_sections, TensorBase):
-        indices_or_sections = indices_or_sections._data.tolist()
+        indices_or_sections = values_of(indices_or_sections).tolist()
     if isinstance(indices_or_sections, (tuple, list)):
         stops = [slice(None, operator.index(i)).indices(length)[1] for i in indices_or_sections]
         bounds = [(a, max(a, b)) for a, b in zip([0, *stops], [*stops, length], strict=True)]
