@@ -91,12 +91,14 @@ class _Region:
 class _Regions:
     """Each step joins the regions of its inputs, where that makes no cycle.
 
-    Regions and single steps are numbers; `above` says what each depends on directly.
+    Regions and single steps are numbers; `above` says what each depends on directly, `before` (one
+    bit a number) on what at all.
     """
 
     def __init__(self) -> None:
         self.merged: list[int] = []  # the number that took a number's place, or itself
         self.above: list[set[int]] = []
+        self.before: list[int] = []
         self.home: dict[Node, int] = {}
         self.regions: dict[int, _Region] = {}
         self.cuts: list[tuple[Node, str]] = []
@@ -111,20 +113,29 @@ class _Regions:
         """A number of its own."""
         self.merged.append(len(self.merged))
         self.above.append(above)
+        self.before.append(self._with_before(above))
         return len(self.merged) - 1
+
+    def _with_before(self, numbers: set[int]) -> int:
+        """The bits of numbers, and of all that they depend on."""
+        found = 0
+        for n in numbers:
+            found |= self.before[n] | 1 << n
+        return found
+
+    def depend(self, number: int, above: set[int]) -> None:
+        """Let a number, and all that depends on it, depend on others."""
+        self.above[number] |= above
+        gained = self._with_before(above) & ~self.before[number]
+        if gained:
+            self.before[number] |= gained
+            before = self.before
+            for n in [n for n, bits in enumerate(before) if bits >> number & 1]:
+                before[n] |= gained
 
     def reaches(self, start: set[int], target: int) -> bool:
         """Whether one of `start` is the target or depends on it."""
-        seen = {self.find(n) for n in start}
-        stack = list(seen)
-        while stack:
-            current = stack.pop()
-            if current == target:
-                return True
-            fresh = {self.find(n) for n in self.above[current]} - seen
-            seen |= fresh
-            stack.extend(fresh)
-        return False
+        return any(n == target or self.before[n] >> target & 1 for n in start)
 
     def add(self, node: Node, role: Role | str) -> None:
         """Place the next step."""
@@ -151,7 +162,7 @@ class _Regions:
             chosen = self.new(set())
             self.regions[chosen] = step
         self.home[node] = chosen
-        self.above[chosen] |= parents - {chosen}
+        self.depend(chosen, parents - {chosen})
         for other in sorted(parents & self.regions.keys() - {chosen}, reverse=True):
             reason = self.merge(chosen, other)
             if reason:
@@ -170,7 +181,12 @@ class _Regions:
             second.take(first)
             self.regions[into] = second
             self.merged[other] = into
-            self.above[into] = (outside | {self.find(n) for n in self.above[other]}) - {into}
+            above = {self.find(n) for n in self.above[other]} - {into}
+            self.above[into] = outside
+            self.depend(into, above)
+            for n, bits in enumerate(self.before):  # what has read one of them depends on both
+                if bits >> other & 1 and n != into:
+                    self.before[n] = bits | self.before[into] | 1 << into
             del self.regions[other]
         return reason
 
