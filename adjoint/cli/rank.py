@@ -1,0 +1,31 @@
+"""What mpiexec starts for each rank: the program, with torchrun's names for what MPI has told it.
+
+Run as a file, so that it costs next to nothing (`python adjoint/cli/rank.py script.py ...`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_NAMES = {  # of Open MPI, MPICH (and what is made of it), Slurm
+    "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+    "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"),
+    "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
+}
+
+
+def told() -> dict[str, str]:
+    """What the environment says of this rank, under torchrun's names."""
+    found = {}
+    for name, others in _NAMES.items():
+        for other in others:
+            if other in os.environ:
+                found[name] = os.environ[other]
+                break
+    return found
+
+
+if __name__ == "__main__":
+    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {**os.environ, **told()})
