@@ -116,9 +116,9 @@ def reducing(
     name: str,
     begin: Callable[[Any, ReduceOp], Pending],
 ) -> tuple[Pending, Callable[[], None] | None]:
-    """Begin a reduction whose result is `buffer` by `begin(row, op)`, where the engine can reduce the
-    numbers of `row` (a wider copy of 16-bit ones, whose sums are rounded once). The second result
-    is what is to be done when it has ended.
+    """Begin a reduction whose result is `buffer` by `begin(row, op)`, where the engine can reduce
+    the numbers of `row` (a wider copy of 16-bit ones, whose sums are rounded once). The second
+    result is what is to be done when it has ended.
     """
     if not isinstance(op, ReduceOp):
         raise InvalidArgument(f"{name}: expected a ReduceOp, but got {op!r}")

@@ -93,9 +93,15 @@ class Gloo:
         self.store = store
         self.rank = rank
         self.size = size
-        self.group = self.library.ProcessGroupGloo(
-            self.library.PrefixStore("group", store), rank, size, timedelta(seconds=seconds)
-        )
+        limit = timedelta(seconds=seconds)
+        try:
+            place = self.library.PrefixStore("group", store)
+            self.group = self.library.ProcessGroupGloo(place, rank, size, limit)
+        except RuntimeError as error:
+            why = str(error).strip().partition("\n")[0]
+            raise DistributedError(
+                f"gloo: not all of {size} ranks have come to make the group ({why})"
+            ) from error
         self.ops: dict[ReduceOp, Any] = {
             op: getattr(self.library.ReduceOp, name) for op, name in _OPS.items()
         }
