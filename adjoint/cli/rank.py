@@ -5,9 +5,12 @@ Run as a file, so that it costs next to nothing (`python adjoint/cli/rank.py scr
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 
+DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG
+SIGKILL = 9
 _NAMES = {  # of Open MPI, MPICH (and what is made of it), Slurm
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
@@ -27,5 +30,12 @@ def told() -> dict[str, str]:
     return found
 
 
+def die_with_parent() -> None:
+    """This process, whatever it executes, must not outlive what has started it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIES_WITH_PARENT, SIGKILL)
+
+
 if __name__ == "__main__":
+    die_with_parent()
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {**os.environ, **told()})

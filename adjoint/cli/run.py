@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import shutil
 import signal
@@ -17,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidArgument, Unsupported
+from .rank import die_with_parent
 
 HELP = "run a program on several ranks of this machine (adjoint.distributed)"
 
 GRACE = 2.0  # seconds in which the other ranks may say what they miss, once one has failed
 _MARK = "ADJOINT_RUN_ID"  # what every process of a run has in its environment
-_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add_arguments(add: Callable[..., Any]) -> None:
@@ -109,7 +108,7 @@ class Job:
                     command,
                     env={**self.environment, **more},
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=die_with_parent,
                 )
             return self._watch()
         finally:
@@ -176,12 +175,6 @@ def _marked(mark: str) -> list[int]:
         except OSError:  # it has ended, or is another user's
             continue
     return found
-
-
-def _die_with_parent() -> None:
-    """A rank must not outlive `adjoint run` (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
 
 
 def _free_port() -> int:

@@ -130,7 +130,7 @@ class DistributedDataParallel(Module):
         buffers = list(self.module.buffers()) if self.broadcast_buffers else []
         if buffers and self.require_backward_grad_sync:
             source = reducer.tell(_FORWARD)
-            _sync(self.process_group, buffers, source)
+            _sync(self.process_group, buffers, source, beside=True)
         return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
@@ -189,7 +189,7 @@ class DistributedDataParallel(Module):
                 break
             last = source
             if kind == _FORWARD:
-                _sync(self.process_group, list(self.module.buffers()), source)
+                _sync(self.process_group, list(self.module.buffers()), source, beside=True)
             else:
                 reducer.shadow()
         last = _highest(self.process_group, -1 if last >= 0 else self.process_group.rank())
@@ -238,32 +238,35 @@ def _assert_alike(group: ProcessGroup, named: list[tuple[str, Any]]) -> None:
             )
 
 
-def _sync(group: ProcessGroup, tensors: list[Any], source: int) -> None:
-    """Make tensors those of a rank of the group."""
-    if group.size() == 1 or not tensors:
+def _sync(group: ProcessGroup, tensors: list[Any], source: int, *, beside: bool = False) -> None:
+    """Make tensors those of a rank of the group. Where they go `beside` them first, those that are
+    as they should be are not written: an earlier forward may have saved them for its backward.
+    """
+    if group.size() == 1:
         return
     mine = group.rank() == source
     works = []
-    copies = []
     for x in tensors:
         data = x._data
         if type(data) is not np.ndarray:
             raise Unsupported(f"{_NAME}: tensors on {x.device} are not served yet; use the CPU")
-        row = data.reshape(-1)  # a copy, where it has gaps
-        if not mine and not np.shares_memory(row, data) and data.size:
-            copies.append((data, row))
-        if not row.flags.writeable:
-            row = row.copy()
+        plain = data.flags.c_contiguous and data.flags.writeable
+        row = data.reshape(-1) if plain and (mine or not beside) else data.flatten()
         what = f"{_NAME}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
         group.assert_usable(what)
-        works.append(Work(group, what, group.engine.broadcast(row, source)))
-    versions = [] if mine else announce(tensors, "broadcast")
-    for work in works:
+        works.append((x, row, Work(group, what, group.engine.broadcast(row, source))))
+    for x, row, work in works:
         work.wait()
-    for data, row in copies:
-        data[...] = row.reshape(data.shape)
-    for version in versions:
-        version.bump("broadcast")
+        data = x._data
+        there = np.shares_memory(row, data)
+        row = row.reshape(data.shape)
+        if mine or (not there and row.tobytes() == data.tobytes()):
+            continue
+        versions = announce((x,), "broadcast")
+        if not there:
+            data[...] = row
+        for version in versions:
+            version.bump("broadcast")
 
 
 def _highest(group: ProcessGroup, number: int) -> int:

