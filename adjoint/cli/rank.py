@@ -1,12 +1,16 @@
 """What mpiexec starts for each rank: the program, with torchrun's names for what MPI has told it.
 
-Run as a file, so that it costs next to nothing (`python adjoint/cli/rank.py script.py ...`).
+Run as a file, so that it costs next to nothing (`python adjoint/cli/rank.py script.py ...`). With
+`--watch` it stays beside the program and says how that was killed: the launchers of MPICH and Intel
+MPI end the other ranks at once, and what they say then names any of them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import subprocess
 import sys
 
 DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG
@@ -36,6 +40,26 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, SIGKILL)
 
 
+def watch(command: list[str], environment: dict[str, str]) -> int:
+    """Run a rank's program: its code, after a word about the signal that has killed it."""
+    process = subprocess.Popen(
+        command, env=environment, close_fds=False, preexec_fn=die_with_parent
+    )
+    code = process.wait()
+    if code < 0:
+        print(
+            f"adjoint run: rank {environment.get('RANK', '?')} (process {process.pid}) was killed "
+            f"by {signal.Signals(-code).name}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return code if code >= 0 else 128 - code
+
+
 if __name__ == "__main__":
     die_with_parent()
-    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {**os.environ, **told()})
+    watched = sys.argv[1] == "--watch"
+    program = [sys.executable, *sys.argv[2 if watched else 1 :]]
+    if watched:
+        sys.exit(watch(program, {**os.environ, **told()}))
+    os.execve(sys.executable, program, {**os.environ, **told()})

@@ -91,9 +91,8 @@ class Job:
         }
         self.commands: list[tuple[str, list[str], dict[str, str]]] = []
         if engine == "mpi":
-            shim = str(Path(__file__).with_name("rank.py"))
-            whole = [*launcher(n), sys.executable, shim, *command]
-            self.commands.append(("mpiexec", whole, {}))
+            shim = [sys.executable, str(Path(__file__).with_name("rank.py"))]
+            self.commands.append(("mpiexec", launcher(n, shim) + command, {}))
         else:
             for rank in range(n):
                 more = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
@@ -183,8 +182,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def launcher(n: int) -> list[str]:
-    """mpiexec's command for so many ranks on this machine.
+def launcher(n: int, shim: list[str]) -> list[str]:
+    """mpiexec's command for so many ranks on this machine, each behind `shim`.
 
     Errors: Unsupported where there is none.
     """
@@ -196,9 +195,7 @@ def launcher(n: int) -> list[str]:
             "`pip install mpi4py mpich`), or use --engine gloo"
         )
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    command = [found]
-    if "Open MPI" in version.stdout + version.stderr or "prte" in version.stdout.lower():
-        command += ["--oversubscribe", "--with-ft", "ulfm"]
-        if os.getuid() == 0:
-            command.append("--allow-run-as-root")
-    return [*command, "-n", str(n)]
+    if "Open MPI" not in version.stdout + version.stderr:
+        return [found, "-n", str(n), *shim, "--watch"]
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    return [found, "--oversubscribe", "--with-ft", "ulfm", *root, "-n", str(n), *shim]

@@ -82,8 +82,8 @@ def test_a_killed_rank_is_named_by_the_others(tmp_path, engine, victim):
     raised = errors(tmp_path, since)
     if engine == "gloo":
         assert set(raised) == {0, 1, 2} - {victim}
-    elif not raised:  # MPICH's mpiexec ends the others, and names the process
-        assert f"PID {pids[victim]}" in said and "Killed" in said
+    elif not raised:  # MPICH's mpiexec ends the others
+        assert f"rank {victim} (process {pids[victim]}) was killed by SIGKILL" in said
     for seconds, text in raised.values():
         assert f"rank {victim} is dead (process {pids[victim]}" in text
         assert seconds < 10  # within 2 s where nothing else runs: docs/distributed.md
