@@ -98,6 +98,11 @@ def at_end(callback: Callable[[], None]) -> None:
     _here.callbacks.append(callback)
 
 
+def is_walking() -> bool:
+    """Whether a backward runs in this thread."""
+    return bool(_here.walks)
+
+
 def _call_back() -> None:
     """What `at_end` was given, in that order; each may run another backward."""
     callbacks, _here.callbacks = _here.callbacks, []

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.engine import at_end
+from ..autograd.engine import at_end, is_walking
 from ..autograd.modes import is_grad_enabled
 from ..core.errors import AutogradError, DistributedError, InvalidArgument, InvalidType, Unsupported
 from ..eager.tensors import wrap
@@ -124,7 +124,7 @@ class DistributedDataParallel(Module):
                     f"{_NAME}: parameter {name!r} wants a gradient and did not when it was "
                     "wrapped, so it would not be averaged; wrap the module again"
                 )
-        if is_grad_enabled():
+        if is_grad_enabled() and not is_walking():  # a checkpoint runs it again in backward
             reducer.abandon()
             reducer.syncs = self.require_backward_grad_sync
         buffers = list(self.module.buffers()) if self.broadcast_buffers else []
@@ -362,12 +362,22 @@ class Reducer:
         present, missing = bucket.flags(row, PRESENT), bucket.flags(row, MISSING)
         for k, number in enumerate(bucket.numbers):
             p, place = self.parameters[number], bucket.places[k]
-            g = p.grad if p.requires_grad else None
+            g = p.grad
+            if not p.requires_grad:  # frozen since: what it has got before stays its own
+                if g is place:
+                    p.grad = wrap(place._data.copy())
+                g = None
             present[k] = g is not None
             missing[k] = p.requires_grad and not self.met[number]
             if g is None:
                 place._data[...] = 0
             elif g is not place:
+                if g._data.dtype != place._data.dtype or g._data.shape != place._data.shape:
+                    raise AutogradError(
+                        f"{_NAME}: parameter {self.names[number]!r} has a gradient of "
+                        f"{g.dtype} {tuple(g.shape)}, but was {place.dtype} {tuple(place.shape)} "
+                        "when it was wrapped; wrap the module again"
+                    )
                 if g._node is not None:
                     raise AutogradError(
                         f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a "

@@ -471,7 +471,7 @@ def _seconds(timeout: Any, otherwise: float) -> float:
 
 def _chosen(backend: str | None, size: int, init_method: str | None, store: Any) -> str:
     """The engine for what was asked, and what has started this process."""
-    mpi = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+    mpi = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
     told = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     by_launcher = config.read("ADJOINT_ENGINE")
     wanted = None if backend is None else _on_cpu(backend)
@@ -481,7 +481,16 @@ def _chosen(backend: str | None, size: int, init_method: str | None, store: Any)
         )
     if wanted == "fake":
         return "fake"
+    if by_launcher not in ("", "gloo", "mpi"):
+        raise InvalidArgument(f"ADJOINT_ENGINE={by_launcher}: there are gloo and mpi")
     if not (mpi or told or size > 0 or init_method or store is not None):
+        tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+        if tasks != "1":
+            raise DistributedError(
+                f"init_process_group: srun has started {tasks} tasks, but nothing says how they "
+                "meet; start them by `srun --mpi=pmix` (or pmi2) for the engine 'mpi', or set "
+                "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for 'gloo'"
+            )
         return "alone"
     if wanted in ("gloo", "nccl") and mpi and not is_gloo_available():
         warnings.warn(

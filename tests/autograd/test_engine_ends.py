@@ -115,3 +115,11 @@ def test_the_gradients_own_memory_is_not_the_place():
     with ad.no_grad():
         w.grad.mul_(9)
     assert v.grad.tolist() == [1, 1] and seed.tolist() == [1, 1]
+
+
+def test_who_walks():
+    seen = []
+    a = ad.ones(2, requires_grad=True)
+    a.register_hook(lambda g: seen.append(engine.is_walking()))
+    (a * 2).sum().backward()
+    assert seen == [True] and not engine.is_walking()

@@ -428,6 +428,86 @@ def on_refusals(rank, size):
     return said
 
 
+def on_a_module_that_a_checkpoint_runs_again(rank, size):
+    """The wrapped forward runs inside of the backward that averages."""
+    from adjoint.utils.checkpoint import checkpoint
+
+    for views in (False, True):
+        options = {"bucket_cap_mb": 0.001, "gradient_as_bucket_view": views}
+        model, other = DDP(nn.Linear(6, 6).double(), static_graph=True, **options), None
+        ad.manual_seed(0)
+        other = nn.Linear(6, 6).double()
+        other.load_state_dict(model.module.state_dict())
+        for _ in range(2):
+            for module, (x, _) in ((model, share(rank, size)), (other, data())):
+                module.zero_grad()
+                x = x.clone().requires_grad_()
+                hidden = checkpoint(module, x, use_reentrant=True).tanh()
+                module(hidden).square().mean().backward()
+        assert_gradients(model.module, other)
+
+
+def on_a_module_that_has_changed(rank, size):
+    model = DDP(nn.Linear(2, 2))
+    model.double()
+    with pytest.raises(ad.AutogradError, match="wrap the module again"):
+        model(ad.ones(2, 2, dtype=ad.float64)).sum().backward()
+
+
+def on_small_and_empty_parameters(rank, size):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(ad.tensor(2.0))
+            self.b = nn.Parameter(ad.zeros(0, 3))
+            self.c = nn.Parameter(ad.ones(1, dtype=ad.float64))
+            self.d = nn.Parameter(ad.ones(15, dtype=ad.bfloat16))
+            self.e = nn.Parameter(ad.ones(2, dtype=ad.complex64))
+
+        def forward(self, x):
+            whole = self.a * x + self.b.sum() + self.c * x + self.d.sum() * x
+            return whole.sum() + (self.e * self.e.conj()).real.sum() * x
+
+    for views in (False, True):
+        model = DDP(Odd(), gradient_as_bucket_view=views)
+        model(float(rank)).sum().backward()
+        mean = (size - 1) / 2
+        grads = [p.grad for p in model.parameters()]
+        assert [g.dtype for g in grads] == [p.dtype for p in model.parameters()]
+        assert grads[0].item() == mean and grads[1].shape == (0, 3) and grads[2].item() == mean
+        assert grads[3].float().tolist() == [mean] * 15
+        assert grads[4].tolist() == [2 * mean] * 2
+
+
+def on_frozen_in_turns(rank, size):
+    """A parameter that is frozen later, and wants its gradient again."""
+    model, other = DDP(Net(), gradient_as_bucket_view=True), Net()
+    for wants in (True, False, True):
+        for module, (x, y) in ((model, share(rank, size)), (other, data())):
+            (module.module if module is model else other).last.requires_grad_(wants)
+            nn.functional.mse_loss(module(x), y).backward()
+        assert_gradients(model.module, other)
+
+
+def on_copies_are_not_averaged(rank, size):
+    import copy
+
+    model = DDP(Net())
+    copied = copy.deepcopy(model.module)
+    x, y = share(rank, size)
+    nn.functional.mse_loss(model(x), y).backward()
+    before = dist.group.WORLD.calls
+    nn.functional.mse_loss(copied(x), y).backward()
+    assert dist.group.WORLD.calls == before
+
+
+def on_workers_of_a_loader(rank, size):
+    sampler = ad.utils.data.DistributedSampler(range(size * 4), shuffle=False)
+    loader = ad.utils.data.DataLoader(list(range(size * 4)), sampler=sampler, num_workers=1)
+    dist.all_reduce(total := ad.tensor(sum(int(x) for x in loader)))
+    assert total.item() == sum(range(size * 4))
+
+
 def on_a_backward_that_failed_is_forgotten(rank, size):
     model, other = DDP(Net(), bucket_cap_mb=0.001), Net()
     x, y = share(rank, size)

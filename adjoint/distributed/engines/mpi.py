@@ -7,6 +7,7 @@ ever. So MPI is not finalized after a failure either.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,15 @@ def world(seconds: float) -> Mpi:
     """
     library = _mpi()
     library.COMM_WORLD.Set_errhandler(library.ERRORS_RETURN)
+    size = library.COMM_WORLD.size
+    for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        if os.environ.get(name, str(size)) != str(size):
+            raise DistributedError(
+                f"init_process_group: MPI knows of {size} ranks, but {name}={os.environ[name]}; "
+                "the ranks must be started by the mpiexec of the MPI that mpi4py uses "
+                f"({library.Get_library_version().splitlines()[0].split(',')[0]}), as "
+                "`adjoint run --engine mpi` does; or use the engine 'gloo'"
+            )
     return Mpi(library, library.COMM_WORLD, seconds)
 
 
