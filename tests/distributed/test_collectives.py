@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -330,9 +334,49 @@ def test_a_plain_program_is_a_world_of_one():
         dist.all_reduce(ad.ones(1))
 
 
-def test_a_missing_engine_names_the_line_that_installs_it(monkeypatch):
-    import sys
+def test_no_engine_is_imported_before_it_is_asked_for():
+    program = (
+        "import sys, adjoint as ad\n"
+        "assert 'adjoint.distributed' not in sys.modules\n"
+        "ad.nn.parallel.DistributedDataParallel, ad.utils.data.DistributedSampler\n"
+        "ad.distributed.init_process_group()\n"
+        "ad.distributed.all_reduce(ad.ones(1))\n"
+        "found = [m for m in sys.modules if m.split('.')[0] in ('torch', 'mpi4py', 'ray')]\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
+
+def test_what_the_environment_says(monkeypatch):
+    """A rank of many never becomes a world of its own without a word."""
+    group = sys.modules["adjoint.distributed.group"]  # whose name is the groups' in the package
+    for name in ("RANK", "WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    chosen = functools.partial(group._chosen, size=-1, init_method=None, store=None)
+    assert chosen(None) == chosen("gloo") == "alone"
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    with pytest.raises(ad.DistributedError, match="srun has started 4 tasks"):
+        chosen(None)
+    monkeypatch.setenv("PMIX_RANK", "0")
+    assert chosen(None) == "mpi"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (chosen(None), chosen("mpi"), chosen("cpu:gloo,cuda:nccl")) == ("gloo", "mpi", "gloo")
+    monkeypatch.setenv("ADJOINT_ENGINE", "mpi")
+    assert chosen(None) == "mpi"
+    with pytest.raises(ad.Unsupported, match="nccl"):
+        chosen("nccl")
+    with pytest.raises(ad.InvalidArgument, match="unknown backend"):
+        chosen("smoke signals")
+    monkeypatch.setattr(group, "is_gloo_available", lambda: False)
+    with pytest.warns(UserWarning, match="mpi4py serves instead"):
+        assert chosen("nccl") == "mpi"
+    monkeypatch.setenv("ADJOINT_ENGINE", "smoke")
+    with pytest.raises(ad.InvalidArgument, match="ADJOINT_ENGINE"):
+        chosen(None)
+
+
+def test_a_missing_engine_names_the_line_that_installs_it(monkeypatch):
     for module, backend, line in (
         ("torch.distributed", "gloo", r"adjoint\[torch\]"),
         ("mpi4py", "mpi", r"adjoint\[mpi\]"),

@@ -13,7 +13,7 @@ import adjoint.distributed as dist
 from adjoint import nn
 from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
 from adjoint.nn.parallel import DistributedDataParallel as DDP
-from tests.distributed.worlds import ENGINES, outcomes, run
+from tests.distributed.worlds import ENGINES, ROOT, outcomes, run
 
 TOLERANCE = {ad.float64: 1e-10, ad.float32: 1e-5}
 
@@ -595,3 +595,12 @@ def test_a_model_that_is_dropped_leaves_no_hooks_that_act():
         assert module.first.weight.grad is not None
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_example_on_two_ranks(engine):
+    pytest.importorskip("sklearn")
+    done = run(
+        ["--nproc", 2, "--engine", engine, ROOT / "examples/ddp_digits.py"], ADJOINT_SMOKE="1"
+    )
+    assert done.stdout.startswith("ranks: 2\nlast loss: ")
