@@ -508,7 +508,7 @@ def _chosen(backend: str | None, size: int, init_method: str | None, store: Any)
         return wanted
     if by_launcher:
         return by_launcher
-    return "mpi" if mpi and not told else "gloo"
+    return "mpi" if mpi and not (told and is_gloo_available()) else "gloo"
 
 
 def _engine(

@@ -352,6 +352,7 @@ def test_what_the_environment_says(monkeypatch):
     group = sys.modules["adjoint.distributed.group"]  # whose name is the groups' in the package
     for name in ("RANK", "WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(group, "is_gloo_available", lambda: True)
     chosen = functools.partial(group._chosen, size=-1, init_method=None, store=None)
     assert chosen(None) == chosen("gloo") == "alone"
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
@@ -371,6 +372,8 @@ def test_what_the_environment_says(monkeypatch):
     monkeypatch.setattr(group, "is_gloo_available", lambda: False)
     with pytest.warns(UserWarning, match="mpi4py serves instead"):
         assert chosen("nccl") == "mpi"
+    monkeypatch.delenv("ADJOINT_ENGINE")
+    assert chosen(None) == "mpi"
     monkeypatch.setenv("ADJOINT_ENGINE", "smoke")
     with pytest.raises(ad.InvalidArgument, match="ADJOINT_ENGINE"):
         chosen(None)
