@@ -62,6 +62,7 @@ class Engine(Protocol):
     name: str
     rank: int
     size: int
+    notices: bool  # whether an operation fails by itself when a rank has gone
 
     def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
         """Whether numbers of this dtype can be reduced so."""
@@ -108,10 +109,10 @@ class Engine(Protocol):
         """After a failure: the ranks that do not answer within a second."""
 
     def close(self) -> None:
-        """Leave the group, after all operations are done."""
+        """The group is not needed any more, on any rank."""
 
-    def end(self) -> None:
-        """The process ends: leave for good."""
+    def end(self, seconds: float) -> None:
+        """The process ends: leave for good, within this time."""
 
 
 class ProcessGroup:
@@ -205,6 +206,10 @@ class ProcessGroup:
         if silent:
             return f"{named(silent)} not answer"
         return "all ranks answer, so they are in different operations"
+
+    def lost(self) -> bool:
+        """Whether a rank on this machine is dead."""
+        return any(peer.state().startswith("is dead") for peer in self.peers)
 
     def compare(self, what: str) -> None:
         """In debug mode: all ranks must be about to do the same."""
@@ -308,7 +313,7 @@ class _State:
 
     world: ProcessGroup | None = None
     groups: list[ProcessGroup] = []  # noqa: RUF012 - the process's
-    ends: list[Engine] = []  # noqa: RUF012 - likewise; to be ended with the process
+    ends: list[tuple[Engine, float]] = []  # noqa: RUF012 - likewise; to be ended with the process
     made: int = 0  # groups of some ranks so far: all ranks count alike
     failed: bool = False
     level: DebugLevel = DebugLevel.DETAIL if "collectives" in debug.on else DebugLevel.OFF
@@ -452,7 +457,7 @@ def init_process_group(
     engine = _engine(name, init_method, seconds, world_size, rank, store)
     _State.world = ProcessGroup(engine, range(engine.size), seconds, _met(engine, seconds))
     _State.groups = [_State.world]
-    _State.ends.append(engine)
+    _State.ends.append((engine, seconds))
     _State.made, _State.failed = 0, False
     if not _State.watched:
         _State.watched = True
@@ -545,7 +550,7 @@ def _share_cores(engine: Engine) -> None:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """End a group, or all of them, after everything that is under way.
+    """End a group, or all of them, once all its ranks have come to this.
 
     Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.destroy_process_group
 
@@ -560,6 +565,7 @@ def destroy_process_group(group: Any = None) -> None:
     world = ending is _State.world
     for each in list(reversed(_State.groups)) if world else [ending]:
         if not _State.failed:
+            Work(each, "destroy_process_group", each.engine.barrier()).wait()
             each.engine.close()
         each.failure = each.failure or "it was destroyed"
         _State.groups.remove(each)
@@ -568,16 +574,12 @@ def destroy_process_group(group: Any = None) -> None:
 
 
 def _leave() -> None:
-    """The process ends: properly, or, after a failure, without waiting for the others again (who
-    see at once that it is gone).
-    """
+    """The process ends. After a failure it waits for nobody again."""
     crashed = _State.world is not None and getattr(sys, "last_value", None) is not None
     if not (_State.failed or crashed):
         try:
-            if _State.world is not None:
-                destroy_process_group()
-            for engine in _State.ends[-1:]:
-                engine.end()
+            for engine, seconds in _State.ends[-1:]:
+                engine.end(seconds)
             return
         except DistributedError as error:
             print(f"adjoint: {error}", file=sys.stderr)

@@ -64,6 +64,9 @@ def poll(test: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+_LOOK = 0.5  # seconds from one look to the next
+
+
 class Work:
     """A collective or a message that is under way: `wait()` returns when its buffers may be used.
 
@@ -126,12 +129,26 @@ class Work:
             raise self._error
         seconds = self.group.seconds if timeout is None else seconds_of(timeout)
         try:
-            done = self.pending.wait(seconds)
+            done = self._waited(seconds)
         except Exception as error:  # whatever the engine's library raises
             raise self._failed(str(error)) from error
         if not done:
-            raise self._failed(f"not done after {seconds:g} s, its time-out")
+            raise self._failed(f"not done; its time-out is {seconds:g} s")
         self._complete()
+        return True
+
+    def _waited(self, seconds: float) -> bool:
+        """Whether it is done within so long. Engines that do not notice when a rank has gone wait
+        in parts, with a look at the ranks on this machine in between.
+        """
+        if self.group.engine.notices:
+            return self.pending.wait(seconds)
+        end = time.monotonic() + seconds
+        while not self.pending.wait(min(_LOOK, max(end - time.monotonic(), 0.0))):
+            if time.monotonic() >= end:
+                return False
+            if self.group.lost():
+                return self.pending.wait(_LOOK)  # it may have done its part
         return True
 
     def result(self) -> Any:

@@ -90,6 +90,33 @@ def test_a_killed_rank_is_named_by_the_others(tmp_path, engine, victim):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["raise KeyError('mine')", "sys.exit(0)"])
+def test_a_rank_that_leaves_early_is_noticed_by_the_others(tmp_path, engine, how):
+    if engine == "mpi" and "exit" in how:
+        timeout = 3  # it waits for the others, so that MPI can be finalized
+    else:
+        timeout = 60
+    path = program(
+        tmp_path,
+        "import sys\n"
+        "import adjoint as ad, adjoint.distributed as dist\n"
+        f"dist.init_process_group(timeout={timeout})\n"
+        f"if dist.get_rank() == 1:\n    {how}\n"
+        "dist.all_reduce(ad.ones(2))\n",
+    )
+    since = time.time()
+    done = run(["--nproc", 2, "--engine", engine, path], check=False)
+    assert done.returncode
+    assert time.time() - since < 45
+    said = done.stdout + done.stderr
+    assert "KeyError: 'mine'" in said or "exit" in how
+    words = ["rank 1 is dead", "rank 1 does not answer"]
+    if engine == "mpi":  # mpiexec may end the others first; the one that left has said why
+        words += ["KeyError", "not all ranks have ended within 3 s of this one"]
+    assert any(word in said for word in words), said
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_stopped_rank_is_named_within_the_time_out(tmp_path, engine):
     job, pids = start(tmp_path, engine, timeout=2)
     since = time.time()
@@ -101,7 +128,7 @@ def test_a_stopped_rank_is_named_within_the_time_out(tmp_path, engine):
     assert raised
     for seconds, text in raised.values():
         assert f"rank 1 is stopped (process {pids[1]}" in text
-        assert "2 s" in text or "imed out" in text
+        assert "its time-out is 2 s" in text or "imed out" in text
         assert seconds < 12
 
 

@@ -21,6 +21,7 @@ class Fake:
     """
 
     name = "fake"
+    notices = True
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
@@ -122,5 +123,5 @@ class Fake:
     def close(self) -> None:
         """Nothing is open."""
 
-    def end(self) -> None:
+    def end(self, seconds: float) -> None:
         """Nothing is open."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -17,9 +16,6 @@ from ..work import Pending
 
 _OPS = {op: op.value for op in ReduceOp if op is not ReduceOp.AVG}
 _BITS = frozenset((ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR))
-
-
-_PATIENCE = 10.0  # seconds for the others to end
 
 
 def _torch() -> Any:
@@ -87,6 +83,7 @@ class Gloo:
     """Buffers go to PyTorch as tensors of the same memory."""
 
     name = "gloo"
+    notices = True  # its connections close
 
     def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
         self.library = _torch()
@@ -213,14 +210,11 @@ class Gloo:
         return [rank for rank in range(self.size) if rank not in answered]
 
     def close(self) -> None:
-        """Leave once all ranks have come here: none may see a closed connection in its last
-        operation."""
-        with contextlib.suppress(RuntimeError):  # they are gone: nobody can be disturbed
-            self.group.barrier().wait(timedelta(seconds=_PATIENCE))
+        """Close the connections."""
         self.group = self.store = None
 
-    def end(self) -> None:
-        """Nothing else is open."""
+    def end(self, seconds: float) -> None:
+        """The connections close with the process: others see at once that it is gone."""
 
 
 def memory(buffer: Any) -> Any:

@@ -17,8 +17,6 @@ from ...core.errors import DistributedError, Unsupported
 from ..group import ReduceOp
 from ..work import Pending, poll
 
-_PATIENCE = 10.0  # seconds for the others to end
-
 
 def _mpi() -> Any:
     try:
@@ -77,9 +75,11 @@ class Mpi:
     """Buffers go to mpi4py as they are."""
 
     name = "mpi"
+    notices = False  # Open MPI only where a signal has killed it, MPICH not at all
 
     def __init__(self, library: Any, parent: Any, seconds: float) -> None:
         self.library = library
+        self.closed = False
         self.comm = self._copy(parent, seconds)
         self.calls = self._copy(parent, seconds)  # where ranks answer after a failure
         self.rank = int(self.comm.rank)
@@ -201,16 +201,17 @@ class Mpi:
         return sorted(waiting)
 
     def close(self) -> None:
-        """Give the communicators back, once all ranks have come here."""
-        if not self._begun(self.comm.Ibarrier()).wait(_PATIENCE):
-            raise DistributedError(
-                f"destroy_process_group: not all ranks have come to it within {_PATIENCE:g} s"
-            )
+        """Give the communicators back."""
         self.comm.Free()
         self.calls.Free()
+        self.closed = True
 
-    def end(self) -> None:
-        """Finalize MPI."""
+    def end(self, seconds: float) -> None:
+        """Finalize MPI, which waits for all ranks: so only once they have come here."""
+        if not self.closed and not self._begun(self.calls.Ibarrier()).wait(seconds):
+            raise DistributedError(
+                f"not all ranks have ended within {seconds:g} s of this one; MPI is not finalized"
+            )
         self.library.Finalize()
 
 
