@@ -597,6 +597,7 @@ def test_a_model_that_is_dropped_leaves_no_hooks_that_act():
         dist.destroy_process_group()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_example_on_two_ranks(engine):
     pytest.importorskip("sklearn")

@@ -89,6 +89,7 @@ def test_a_killed_rank_is_named_by_the_others(tmp_path, engine, victim):
         assert seconds < 10  # within 2 s where nothing else runs: docs/distributed.md
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("how", ["raise KeyError('mine')", "sys.exit(0)"])
 def test_a_rank_that_leaves_early_is_noticed_by_the_others(tmp_path, engine, how):
