@@ -324,6 +324,7 @@ class Reducer:
 
     def arrived(self, number: int) -> None:
         """The gradient of a parameter is there."""
+        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
         self.met[number] = True
         if not self.syncs:
             return

@@ -413,6 +413,12 @@ def on_refusals(rank, size):
     def step(x):
         return model(x).sum()
 
+    @ad.compile
+    def past(x):
+        model.module(x).sum().backward()
+
+    with pytest.raises(ad.Unsupported, match="cannot be recorded"):
+        past(ad.ones(2, 2))
     for error, call in (
         (ad.Unsupported, lambda: step(ad.ones(2, 2))),
         (ad.AutogradError, lambda: model(ad.ones(2, 2)).square().sum().backward(create_graph=True)),
@@ -445,6 +451,19 @@ def on_a_module_that_a_checkpoint_runs_again(rank, size):
                 hidden = checkpoint(module, x, use_reentrant=True).tanh()
                 module(hidden).square().mean().backward()
         assert_gradients(model.module, other)
+
+
+def on_a_module_that_is_compiled(rank, size):
+    """What computes may be compiled, with the averages outside."""
+    for views in (False, True):
+        module, other = Net(), Net()
+        module.forward = ad.compile(module.forward)
+        model = DDP(module, gradient_as_bucket_view=views, bucket_cap_mb=0.001)
+        for _ in range(3):
+            for each, (x, y) in ((model, share(rank, size)), (other, data())):
+                each.zero_grad()
+                nn.functional.mse_loss(each(x), y).backward()
+            assert_gradients(module, other)
 
 
 def on_a_module_that_has_changed(rank, size):
