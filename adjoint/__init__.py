@@ -78,14 +78,15 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributions", "export", "func", "inference", "models", "onnx", "optim",
-    "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
+    "array_api", "data", "distributed", "distributions", "export", "func", "inference", "models",
+    "onnx", "optim", "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
 )  # fmt: skip
 
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
 
 if _TYPE_CHECKING:
     from . import data as data
+    from . import distributed as distributed
     from . import export as export
     from . import func as func
     from . import optim as optim

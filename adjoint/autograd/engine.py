@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
 from operator import attrgetter
 from typing import Any
@@ -55,16 +55,59 @@ def run_backward(
     goals = _NO_GOALS if targets is None else frozenset(targets)
     observer = mode.observer
     depth = 0 if observer is None else observer.depth()
+    walks = _here.walks
+    walks.append(None)
+    reached = None
     MODE.set(inside)
     try:
         awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
-        return _walk(
+        reached = _walk(
             roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly, observer
         )
     finally:
         MODE.set(mode)
         if observer is not None:
             observer.close(depth)  # events that an error has left open
+        walks.pop()
+        if reached is None and not walks:
+            _here.callbacks = []  # of a backward that has failed
+    if not walks and _here.callbacks:
+        _call_back()
+    return reached
+
+
+class _Here(threading.local):
+    """What runs in this thread."""
+
+    def __init__(self) -> None:
+        self.walks: list[None] = []  # one for each backward, inside of one another
+        self.callbacks: list[Callable[[], None]] = []  # for the end of the outermost
+
+
+_here = _Here()
+
+
+def at_end(callback: Callable[[], None]) -> None:
+    """Call `callback` once the backward that runs in this thread has ended: the outermost one,
+    where a gradient runs another (checkpoints do). Not where it fails.
+
+    Errors: AutogradError where none runs.
+    """
+    if not _here.walks:
+        raise AutogradError("at_end: no backward runs in this thread; call it from a hook")
+    _here.callbacks.append(callback)
+
+
+def is_walking() -> bool:
+    """Whether a backward runs in this thread."""
+    return bool(_here.walks)
+
+
+def _call_back() -> None:
+    """What `at_end` was given, in that order; each may run another backward."""
+    callbacks, _here.callbacks = _here.callbacks, []
+    for callback in callbacks:
+        callback()
 
 
 _NO_GOALS: frozenset[Any] = frozenset()
@@ -328,6 +371,9 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
         old = leaf.grad
         if create_graph:
             leaf.grad = g.clone() if old is None else old + g
+        elif old is None and _fits(leaf.place, g):
+            before_change(leaf.place)
+            leaf.grad = overwrite(leaf.place, g, "backward")
         elif old is None:
             leaf.grad = g if alone else wrap(g._data.copy())
         elif isinstance(old._data, LazyValue):
@@ -344,6 +390,13 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
             hook(tensor)
+
+
+def _fits(place: Any, g: Any) -> bool:
+    """Whether a leaf's place is there, and of the gradient's shape and dtype still."""
+    if place is None:
+        return False
+    return place._data.shape == g._data.shape and place._data.dtype == g._data.dtype
 
 
 def _takes_sums(data: Any) -> bool:

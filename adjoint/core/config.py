@@ -27,7 +27,12 @@ SWITCHES = (
     Switch("ADJOINT_CACHE_DIR", "~/.cache/adjoint", "where compiled kernels are kept"),
     Switch("ADJOINT_CACHE_BYTES", "268435456", "how much of them is kept; 0: nothing"),
     Switch(
-        "ADJOINT_DEBUG", "", "what to hear on stderr: dispatch,compile,passes,kernels,code or some"
+        "ADJOINT_DEBUG",
+        "",
+        "what to hear on stderr: dispatch,compile,passes,kernels,code,collectives or some",
+    ),
+    Switch(
+        "ADJOINT_ENGINE", "", "what carries messages between ranks: gloo or mpi (`adjoint run`)"
     ),
     Switch("ADJOINT_LIMITS", "", "NAME=number,...: other limits than core/policy.py has"),
     Switch("ADJOINT_STRICT", "0", "1: a slower way where a kernel is expected is an error"),

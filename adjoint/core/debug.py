@@ -12,6 +12,7 @@ LEVELS = {
     "compile": "why each program of ad.compile was compiled, and what it depends on",
     "passes": "each program after each pass that changed it",
     "kernels": "each kernel as it is made, in its own form",
+    "collectives": "errors where ranks are about to do different things (adjoint.distributed)",
     "code": "LLVM's text of each kernel, and the assembly that it becomes",
 }
 

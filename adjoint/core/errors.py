@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "AdjointError", "AutogradError", "BackendGap", "CheckpointError", "DTypeError", "DeviceError",
-    "FallbackError", "GraphError", "IndexingError", "InvalidArgument", "InvalidType", "LinalgError",
-    "NotTraceable", "OutOfMemoryError", "ProfilerError", "ShapeError", "UnknownColumn",
-    "Unsupported",
+    "DistributedError", "FallbackError", "GraphError", "IndexingError", "InvalidArgument",
+    "InvalidType", "LinalgError", "NotTraceable", "OutOfMemoryError", "ProfilerError", "ShapeError",
+    "UnknownColumn", "Unsupported",
 ]  # fmt: skip
 
 
@@ -60,6 +60,10 @@ class ProfilerError(AdjointError, RuntimeError, AssertionError):
 
 class UnknownColumn(InvalidArgument, AttributeError):  # noqa: N818 - reads as what happened
     """A profile was to be sorted, or exported, by something that its events do not have."""
+
+
+class DistributedError(AdjointError, RuntimeError, ValueError):
+    """Another rank does not answer or does something else, or there is no process group."""
 
 
 class CheckpointError(AdjointError, ValueError, RuntimeError):

@@ -39,6 +39,7 @@ cdef class Extra:
 
 cdef class Leaf(Target):
     cdef public object grad
+    cdef public object place
     cdef public object tensor
     cdef public object after
 

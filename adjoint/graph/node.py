@@ -269,15 +269,17 @@ class Extra:
 class Leaf(Target):
     """Where a chain of nodes ends: what flows in is kept here, for the tensor to show."""
 
-    __slots__ = ("after", "grad", "tensor")
+    __slots__ = ("after", "grad", "place", "tensor")
 
     grad: Any  # Tensor or None
+    place: Any  # Tensor in whose memory a gradient begins, where it fits; None: in its own
     tensor: weakref.ref[Any]
     after: dict[int, Callable[..., Any]] | None  # called with the tensor once `grad` is up to date
 
     def __init__(self, tensor: Any) -> None:
         data = tensor._data
         self.grad = None
+        self.place = None
         self.tensor = weakref.ref(tensor)
         self.after = None
         self.shape = tuple(data.shape)

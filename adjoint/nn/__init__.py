@@ -3,6 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/nn.html
 """
 
+from typing import Any as _Any
+
 from . import functional as functional
 from . import init as init
 from . import modules as modules
@@ -12,3 +14,12 @@ from .modules import *  # noqa: F403 - its __all__ is the list
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
 from .parameter import UninitializedParameter as UninitializedParameter
+
+
+def __getattr__(name: str) -> _Any:
+    """`parallel`, which few programs need."""
+    if name == "parallel":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

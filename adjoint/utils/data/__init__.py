@@ -4,4 +4,6 @@ from ...data import *  # noqa: F403 - its __all__ is the list
 from ...data import __all__ as __all__
 from . import dataloader as dataloader
 from . import dataset as dataset
+from . import distributed as distributed
 from . import sampler as sampler
+from .distributed import DistributedSampler as DistributedSampler

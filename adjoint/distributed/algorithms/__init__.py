@@ -1,0 +1,1 @@
+"""What `DistributedDataParallel` can be given besides."""

@@ -1,0 +1,764 @@
+"""Collectives and messages on tensors, with PyTorch's names and signatures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import (
+    DistributedError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+    Unsupported,
+)
+from ..core.mode import MODE
+from ..core.tensor_base import TensorBase
+from ..eager.writes import announce
+from .group import GroupMember, ProcessGroup, ReduceOp, group_of
+from .work import Pending, Work, seconds_of
+
+__all__ = [
+    "P2POp", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "gather", "irecv", "isend",
+    "monitored_barrier", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "send",
+]  # fmt: skip
+
+
+# ---- buffers -------------------------------------------------------------------------------------
+
+
+def assert_eager(name: str) -> None:
+    """Refuse communication where a computation is written down."""
+    if MODE.get().executor is not None:
+        raise Unsupported(
+            f"{name}: communication cannot be recorded yet: not in ad.compile, ad.lazy or a Graph; "
+            "call it outside of them (compile what computes, and leave DistributedDataParallel and "
+            "the optimizer's step eager)"
+        )
+
+
+def buffer_of(x: Any, name: str) -> Any:
+    """The memory of a tensor as one row, without a copy.
+
+    Errors: InvalidType, Unsupported or InvalidArgument for what has no such memory.
+    """
+    if not isinstance(x, TensorBase):
+        raise InvalidType(f"{name}: expected a tensor, but got {type(x).__name__}")
+    assert_eager(name)
+    data = x._data
+    if type(data) is not np.ndarray:
+        if str(x.device) == "cpu":  # recorded
+            raise Unsupported(
+                f"{name}: a tensor that is recorded (ad.lazy, a Graph) has no memory of its own; "
+                "communicate its detach().clone()"
+            )
+        raise Unsupported(
+            f"{name}: tensors on {str(x.device)!r} are not served yet; communicate x.cpu()"
+        )
+    if not data.flags.c_contiguous:
+        raise InvalidArgument(
+            f"{name}: tensors must be contiguous, but this one of shape {tuple(x.shape)} has "
+            f"strides {tuple(x.stride())}; call .contiguous() first"  # type: ignore[attr-defined]
+        )
+    return data.reshape(-1)
+
+
+def target_of(x: Any, name: str) -> Any:
+    """The memory of a tensor that is about to be written, as one row; its version grows."""
+    buffer = buffer_of(x, name)
+    if not buffer.flags.writeable:
+        raise InvalidArgument(f"{name}: the tensor's memory is read-only; clone it first")
+    for version in announce((x,), name):
+        version.bump(name)
+    return buffer
+
+
+def source_of(x: Any, name: str) -> Any:
+    """The memory of a tensor that is sent; a copy, where engines may not take it as it is."""
+    buffer = buffer_of(x, name)
+    return buffer if buffer.flags.writeable else buffer.copy()
+
+
+def described(name: str, x: Any, more: str = "") -> str:
+    """An operation for messages."""
+    shape = tuple(x.shape)
+    return f"{name}{more} of {x.dtype} {shape}"
+
+
+def _same(tensors: Sequence[Any], like: Any, count: int, name: str, what: str) -> None:
+    if not isinstance(tensors, (list, tuple)) or len(tensors) != count:
+        number = len(tensors) if isinstance(tensors, (list, tuple)) else type(tensors).__name__
+        raise InvalidArgument(
+            f"{name}: {what} must be a list of {count} tensors, one of each rank, but got {number}"
+        )
+    for x in tensors:
+        if not isinstance(x, TensorBase):
+            raise InvalidType(f"{name}: {what} holds a {type(x).__name__}, not a tensor")
+        if x.dtype is not like.dtype:
+            raise DTypeError(f"{name}: {what} holds {x.dtype} and {like.dtype}; convert one")
+
+
+_WIDER = {"float16": np.float32, "bfloat16": np.float32, "int16": np.int32}
+_BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+
+
+def reducing(
+    group: ProcessGroup,
+    buffer: Any,
+    op: ReduceOp,
+    name: str,
+    begin: Callable[[Any, ReduceOp], Pending],
+) -> tuple[Pending, Callable[[], None] | None]:
+    """Begin a reduction whose result is `buffer` by `begin(row, op)`, where the engine can reduce
+    the numbers of `row` (a wider copy of 16-bit ones, whose sums are rounded once). The second
+    result is what is to be done when it has ended.
+    """
+    if not isinstance(op, ReduceOp):
+        raise InvalidArgument(f"{name}: expected a ReduceOp, but got {op!r}")
+    dtype = buffer.dtype
+    plain = ReduceOp.SUM if op is ReduceOp.AVG else op
+    kind = dtype.kind
+    if op is ReduceOp.AVG and (kind in "iub"):
+        raise DTypeError(f"{name}: an average of {dtype.name} is no {dtype.name}; use SUM")
+    if op in _BITS and kind not in "iub":
+        raise DTypeError(f"{name}: {op.value} is of integers, not of {dtype.name}")
+    if kind == "c" and plain is not ReduceOp.SUM:
+        raise DTypeError(f"{name}: {op.value} of complex numbers is not served; use SUM")
+    row = buffer
+    if kind == "c":
+        row = buffer.view(f"f{dtype.itemsize // 2}")
+    elif kind == "b":
+        if plain in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.BOR):
+            plain = ReduceOp.MAX
+        elif plain is ReduceOp.BXOR:
+            raise DTypeError(f"{name}: BXOR of bool is not served; convert to uint8")
+        else:
+            plain = ReduceOp.MIN
+        row = buffer.view(np.uint8)
+    wide = None
+    if not group.engine.reduces(row.dtype, plain):
+        wider = _WIDER.get(row.dtype.name)
+        if wider is None or not group.engine.reduces(np.dtype(wider), plain):
+            raise DTypeError(
+                f"{name}: the engine {group.name()!r} cannot reduce {dtype.name} by {op.value}; "
+                "convert to float32 or int64 first"
+            )
+        row = wide = row.astype(wider)
+    pending = begin(row, plain)
+    size = group.size()
+    if wide is None and op is not ReduceOp.AVG:
+        return pending, None
+
+    def finish() -> None:
+        if op is ReduceOp.AVG:
+            np.divide(row, row.dtype.type(size), out=row)
+        if wide is not None:
+            buffer[...] = wide
+
+    return pending, finish
+
+
+def started(work: Work, async_op: bool) -> Work | None:
+    """The work itself, or None once it is done."""
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _chosen(group: Any, name: str) -> ProcessGroup | None:
+    """The group that takes part; None for a process outside of it (as in PyTorch, which warns)."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return None
+    return group_of(group, name)
+
+
+def _root(group: ProcessGroup, rank: int | None, within: int | None, name: str) -> int:
+    """The place in the group of a rank of the world, or of one of the group."""
+    if within is not None:
+        if rank is not None:
+            raise InvalidArgument(f"{name}: give a rank of the world or of the group, not both")
+        if not 0 <= within < group.size():
+            raise InvalidArgument(f"{name}: the group has {group.size()} ranks, but no {within}")
+        return within
+    return group.place(0 if rank is None else rank, name)
+
+
+# ---- of all ranks --------------------------------------------------------------------------------
+
+
+def all_reduce(
+    tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Make `tensor`, on all ranks, what the ranks' tensors become by `op`.
+
+    Sums of 16-bit floats are sums in float32, rounded once.
+
+    Errors: DistributedError where ranks do not answer; InvalidArgument unless it is contiguous.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce
+
+    >>> ad.distributed.init_process_group("fake", rank=0, world_size=4)
+    >>> ad.distributed.all_reduce(x := ad.tensor([1., 2.]))
+    >>> x
+    tensor([4., 8.])
+    >>> ad.distributed.destroy_process_group()
+    """
+    chosen = _chosen(group, "all_reduce")
+    if chosen is None:
+        return None
+    buffer = target_of(tensor, "all_reduce")
+    what = described("all_reduce", tensor, f" ({getattr(op, 'value', op)})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    pending, finish = reducing(chosen, buffer, op, "all_reduce", chosen.engine.all_reduce)
+    return started(Work(chosen, what, pending, finish, [tensor]), async_op)
+
+
+def reduce(
+    tensor: Any,
+    dst: int | None = None,
+    op: ReduceOp = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Make the tensor of rank `dst` what all ranks' become; the others' are undefined afterwards.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.reduce
+    """
+    chosen = _chosen(group, "reduce")
+    if chosen is None:
+        return None
+    root = _root(chosen, dst, group_dst, "reduce")
+    buffer = target_of(tensor, "reduce")
+    what = described("reduce", tensor, f" ({getattr(op, 'value', op)} to {chosen.ranks[root]})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    engine = chosen.engine
+    pending, finish = reducing(
+        chosen, buffer, op, "reduce", lambda row, plain: engine.reduce(row, root, plain)
+    )
+    if engine.rank != root:
+        finish = None
+    return started(Work(chosen, what, pending, finish, [tensor]), async_op)
+
+
+def broadcast(
+    tensor: Any,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """Make `tensor`, on all ranks, that of rank `src`.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast
+
+    >>> ad.distributed.init_process_group()
+    >>> ad.distributed.broadcast(ad.ones(2), src=0)
+    >>> ad.distributed.destroy_process_group()
+    """
+    chosen = _chosen(group, "broadcast")
+    if chosen is None:
+        return None
+    root = _root(chosen, src, group_src, "broadcast")
+    if chosen.rank() == root:
+        buffer = source_of(tensor, "broadcast")
+    else:
+        buffer = target_of(tensor, "broadcast")
+    what = described("broadcast", tensor, f" (from {chosen.ranks[root]})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    return started(
+        Work(chosen, what, chosen.engine.broadcast(buffer, root), None, [tensor]), async_op
+    )
+
+
+def all_gather_into_tensor(
+    output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Fill `output_tensor` with all ranks' `input_tensor`, one after the other.
+
+    Shapes: the output is the inputs joined along, or stacked in, its first dimension.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_gather_into_tensor
+
+    >>> ad.distributed.init_process_group("fake", rank=0, world_size=2)
+    >>> ad.distributed.all_gather_into_tensor(out := ad.zeros(4), ad.tensor([1., 2.]))
+    >>> out
+    tensor([1., 2., 1., 2.])
+    >>> ad.distributed.destroy_process_group()
+    """
+    name = "all_gather_into_tensor"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return None
+    buffer, out = source_of(input_tensor, name), target_of(output_tensor, name)
+    _assert_parts(out, buffer, chosen.size(), name)
+    what = described(name, input_tensor)
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    pending = chosen.engine.all_gather(out, buffer)
+    return started(Work(chosen, what, pending, None, output_tensor), async_op)
+
+
+def _assert_parts(whole: Any, part: Any, size: int, name: str) -> None:
+    if whole.dtype != part.dtype:
+        raise DTypeError(f"{name}: the tensors are of {whole.dtype} and {part.dtype}; convert one")
+    if whole.size != part.size * size:
+        raise ShapeError(
+            f"{name}: {size} ranks' parts of {part.size} elements are {part.size * size}, but the "
+            f"whole has {whole.size}"
+        )
+
+
+def all_gather(
+    tensor_list: Sequence[Any], tensor: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Fill `tensor_list` with all ranks' `tensor`, in the order of ranks; all have one shape.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_gather
+
+    >>> ad.distributed.init_process_group("fake", rank=0, world_size=2)
+    >>> ad.distributed.all_gather(parts := [ad.zeros(2), ad.zeros(2)], ad.ones(2))
+    >>> parts
+    [tensor([1., 1.]), tensor([1., 1.])]
+    >>> ad.distributed.destroy_process_group()
+    """
+    chosen = _chosen(group, "all_gather")
+    if chosen is None:
+        return None
+    buffer = source_of(tensor, "all_gather")
+    _same(tensor_list, tensor, chosen.size(), "all_gather", "tensor_list")
+    outs = [target_of(x, "all_gather") for x in tensor_list]
+    for out in outs:
+        _assert_parts(out, buffer, 1, "all_gather")
+    what = described("all_gather", tensor)
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    whole = np.empty(buffer.size * chosen.size(), buffer.dtype)
+    pending = chosen.engine.all_gather(whole, buffer)
+    return started(Work(chosen, what, pending, _handing(whole, outs), list(tensor_list)), async_op)
+
+
+def _handing(whole: Any, outs: list[Any]) -> Callable[[], None]:
+    """What hands the parts of a row out."""
+
+    def finish() -> None:
+        start = 0
+        for out in outs:
+            out[...] = whole[start : start + out.size]
+            start += out.size
+
+    return finish
+
+
+def gather(
+    tensor: Any,
+    gather_list: Sequence[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Fill `gather_list` of rank `dst` with all ranks' `tensor`.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.gather
+    """
+    chosen = _chosen(group, "gather")
+    if chosen is None:
+        return None
+    root = _root(chosen, dst, group_dst, "gather")
+    buffer = source_of(tensor, "gather")
+    outs, whole = None, None
+    if chosen.rank() == root:
+        _same(gather_list or (), tensor, chosen.size(), "gather", "gather_list")
+        outs = [target_of(x, "gather") for x in gather_list or ()]
+        for out in outs:
+            _assert_parts(out, buffer, 1, "gather")
+        whole = np.empty(buffer.size * chosen.size(), buffer.dtype)
+    elif gather_list:
+        raise InvalidArgument("gather: gather_list must not be given on ranks other than dst")
+    what = described("gather", tensor, f" (to {chosen.ranks[root]})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    pending = chosen.engine.gather(whole, buffer, root)
+    finish = None if outs is None else _handing(whole, outs)
+    return started(Work(chosen, what, pending, finish, list(gather_list or ())), async_op)
+
+
+def scatter(
+    tensor: Any,
+    scatter_list: Sequence[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """Make `tensor`, on each rank, its entry of the `scatter_list` of rank `src`.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.scatter
+    """
+    chosen = _chosen(group, "scatter")
+    if chosen is None:
+        return None
+    root = _root(chosen, src, group_src, "scatter")
+    out = target_of(tensor, "scatter")
+    whole = None
+    if chosen.rank() == root:
+        _same(scatter_list or (), tensor, chosen.size(), "scatter", "scatter_list")
+        rows = [source_of(x, "scatter") for x in scatter_list or ()]
+        for row in rows:
+            _assert_parts(row, out, 1, "scatter")
+        whole = np.concatenate(rows)
+    elif scatter_list:
+        raise InvalidArgument("scatter: scatter_list must not be given on ranks other than src")
+    what = described("scatter", tensor, f" (from {chosen.ranks[root]})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    pending = chosen.engine.scatter(out, whole, root)
+    return started(Work(chosen, what, pending, None, [tensor]), async_op)
+
+
+def reduce_scatter_tensor(
+    output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Make `output`, on each rank, its part of what all ranks' `input` become.
+
+    Shapes: the input is as many outputs, joined along or stacked in its first dimension.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.reduce_scatter_tensor
+
+    >>> ad.distributed.init_process_group("fake", rank=1, world_size=2)
+    >>> ad.distributed.reduce_scatter_tensor(out := ad.zeros(1), ad.tensor([1., 2.]))
+    >>> out
+    tensor([4.])
+    >>> ad.distributed.destroy_process_group()
+    """
+    name = "reduce_scatter_tensor"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return None
+    return _reduce_scatter(chosen, output, source_of(input, name), op, name, async_op)
+
+
+def reduce_scatter(
+    output: Any,
+    input_list: Sequence[Any],
+    op: ReduceOp = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Make `output`, on each rank, what all ranks' entries of that number become.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.reduce_scatter
+    """
+    name = "reduce_scatter"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return None
+    _same(input_list, output, chosen.size(), name, "input_list")
+    rows = [buffer_of(x, name) for x in input_list]
+    out = buffer_of(output, name)
+    for row in rows:
+        _assert_parts(row, out, 1, name)
+    return _reduce_scatter(chosen, output, np.concatenate(rows), op, name, async_op)
+
+
+def _reduce_scatter(
+    chosen: ProcessGroup, output: Any, whole: Any, op: ReduceOp, name: str, async_op: bool
+) -> Work | None:
+    out = target_of(output, name)
+    _assert_parts(whole, out, chosen.size(), name)
+    what = described(name, output, f" ({getattr(op, 'value', op)})")
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    engine = chosen.engine
+
+    def begin(row: Any, plain: ReduceOp) -> Pending:
+        return engine.reduce_scatter(row, _as(whole, row.dtype), plain)
+
+    pending, finish = reducing(chosen, out, op, name, begin)
+    return started(Work(chosen, what, pending, finish, [output]), async_op)
+
+
+def _as(whole: Any, dtype: Any) -> Any:
+    """A row in the numbers in which it is reduced."""
+    if whole.dtype == dtype:
+        return whole
+    return whole.view(dtype) if whole.dtype.kind in "cb" else whole.astype(dtype)
+
+
+def all_to_all_single(
+    output: Any,
+    input: Any,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Send part i of `input` to rank i, and fill `output` with what comes, in the order of ranks.
+
+    Without sizes (along the first dimension) the parts are equal.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_to_all_single
+    """
+    name = "all_to_all_single"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return None
+    buffer, out = source_of(input, name), target_of(output, name)
+    if buffer.dtype != out.dtype:
+        raise DTypeError(f"{name}: the tensors are of {out.dtype} and {buffer.dtype}; convert one")
+    counts = _counts(input, input_split_sizes, chosen.size(), name, "input")
+    out_counts = _counts(output, output_split_sizes, chosen.size(), name, "output")
+    what = f"{name} of {input.dtype}"  # shapes may differ
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    pending = chosen.engine.all_to_all(out, buffer, out_counts, counts)
+    return started(Work(chosen, what, pending, None, output), async_op)
+
+
+def _counts(x: Any, sizes: Sequence[int] | None, size: int, name: str, what: str) -> list[int]:
+    """How many elements each rank's part has."""
+    shape = tuple(x.shape)
+    rows = shape[0] if shape else 1
+    if not sizes:
+        if rows % size:
+            raise ShapeError(
+                f"{name}: the {what}'s first dimension of {rows} is not divisible by {size} ranks; "
+                f"give {what}_split_sizes"
+            )
+        sizes = [rows // size] * size
+    if len(sizes) != size or sum(sizes) != rows or min(sizes) < 0:
+        raise ShapeError(
+            f"{name}: {what}_split_sizes {list(sizes)} must be {size} sizes whose sum is {rows}"
+        )
+    width = int(np.prod(shape[1:], dtype=np.int64))
+    return [n * width for n in sizes]
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Any],
+    input_tensor_list: Sequence[Any],
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Send entry i to rank i, and fill the outputs with what comes, in the order of ranks.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_to_all
+    """
+    name = "all_to_all"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return None
+    size = chosen.size()
+    _same(input_tensor_list, input_tensor_list[0], size, name, "input_tensor_list")
+    _same(output_tensor_list, input_tensor_list[0], size, name, "output_tensor_list")
+    rows = [buffer_of(x, name) for x in input_tensor_list]
+    outs = [target_of(x, name) for x in output_tensor_list]
+    what = f"{name} of {input_tensor_list[0].dtype}"
+    chosen.assert_usable(what)
+    chosen.compare(what)
+    whole = np.empty(sum(out.size for out in outs), rows[0].dtype)
+    pending = chosen.engine.all_to_all(
+        whole, np.concatenate(rows), [out.size for out in outs], [row.size for row in rows]
+    )
+    return started(
+        Work(chosen, what, pending, _handing(whole, outs), list(output_tensor_list)), async_op
+    )
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Wait for all ranks.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.barrier
+
+    >>> ad.distributed.init_process_group()
+    >>> ad.distributed.barrier()
+    >>> ad.distributed.destroy_process_group()
+    """
+    chosen = _chosen(group, "barrier")
+    if chosen is None:
+        return None
+    assert_eager("barrier")
+    chosen.assert_usable("barrier")
+    chosen.compare("barrier")
+    return started(Work(chosen, "barrier", chosen.engine.barrier()), async_op)
+
+
+def monitored_barrier(
+    group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+) -> None:
+    """Wait for all ranks, and name those that do not come within `timeout`.
+
+    Rank 0 hears from each other rank, and each hears from it; so it alone knows who is late.
+    `wait_all_ranks` names all of them, otherwise the first.
+
+    Errors: DistributedError with the ranks that did not come.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier
+
+    >>> ad.distributed.init_process_group()
+    >>> ad.distributed.monitored_barrier()
+    >>> ad.distributed.destroy_process_group()
+    """
+    name = "monitored_barrier"
+    chosen = _chosen(group, name)
+    if chosen is None:
+        return
+    assert_eager(name)
+    chosen.assert_usable(name)
+    seconds = chosen.seconds if timeout is None else seconds_of(timeout)
+    engine = chosen.engine
+    token = np.zeros(1, np.uint8)
+    if engine.rank:
+        Work(chosen, name, engine.send(token, 0, _TAG)).wait(seconds)
+        Work(chosen, name, engine.receive(token, 0, _TAG)).wait(seconds)
+        return
+    end = time.monotonic() + seconds
+    waiting = {r: engine.receive(np.zeros(1, np.uint8), r, _TAG) for r in range(1, engine.size)}
+    late = []
+    for rank, pending in waiting.items():
+        try:
+            come = pending.wait(max(end - time.monotonic(), 0.01))
+        except Exception:  # whatever the engine's library raises where a rank is dead or late
+            come = False
+        if not come:
+            late.append(int(chosen.ranks[rank]))
+            if not wait_all_ranks:
+                break
+    if late:
+        error = chosen.failed(name, f"not all came within {seconds:g} s")
+        who = f"rank {late[0]}" if len(late) == 1 else f"ranks {late}"
+        raise DistributedError(f"{name}: {who} failed to reach it within {seconds:g} s. {error}")
+    for rank in waiting:
+        Work(chosen, name, engine.send(token, rank, _TAG)).wait(seconds)
+
+
+_TAG = 65_000  # of messages of `monitored_barrier`
+
+
+# ---- between two ranks ---------------------------------------------------------------------------
+
+
+def isend(
+    tensor: Any,
+    dst: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Begin to send `tensor` to rank `dst`; it must not change before `wait`.
+
+    Errors: InvalidArgument for a rank that is not in the group, or this one.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.isend
+    """
+    chosen = _chosen(group, "isend")
+    if chosen is None:
+        return None
+    to = _root(chosen, dst, group_dst, "isend")
+    if to == chosen.rank():
+        raise InvalidArgument("isend: Invalid destination rank: it is this process's own")
+    buffer = source_of(tensor, "isend")
+    what = described("isend", tensor, f" (to {chosen.ranks[to]})")
+    chosen.assert_usable(what)
+    return Work(chosen, what, chosen.engine.send(buffer, to, _tag(tag)), None, [tensor])
+
+
+def irecv(
+    tensor: Any,
+    src: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> Work | None:
+    """Begin to receive into `tensor` from rank `src` (None: from any).
+
+    Errors: InvalidArgument for a rank that is not in the group, or this one.
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.irecv
+    """
+    chosen = _chosen(group, "irecv")
+    if chosen is None:
+        return None
+    source = None
+    if src is not None or group_src is not None:
+        source = _root(chosen, src, group_src, "irecv")
+        if source == chosen.rank():
+            raise InvalidArgument("irecv: Invalid source rank: it is this process's own")
+    buffer = target_of(tensor, "irecv")
+    origin = "any rank" if source is None else chosen.ranks[source]
+    what = described("irecv", tensor, f" (from {origin})")
+    chosen.assert_usable(what)
+    return Work(chosen, what, chosen.engine.receive(buffer, source, _tag(tag)), None, [tensor])
+
+
+def _tag(tag: int) -> int:
+    if not 0 <= tag < _TAG:
+        raise InvalidArgument(f"send, recv: a tag is a number from 0 to {_TAG - 1}, not {tag!r}")
+    return tag
+
+
+def send(
+    tensor: Any,
+    dst: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> None:
+    """Send `tensor` to rank `dst`.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.send
+    """
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(
+    tensor: Any,
+    src: int | None = None,
+    group: Any = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> int:
+    """Receive into `tensor` from rank `src` (None: from any); the rank that sent it.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.recv
+    """
+    work = irecv(tensor, src, group, tag, group_src)
+    return -1 if work is None else work.source_rank()
+
+
+class P2POp:
+    """A message for `batch_isend_irecv`.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.P2POp
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        tensor: Any,
+        peer: int | None = None,
+        group: Any = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise InvalidArgument(f"P2POp: op must be isend or irecv, but got {op!r}")
+        self.op, self.tensor, self.peer, self.group = op, tensor, peer, group
+        self.tag, self.group_peer = tag, group_peer
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Begin several messages.
+
+    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.batch_isend_irecv
+    """
+    works = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    return [work for work in works if work is not None]

@@ -1,0 +1,219 @@
+"""The engine `mpi`: mpi4py, with whatever MPI it was installed with, on our memory.
+
+Only calls that do not block, tested until the deadline: an MPI that waits for a dead rank waits for
+ever. So MPI is not finalized after a failure either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import DistributedError, Unsupported
+from ..group import ReduceOp
+from ..work import Pending, poll
+
+
+def _mpi() -> Any:
+    try:
+        import mpi4py
+
+        mpi4py.rc.finalize = False  # `close` does, where all is well
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it finds no MPI library
+        raise Unsupported(
+            f"the engine 'mpi' needs mpi4py and an MPI library ({error}): "
+            "pip install 'adjoint[mpi]'"
+        ) from error
+    return MPI
+
+
+def world(seconds: float) -> Mpi:
+    """The engine of all ranks that mpiexec has started.
+
+    Errors: DistributedError where they do not come.
+    """
+    library = _mpi()
+    library.COMM_WORLD.Set_errhandler(library.ERRORS_RETURN)
+    size = library.COMM_WORLD.size
+    for name in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        if os.environ.get(name, str(size)) != str(size):
+            raise DistributedError(
+                f"init_process_group: MPI knows of {size} ranks, but {name}={os.environ[name]}; "
+                "the ranks must be started by the mpiexec of the MPI that mpi4py uses "
+                f"({library.Get_library_version().splitlines()[0].split(',')[0]}), as "
+                "`adjoint run --engine mpi` does; or use the engine 'gloo'"
+            )
+    return Mpi(library, library.COMM_WORLD, seconds)
+
+
+class _Pending:
+    """A request of MPI's."""
+
+    def __init__(self, library: Any, request: Any) -> None:
+        self.request = request
+        self.status = library.Status()
+
+    def test(self) -> bool:
+        """Whether it is done; MPI makes progress only in such calls."""
+        return bool(self.request.Test(self.status))
+
+    def wait(self, seconds: float) -> bool:
+        """Test for so long."""
+        return poll(self.test, seconds)
+
+    def source(self) -> int:
+        """The rank that a message came from."""
+        return int(self.status.Get_source())
+
+
+class Mpi:
+    """Buffers go to mpi4py as they are."""
+
+    name = "mpi"
+    notices = False  # Open MPI only where a signal has killed it, MPICH not at all
+
+    def __init__(self, library: Any, parent: Any, seconds: float) -> None:
+        self.library = library
+        self.closed = False
+        self.comm = self._copy(parent, seconds)
+        self.calls = self._copy(parent, seconds)  # where ranks answer after a failure
+        self.rank = int(self.comm.rank)
+        self.size = int(self.comm.size)
+        names = ("SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR")
+        kinds = [op for op in ReduceOp if op is not ReduceOp.AVG]
+        self.ops: dict[ReduceOp, Any] = {
+            op: getattr(library, name) for op, name in zip(kinds, names, strict=True)
+        }
+
+    def _copy(self, parent: Any, seconds: float) -> Any:
+        comm, request = parent.Idup()
+        if not poll(lambda: bool(request.Test()), seconds):
+            raise DistributedError(
+                f"init_process_group: the ranks that mpiexec has started did not meet within "
+                f"{seconds:g} s; all must call it"
+            )
+        comm.Set_errhandler(self.library.ERRORS_RETURN)
+        return comm
+
+    def _begun(self, request: Any) -> Pending:
+        return _Pending(self.library, request)
+
+    def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
+        """All of C's numbers; MPI knows no 16-bit floats."""
+        if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+            return dtype.kind in "iu"
+        return dtype.kind in "iu" or dtype.name in ("float32", "float64")
+
+    def all_reduce(self, buffer: Any, op: ReduceOp) -> Pending:
+        """In place."""
+        return self._begun(self.comm.Iallreduce(self.library.IN_PLACE, buffer, self.ops[op]))
+
+    def reduce(self, buffer: Any, root: int, op: ReduceOp) -> Pending:
+        """In place at the root."""
+        source, target = (buffer, None)
+        if self.rank == root:
+            source, target = (self.library.IN_PLACE, buffer)
+        return self._begun(self.comm.Ireduce(source, target, self.ops[op], root))
+
+    def broadcast(self, buffer: Any, root: int) -> Pending:
+        """In place."""
+        return self._begun(self.comm.Ibcast(_bytes(buffer), root))
+
+    def all_gather(self, out: Any, buffer: Any) -> Pending:
+        """Into `out`."""
+        return self._begun(self.comm.Iallgather(_bytes(buffer), _bytes(out)))
+
+    def gather(self, out: Any, buffer: Any, root: int) -> Pending:
+        """Into the root's `out`."""
+        target = None if out is None else _bytes(out)
+        return self._begun(self.comm.Igather(_bytes(buffer), target, root))
+
+    def scatter(self, out: Any, buffer: Any, root: int) -> Pending:
+        """Of the root's `buffer`."""
+        source = None if buffer is None else _bytes(buffer)
+        return self._begun(self.comm.Iscatter(source, _bytes(out), root))
+
+    def reduce_scatter(self, out: Any, buffer: Any, op: ReduceOp) -> Pending:
+        """Into `out`."""
+        return self._begun(self.comm.Ireduce_scatter_block(buffer, out, self.ops[op]))
+
+    def all_to_all(
+        self, out: Any, buffer: Any, out_counts: Sequence[int], counts: Sequence[int]
+    ) -> Pending:
+        """Into `out`."""
+        item = buffer.itemsize
+        source = [_bytes(buffer), [n * item for n in counts]]
+        target = [_bytes(out), [n * item for n in out_counts]]
+        return self._begun(self.comm.Ialltoallv(source, target))
+
+    def send(self, buffer: Any, to: int, tag: int) -> Pending:
+        """To one rank."""
+        return self._begun(self.comm.Isend(_bytes(buffer), to, tag))
+
+    def receive(self, buffer: Any, source: int | None, tag: int) -> Pending:
+        """From one rank, or any."""
+        origin = self.library.ANY_SOURCE if source is None else source
+        return self._begun(self.comm.Irecv(_bytes(buffer), origin, tag))
+
+    def barrier(self) -> Pending:
+        """Of all ranks."""
+        return self._begun(self.comm.Ibarrier())
+
+    def part(self, ranks: Sequence[int], number: int, seconds: float) -> Mpi | None:
+        """Another communicator; the one call that may block, where a rank does not come."""
+        if self.rank not in ranks:
+            return None
+        chosen = self.comm.Get_group().Incl(list(ranks))
+        comm = self.comm.Create_group(chosen, number)
+        comm.Set_errhandler(self.library.ERRORS_RETURN)
+        return Mpi(self.library, comm, seconds)
+
+    def silent(self) -> list[int]:
+        """Who sends no message within a second."""
+        error = self.library.Exception
+        with contextlib.suppress(error, NotImplementedError):  # MPI that does not survive failures
+            self.comm.Revoke()  # others that wait need not wait for their time-outs
+        waiting: dict[int, Any] = {}
+        token = np.zeros(1, np.uint8)
+        sent = []
+        for rank in range(self.size):
+            if rank != self.rank:
+                waiting[rank] = None
+                with contextlib.suppress(error):  # it is dead
+                    sent.append(self.calls.Isend(token, rank, 0))
+                    waiting[rank] = self.calls.Irecv(np.zeros(1, np.uint8), rank, 0)
+
+        def heard() -> bool:
+            for rank, request in list(waiting.items()):
+                try:
+                    if request is not None and request.Test():
+                        del waiting[rank]
+                except error:
+                    waiting[rank] = None
+            return not waiting
+
+        poll(heard, 1.0)
+        return sorted(waiting)
+
+    def close(self) -> None:
+        """Give the communicators back."""
+        self.comm.Free()
+        self.calls.Free()
+        self.closed = True
+
+    def end(self, seconds: float) -> None:
+        """Finalize MPI, which waits for all ranks: so only once they have come here."""
+        if not self.closed and not self._begun(self.calls.Ibarrier()).wait(seconds):
+            raise DistributedError(
+                f"not all ranks have ended within {seconds:g} s of this one; MPI is not finalized"
+            )
+        self.library.Finalize()
+
+
+def _bytes(buffer: Any) -> Any:
+    return buffer.view(np.uint8)
