@@ -183,7 +183,10 @@ layer(x).backward(ad.ones(4, 1000))
 def test_another_word_is_refused() -> None:
     said = run("import adjoint", "dispatch,everything", fails=True)
     assert "ADJOINT_DEBUG=everything: there is nothing of that name to debug" in said
-    assert "there are dispatch, compile, passes, kernels, code (several with commas)" in said
+    assert (
+        "there are dispatch, compile, passes, kernels, collectives, code (several with commas)"
+        in said
+    )
 
 
 def run(code: str, debug: str, fails: bool = False) -> str:
