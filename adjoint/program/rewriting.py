@@ -69,11 +69,12 @@ def watching(watch: Watcher) -> Iterator[None]:
 
 
 def verify(name: str, graph: Program, made: int | None) -> None:
-    """Check a program after each pass: a watcher.
+    """Check a program after each pass that says that it has changed something: a watcher. (What a
+    pass has changed without a word, the next one is blamed for.)
 
     Errors: GraphError names the node, and the pass in a note.
     """
-    if made is None:
+    if not made:
         return
     try:
         graph.verify()

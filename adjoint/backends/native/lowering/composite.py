@@ -378,7 +378,8 @@ def _structure_of(program: Program) -> Any:
     place = {x: n for n, x in enumerate(program.inputs)}
     key: list[Any] = [tuple([x.spec for x in program.inputs])]
     for node in program.nodes:
-        key.append(id(node.op))
+        name = id(node.op)
+        key.append(name)
         for x in node.inputs:
             number = place.get(x) if isinstance(x, Known) else None
             if number is None:
