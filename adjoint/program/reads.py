@@ -160,15 +160,23 @@ def _name_of(function: Any) -> str:
 
 
 def _users_frame(frame: Any) -> Any:
-    """The first frame of a user's, from this one outwards; None if the package called before."""
+    """The first frame of a user's, from this one outwards; None if the package called before, and
+    for what happens while something is imported, which does so once.
+    """
+    found = None
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_OURS):
+            break
+        if name == _IMPORTS:
             return None
-        if not _is_library(name):
-            return frame
+        if found is None and not _is_library(name):
+            found = frame
         frame = frame.f_back
-    return None
+    return found
+
+
+_IMPORTS = "<frozen importlib._bootstrap>"
 
 
 def _is_library(path: str) -> bool:

@@ -296,3 +296,28 @@ def test_attributes_that_a_class_gets_before_its_bases_are_noticed():
     del Derived.factor
     found.append(scaled(ad.ones(())).item())
     assert found == [2.0, 4.0, 2.0]
+
+
+def test_what_is_imported_meanwhile_may_do_anything(tmp_path, monkeypatch):
+    """Once, as it would eagerly; the function itself may not."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = "import time\nSTARTED = time.time()\n\n\ndef doubled(x):\n    return x * 2\n"
+    (tmp_path / "imported_late.py").write_text(source)
+
+    @ad.compile
+    def function(x):
+        from imported_late import doubled
+
+        return doubled(x) + 1
+
+    assert [function(x).tolist() for x in (ad.ones(2), ad.zeros(2))] == [[3, 3], [1, 1]]
+    assert function.reasons == ["first call"]
+
+    @ad.compile
+    def late(x):
+        import time
+
+        return x * time.time()
+
+    with pytest.raises(Unsupported, match=r"time\.time\(\), of which a program knows nothing"):
+        late(ad.ones(2))
