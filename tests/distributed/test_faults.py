@@ -173,7 +173,7 @@ def test_a_rank_that_fails_ends_the_run_with_its_code(tmp_path):
         tmp_path,
         "import os, subprocess, sys, time\n"
         "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
-        "print(child.pid, flush=True)\n"
+        "os.write(1, b'%d\\n' % child.pid)\n"
         "if os.environ['RANK'] == '1':\n    sys.exit(7)\n"
         "time.sleep(1000)\n",
     )
