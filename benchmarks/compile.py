@@ -1,8 +1,9 @@
 """Whole training steps: compiled here (`ad.compile`), eagerly here, and by the peers.
 
 The peers are PyTorch eagerly (fused Adam), `torch.compile` of its model and loss, and JAX jit of
-the whole step. All take turns; the ratio is to the fastest of them. The machine's multiply-add peak
-and bandwidth, measured beside it, say what a step must take at least.
+the whole step. All take turns, each in a process of its own; the ratio is to the fastest of them.
+The machine's multiply-add peak and bandwidth, measured beside it, say what a step must take at
+least.
 `python -m benchmarks compile --rows mlp gpt` measures some rows only. Instead of times, `--memory`
 measures peaks of memory, `--first` the first calls, `--floors` what the machine would take at
 least, `--busy` how much slower steps get while one core is busy.
@@ -11,11 +12,9 @@ least, `--busy` how much slower steps get while one core is busy.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -24,31 +23,26 @@ from .steps import ROWS, WAYS, Row, prepared, ways
 from .timing import BusyCore, _time
 
 ROUNDS = 25
+TURN = 8e4  # microseconds
 
 
-def _turns(functions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Microseconds a call, of each in turns; the first call's seconds come first."""
-    first = {}
-    for name, function in functions.items():
-        began = time.perf_counter()
-        for _ in range(3):  # ours compiles with the second, once optimizers have a state
-            function()
-        first[name] = time.perf_counter() - began
-    calls = {name: max(1, int(2e4 / _time(f, 5))) for name, f in functions.items()}
-    times: dict[str, list[float]] = {name: [first[name]] for name in functions}
-    gc.collect()
-    gc.disable()
+def _turns(row: str) -> dict[str, list[float]]:
+    """Microseconds a call of each way in turns; three first calls' seconds come first."""
+    contenders = {way: fresh.Contender(row, way) for way in ways()}
     try:
+        calls = {way: max(2, int(TURN / each.time(5))) for way, each in contenders.items()}
+        times = {way: [each.first] for way, each in contenders.items()}
         for _ in range(ROUNDS):
-            for name, function in functions.items():
-                times[name].append(_time(function, calls[name]))
+            for way, each in contenders.items():
+                times[way].append(each.time(calls[way]))
     finally:
-        gc.enable()
+        for each in contenders.values():
+            each.end()
     return times
 
 
-def _compare(row: Row) -> None:
-    times = _turns({way: prepared(row, way) for way in ways()})
+def _compare(name: str) -> None:
+    row, times = ROWS[name](), _turns(name)
     peers = [name for name in times if name not in ("compiled", "eager")]
     best = min(peers, key=lambda name: statistics.median(times[name][1:]))
     print(f"\n{row.title}" + (f": {row.flops / 1e6:.1f} MFLOP in products" if row.flops else ""))
@@ -124,7 +118,7 @@ def main() -> None:
         return
     _machine()
     for name in options.rows:
-        _compare(ROWS[name]())
+        _compare(name)
 
 
 if __name__ == "__main__":

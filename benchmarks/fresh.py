@@ -1,6 +1,7 @@
-"""Measurements of compiled steps that want a fresh process each: peak memory, first calls.
+"""Measurements of compiled steps that want a process each: times, peak memory, first calls.
 
-`python -m benchmarks.fresh memory gpt compiled` is such a process, which prints what it measured.
+`python -m benchmarks.fresh memory gpt compiled` is such a process, which prints what it measured;
+`python -m benchmarks.fresh turns gpt compiled` measures so many calls each time it is asked to.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .steps import ROWS, perceptron, prepared, ways
+from .timing import _time
 
+PAUSE = 0.02  # seconds: the threads of who had the last turn have stopped looking for work
 STEPS = 5  # whose memory is measured: the first is eager, since it makes the optimizer's state
 REPEATS = 3
 
@@ -57,11 +60,57 @@ def _status() -> dict[str, float]:
 
 def first(row: str, way: str) -> dict[str, float]:
     """Seconds of the calls until all is compiled, by the clock and of the processor."""
-    step = prepared(ROWS[row](), way)
+    return _first(prepared(ROWS[row](), way))
+
+
+def _first(step: Callable[[], object]) -> dict[str, float]:
     began, used = time.perf_counter(), time.process_time()
     for _ in range(3):  # ours compiles with the second, once optimizers have a state
         step()
     return {"wall": time.perf_counter() - began, "processor": time.process_time() - used}
+
+
+class Contender:
+    """A way of a row in a process of its own: none meets the threads of another's library, which
+    look for work for some milliseconds behind each call and would take a core meanwhile.
+    """
+
+    def __init__(self, row: str, way: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.fresh", "turns", row, way],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.first = self._answer()  # seconds of three first calls
+
+    def _answer(self) -> float:
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            if line.startswith("{"):  # not a word of a library's
+                return float(json.loads(line)["found"])
+        raise RuntimeError(f"benchmarks.fresh ended with {self.process.wait()}")
+
+    def time(self, count: int) -> float:
+        """Microseconds a call, of so many."""
+        assert self.process.stdin is not None
+        time.sleep(PAUSE)
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
+
+def turns(row: str, way: str) -> None:
+    """What a `Contender` asks for."""
+    step = prepared(ROWS[row](), way)
+    print(json.dumps({"found": _first(step)["wall"]}), flush=True)
+    gc.collect()
+    gc.disable()
+    for line in sys.stdin:
+        step()  # as in the middle of a training, not after a pause
+        print(json.dumps({"found": _time(step, int(line))}), flush=True)
 
 
 def _alone(
@@ -112,6 +161,9 @@ def print_first(rows: Sequence[str]) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Measure in this process, and print that."""
     what, row, way = arguments
+    if what == "turns":
+        turns(row, way)
+        return
     measure: Any = {"memory": memory, "first": first}[what]
     if way not in ways() or row not in ROWS:
         raise SystemExit(f"fresh: no row {row!r} or no way {way!r}")
