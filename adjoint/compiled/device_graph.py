@@ -239,8 +239,8 @@ class Replayed:
                 for kernel in self.kernels[k]:
                     kernel.run()
                 step.know(known)
-        results = [taken.own(_array(known, y)) for y in program.results]
-        staged = [(array, taken.own(_array(known, y))) for array, y in self._writes()]
+        results = [taken.own(array_of(known, y)) for y in program.results]
+        staged = [(array, taken.own(array_of(known, y))) for array, y in self._writes()]
         for y, place in self.gradients.items():
             if y not in self.stepped:
                 place[...] = known[y]
@@ -259,12 +259,13 @@ class Replayed:
         program = self.program
         for version in self.watched:
             version.bump("step")
-        self.given = [wrap(_array(self.gradients, y)) for y in program.gradients]
+        self.given = [wrap(array_of(self.gradients, y)) for y in program.gradients]
         give(program.captured.leaves, self.given, program.captured.dropped)
         self.holders = self._holders()
 
 
-def _array(known: dict[Value, Any], y: Value) -> Any:
+def array_of(known: dict[Value, Any], y: Value) -> Any:
+    """The array of a value that is known, or a constant."""
     return y.array if y.array is not None else known[y]
 
 

@@ -39,6 +39,7 @@ from .device_graph import (
     Obstacle,
     Replayed,
     Taken,
+    array_of,
     bytes_of,
     obstacles,
     recording_on,
@@ -362,10 +363,10 @@ class OnDevice(Compiled):
             values = {x: known[x] for x in read if x in known}
             taken.claim(values.values())
             kept = Kept(values, [stream.now for stream in streams])
-        gradients = [wrap(taken.own(_array(known, y))) for y in self.gradients]
-        arrays = [taken.own(_array(known, y)) for y in self.results]
+        gradients = [wrap(taken.own(array_of(known, y))) for y in self.gradients]
+        arrays = [taken.own(array_of(known, y)) for y in self.results]
         nodes = {} if kept is None else self._history(arguments, kept, arrays)
-        staged = [(x, taken.own(_array(known, y))) for x, y in self.writes_of(arguments)]
+        staged = [(x, taken.own(array_of(known, y))) for x, y in self.writes_of(arguments)]
         with CAPTURING:
             write_all(staged)
             give(captured.leaves, gradients, captured.dropped)
@@ -411,7 +412,7 @@ class OnDevice(Compiled):
             if k < len(self.steps):
                 known.update((x, known[x].copy()) for x in self.staying[k])
             for wrong, error in errors:
-                if _array(known, wrong).item():
+                if array_of(known, wrong).item():
                     raise error()
             step = next(steps, None)
             if step is None:
@@ -441,7 +442,7 @@ class OnDevice(Compiled):
             found = self.walks[-1].run([known[x] for x in self.parts[-1].inputs], observer)
             known.update(zip(self.parts[-1].wanted, found, strict=True))
             gradients = [
-                taken.own(_array(known, y)) if leading & arrived else None
+                taken.own(array_of(known, y)) if leading & arrived else None
                 for y, leading in zip(self.tangents, self.captured.backward.leading, strict=True)
             ]
             if observer is not None:
@@ -463,10 +464,6 @@ def _staying(part: Any) -> list[Value]:
             inputs.update(node.outputs)
     pairs = zip(part.wanted, part.graph.outputs, strict=True)
     return [x for x, y in pairs if y in inputs and x not in part.views]
-
-
-def _array(known: dict[Value, Any], x: Value) -> Any:
-    return x.array if x.array is not None else known[x]
 
 
 class _Optimizer(Stepping):
@@ -499,7 +496,7 @@ class _Optimizer(Stepping):
         `numbers` meanwhile.
         """
         self.take(known)
-        if self.skip is None or not _array(known, self.skip).item():
+        if self.skip is None or not array_of(known, self.skip).item():
             with self._gradients(known):
                 self.with_options(numbers, self._run)
         self.has_run = True
@@ -517,7 +514,7 @@ class _Optimizer(Stepping):
 
     def take(self, known: dict[Value, Any]) -> None:
         """Let parameters and states hold what the function has written to them before."""
-        found = [(x, _array(known, y)) for x, y in self.read]
+        found = [(x, array_of(known, y)) for x, y in self.read]
         written = [(x, array) for x, array in found if array is not x._data]
         watched = announce([x for x, _ in written], "step") if written else ()
         for x, array in written:
@@ -553,7 +550,7 @@ class _Optimizer(Stepping):
         token = MODE.set(mode_with(DEFAULT, grad=False))
         try:
             for p in self.parameters:
-                p._leaf.grad = wrap(_array(known, self.gradients[id(p)]))
+                p._leaf.grad = wrap(array_of(known, self.gradients[id(p)]))
             yield
         finally:
             MODE.reset(token)
