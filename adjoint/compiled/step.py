@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..backends.native.runtime.memory import release_memory
+from ..backends.native.runtime.pool import default_pool
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.device import device_of
 from ..core.errors import NotTraceable, Unsupported
@@ -354,6 +355,7 @@ class Compiled:
     def _let_go(self) -> None:
         """Of all memory of its own, before there is other."""
         self.course: Any = None
+        self.threads = 0  # that products were cut for
         self.grads: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
         self.steps: list[Any] = []  # of optimizers
@@ -366,6 +368,7 @@ class Compiled:
         """The same; whether no error comes when gradients have been written, or all is `late`."""
         captured = self.captured
         self._let_go()
+        threads = default_pool().num_threads
         self.bound = []
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
         for n, value in enumerate(self.states):
@@ -450,6 +453,7 @@ class Compiled:
             rounds.append(Round(part, self.errors[k], step, undone, undone or not only))
         for part in self.parts:
             part.space.arrays.clear()  # what runs knows addresses, or has its own
+        self.threads = threads
         self.course = Course(self, rounds)
         return True
 
@@ -599,12 +603,17 @@ class Compiled:
         """What computes gradients for the node of a call with so many results that have some."""
         return CompiledCall(self._back, count)
 
+    def _is_over(self) -> bool:
+        """Whether memory is other than it was, or products were cut for other threads."""
+        course = self.course
+        return course is None or default_pool().num_threads != self.threads or course.is_over()
+
     def _run(
         self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
     ) -> Any:
-        if self.course is None or self.course.is_over():
+        if self._is_over():
             with CAPTURING:  # perhaps it was another thread's symbols
-                if self.course is None or self.course.is_over():
+                if self._is_over():
                     self._bind()
         return self.course.run(arguments, observer, lease, numbers)
 

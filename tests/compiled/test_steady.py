@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.backends.native.gemm import products
 
 compiled_core = pytest.mark.skipif(
     ad.extensions.state() != "compiled", reason="loops over lists are Python here"
@@ -156,3 +157,30 @@ def test_an_error_in_the_middle_leaves_the_step_uncounted():
     assert [p.tolist() for p in model.parameters()] == before
     compiled(x, y)
     assert [state["step"].item() for state in optimizer.state.values()] == [4.0] * 4
+
+
+def test_products_are_cut_anew_for_other_threads(monkeypatch):
+    """A program that was compiled for one thread uses two, once there are; and compiles nothing."""
+    made = []
+
+    def cut(p, workers):
+        made.append(workers)
+        return found(p, workers)
+
+    found = products._build_generated
+    monkeypatch.setattr(products, "_build_generated", cut)
+    a, b = ad.randn(256, 301), ad.randn(301, 200)
+    step = ad.compile(lambda a: a @ b)
+    before = ad.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 1, 2, 2):
+            ad.set_num_threads(threads)
+            made.clear()
+            results.append((step(a).tolist(), set(made)))
+    finally:
+        ad.set_num_threads(before)
+    assert [seen for _, seen in results] == [{1}, set(), {2}, set()]
+    for found_, _ in results:
+        np.testing.assert_allclose(found_, (a @ b).tolist(), rtol=1e-4, atol=1e-4)
+    assert step.reasons == ["first call"]
