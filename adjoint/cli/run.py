@@ -89,6 +89,8 @@ class Job:
             "TORCHELASTIC_RESTART_COUNT": str(attempt),
             "WORLD_SIZE": str(n),
         }
+        if sys.platform == "linux":  # all are here, wherever the host's name may lead
+            self.environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.commands: list[tuple[str, list[str], dict[str, str]]] = []
         if engine == "mpi":
             shim = [sys.executable, str(Path(__file__).with_name("rank.py"))]
