@@ -69,12 +69,11 @@ def watching(watch: Watcher) -> Iterator[None]:
 
 
 def verify(name: str, graph: Program, made: int | None) -> None:
-    """Check a program after each pass that says that it has changed something: a watcher. (What a
-    pass has changed without a word, the next one is blamed for.)
+    """Check a program after each pass: a watcher.
 
     Errors: GraphError names the node, and the pass in a note.
     """
-    if not made:
+    if made is None:
         return
     try:
         graph.verify()
