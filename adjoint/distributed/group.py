@@ -62,7 +62,6 @@ class Engine(Protocol):
     name: str
     rank: int
     size: int
-    notices: bool  # whether an operation fails by itself when a rank has gone
 
     def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
         """Whether numbers of this dtype can be reduced so."""

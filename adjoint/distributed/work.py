@@ -138,11 +138,9 @@ class Work:
         return True
 
     def _waited(self, seconds: float) -> bool:
-        """Whether it is done within so long. Engines that do not notice when a rank has gone wait
-        in parts, with a look at the ranks on this machine in between.
+        """Whether it is done within so long: waited for in parts, with a look at the ranks on this
+        machine in between (gloo sees only the connections close that its algorithm waits on).
         """
-        if self.group.engine.notices:
-            return self.pending.wait(seconds)
         end = time.monotonic() + seconds
         while not self.pending.wait(min(_LOOK, max(end - time.monotonic(), 0.0))):
             if time.monotonic() >= end:

@@ -21,7 +21,6 @@ class Fake:
     """
 
     name = "fake"
-    notices = True
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank

@@ -71,7 +71,12 @@ class _Pending:
         end = time.monotonic() + seconds
         for work in self.works:
             left = max(end - time.monotonic(), 1e-3)
-            work.wait(timedelta(seconds=left))
+            try:
+                work.wait(timedelta(seconds=left))
+            except RuntimeError:
+                if work.is_completed():  # it has failed; else the time is over
+                    raise
+                return False
         return True
 
     def source(self) -> int:
@@ -83,7 +88,6 @@ class Gloo:
     """Buffers go to PyTorch as tensors of the same memory."""
 
     name = "gloo"
-    notices = True  # its connections close
 
     def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
         self.library = _torch()

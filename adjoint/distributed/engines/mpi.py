@@ -75,7 +75,6 @@ class Mpi:
     """Buffers go to mpi4py as they are."""
 
     name = "mpi"
-    notices = False  # Open MPI only where a signal has killed it, MPICH not at all
 
     def __init__(self, library: Any, parent: Any, seconds: float) -> None:
         self.library = library
