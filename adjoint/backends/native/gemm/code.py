@@ -64,7 +64,11 @@ class _Code:
         # Elsewhere a mask takes registers: LLVM would make it anew for each k.
         self.masks = target.has("avx512f")
         self.narrow = NARROW[0 if self.masks else 1]
-        self.heights = [self.rows >> i for i in range(self.rows.bit_length())]
+        self.heights = [ROWS >> i for i in range(ROWS.bit_length())]
+
+    def fits(self, rows: int, width: int) -> bool:
+        """Whether there are registers for such a tile."""
+        return rows <= self.rows or width == 1
 
     def argument(self, b: Body, elem: str, name: str) -> Reg:
         return Reg(b, elem, 0, f"%{name}")
@@ -88,6 +92,18 @@ class _Code:
         b.line(
             f"call void @{name}({self.vector} {x.ref}, ptr {at.ref}, i32 4, {mask.type} {mask.ref})"
         )
+
+    def store_last(self, b: Body, pairs: list[tuple[Reg, Reg]], count: Reg) -> None:
+        """Write `count` lanes of each vector. Whole ones go without a mask, which takes AMD's
+        processors ten times as long.
+        """
+        whole = b.compare("eq", count, self.lanes)
+        with b.when(whole):
+            for x, at in pairs:
+                self.store(b, x, at)
+        with b.when(~whole):
+            for x, at in pairs:
+                self.store(b, x, at, self.mask(b, count))
 
     def mask(self, b: Body, count: Reg) -> Reg:
         """The first `count` lanes."""
@@ -148,7 +164,7 @@ class _Code:
                     for j in range(width)
                 ]
                 column = b.get(left)
-                if rows == ROWS:
+                if rows == self.rows == ROWS:
                     later = b.at(column, near + far, self.elem)
                     if not by_columns:  # a line of each row in turns
                         line = (p & (rows - 1)) * step + (p & -(64 // self.size))
@@ -177,7 +193,11 @@ class _Code:
                         for i in range(rows):
                             b.put(sums[i, j], b.get(sums[i, j]) + added)
             for i, j in places:
-                self.store(b, b.get(sums[i, j]), outs[i, j], masks[j])
+                if j < width - 1:
+                    self.store(b, b.get(sums[i, j]), outs[i, j])
+            self.store_last(
+                b, [(b.get(sums[i, width - 1]), outs[i, width - 1]) for i in range(rows)], count
+            )
             b.put(top, b.at(c_here, c_row * rows, self.elem))
             even = b.compare("eq", tile & 1, 0)
             b.put(first, b.at(a_here, b.select(even, near, far), self.elem))
@@ -229,9 +249,11 @@ class _Code:
         whole = b.binary("and", k, -group)
         with b.loop(0, whole, group) as p:
             parts = [self._gathered(b, starts, q, p, group) for q in range(group)]
-            for i, x in enumerate(self._turned(b, parts)):
-                place = b.at(target, (p + i) * out_row, self.elem)
-                self.store(b, x + b.get(added), place, mask)
+            pairs = [
+                (x + b.get(added), b.at(target, (p + i) * out_row, self.elem))
+                for i, x in enumerate(self._turned(b, parts))
+            ]
+            self.store_last(b, pairs, count)
         with b.loop(whole, k) as p:
             x = b.const(self.elem, 0.0, self.lanes)
             for i, start in enumerate(starts):
@@ -242,7 +264,7 @@ class _Code:
                     self.lanes,
                     f"insertelement {x.type} {x.ref}, {self.elem} {one.ref}, i32 {i}",
                 )
-            self.store(b, x + b.get(added), b.at(target, p * out_row, self.elem), mask)
+            self.store_last(b, [(x + b.get(added), b.at(target, p * out_row, self.elem))], count)
         self.define(
             ".transpose",
             "i64 %k, i64 %valid, ptr %source, i64 %row, ptr %to, i64 %out_row, i64 %count, "
@@ -309,7 +331,7 @@ class _Code:
         g = self._arguments(b)
         rows, width, lanes = self.rows, self.width, self.lanes
         names = [
-            f".tiles{r}x{w}{kind}"
+            f".tiles{r if self.fits(r, w) else rows}x{w}{kind}"
             for kind in "rc"
             for w in range(1, width + 1)
             for r in self.heights
@@ -414,6 +436,9 @@ class _Code:
                 for number, r in enumerate(self.heights):
                     i = b.get(row)
                     fitting = b.binary("udiv", height - i, r)
+                    if r > rows:  # which may be more than a group of what was copied has
+                        alone = b.compare("eq", w, 1) & ~copied
+                        fitting = b.select(alone, fitting, 0)
                     with b.when(fitting > 0):
                         within = b.binary("and", i, within_mask)
                         a_here = b.at(
@@ -647,8 +672,9 @@ def text(target: Target, elem: str, symbol: str) -> str:
     for width in range(1, code.width + 1):
         code.copy(width)
         for rows in code.heights:
-            code.tiles(rows, width, False)
-            code.tiles(rows, width, True)
+            if code.fits(rows, width):
+                code.tiles(rows, width, False)
+                code.tiles(rows, width, True)
     code.transpose()
     code.blocks()
     code.turned()
