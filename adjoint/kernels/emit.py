@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -99,7 +99,7 @@ def type_name(elem: str, lanes: int) -> str:
 
 def suffix(elem: str, lanes: int) -> str:
     """How intrinsics name the type: v16f32."""
-    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(elem, elem)
+    short = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}.get(elem, elem)
     return f"v{lanes}{short}" if lanes else short
 
 
@@ -282,9 +282,16 @@ class Body:
 
     def any(self, mask: Reg) -> Reg:
         """Whether any lane of a mask is set."""
+        return self._bits(mask, "ne", 0)
+
+    def all(self, mask: Reg) -> Reg:
+        """Whether all lanes of a mask are set."""
+        return self._bits(mask, "eq", -1)
+
+    def _bits(self, mask: Reg, how: str, value: int) -> Reg:
         word = f"i{mask.lanes}"
         bits = self.emit(word, 0, f"bitcast {mask.type} {mask.ref} to {word}")
-        return self.emit("i1", 0, f"icmp ne {word} {bits.ref}, 0")
+        return self.emit("i1", 0, f"icmp {how} {word} {bits.ref}, {value}")
 
     # Memory --------------------------------------------------------------------------------------
 
@@ -311,6 +318,31 @@ class Body:
         offset = offset if isinstance(offset, Reg) else self.const("i64", offset)
         text = f"getelementptr {scale}, ptr {pointer.ref}, i64 {offset.ref}"
         return self.emit("ptr", 0, text)
+
+    def load_masked(self, elem: str, lanes: int, at: Reg, mask: Reg, align: int = 1) -> Reg:
+        """A vector, zeros where the mask is not set; nothing else is read."""
+        kind = type_name(elem, lanes)
+        name = f"llvm.masked.load.{suffix(elem, lanes)}.p0"
+        self.module.declare(name, kind, ["ptr", "i32", mask.type, kind])
+        text = f"ptr {at.ref}, i32 {align}, {mask.type} {mask.ref}, {kind} zeroinitializer"
+        return self.emit(elem, lanes, f"call {kind} @{name}({text})")
+
+    def store_masked(self, pairs: Sequence[tuple[Reg, Reg]], mask: Reg, align: int = 1) -> None:
+        """Write vectors of one type, each to its address, in the lanes of a mask.
+
+        Whole ones go another way: under a mask they take AMD's processors more than ten cycles, and
+        where there is no instruction for them, a branch a lane.
+        """
+        whole = self.all(mask)
+        with self.when(whole):
+            for x, at in pairs:
+                self.line(f"store {x.type} {x.ref}, ptr {at.ref}, align {align}")
+        with self.when(~whole):
+            for x, at in pairs:
+                name = f"llvm.masked.store.{suffix(x.elem, x.lanes)}.p0"
+                self.module.declare(name, "void", [x.type, "ptr", "i32", mask.type])
+                text = f"{x.type} {x.ref}, ptr {at.ref}, i32 {align}, {mask.type} {mask.ref}"
+                self.line(f"call void @{name}({text})")
 
     # Control -------------------------------------------------------------------------------------
 

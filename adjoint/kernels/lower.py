@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from . import columns, elementwise, ir, philox
 from .analysis import COSTS, Analysis
-from .emit import LLVM_TYPES, Body, Module, Reg, type_name
+from .emit import LLVM_TYPES, Body, Module, Reg, suffix, type_name
 from .ir import Kernel, Value
 from .reduce import Accumulator, fold
 from .schedule import WIDE, Layout
@@ -489,10 +489,12 @@ class Lowering(Analysis):
             x = b.emit(memory, 0, f"load {memory}, ptr {address.ref}, align 1")
             return b.splat(elementwise.from_memory(b, x, dtype), lanes)
         vector = type_name(memory, lanes)
-        if kind == "c" and mask is None:
+        if kind != "c":
+            x = self._gathered(k, address, mask)
+        elif mask is None:
             x = b.emit(memory, lanes, f"load {vector}, ptr {address.ref}, align 1")
         else:
-            x = self._masked("load" if kind == "c" else "gather", k, address, mask, None)
+            x = b.load_masked(memory, lanes, address, mask)
         return elementwise.from_memory(b, x, dtype)
 
     def store(self, k: int, pointers: list[Reg], x: Reg, at: Reg | None, mask: Reg | None) -> None:
@@ -504,28 +506,31 @@ class Lowering(Analysis):
         if kind == "b":  # the vector loop has one position
             x = b.lane(x, 0)
             b.line(f"store {x.type} {x.ref}, ptr {address.ref}, align 1")
-        elif kind == "c" and mask is None:
+        elif kind != "c":
+            self._scatter(k, address, mask, x)
+        elif mask is None:
             b.line(f"store {x.type} {x.ref}, ptr {address.ref}, align 1")
         else:
-            self._masked("store" if kind == "c" else "scatter", k, address, mask, x)
+            b.store_masked([(x, address)], mask)
 
-    def _masked(self, how: str, k: int, address: Reg, mask: Reg | None, x: Reg | None) -> Reg:
-        """A masked load, gather, store or scatter."""
-        b, lanes, dtype = self.b, self.lanes, self.dtypes[k]
-        memory = elementwise.memory_type(dtype)
-        vector = type_name(memory, lanes)
-        short = {"float": "f32", "double": "f64", "half": "f16"}.get(memory, memory)
-        place, kind = address, "p0"
-        if how in ("gather", "scatter"):
-            place, kind = self._lanes_of(k, address), f"v{lanes}p0"
-        bits = mask.ref if mask else "splat (i1 true)"
-        name = f"llvm.masked.{how}.v{lanes}{short}.{kind}"
+    def _gathered(self, k: int, address: Reg, mask: Reg | None) -> Reg:
+        """What lies apart, as a vector."""
+        b, lanes, memory = self.b, self.lanes, elementwise.memory_type(self.dtypes[k])
+        place, vector = self._lanes_of(k, address), type_name(memory, lanes)
         masks = f"<{lanes} x i1>"
-        if x is None:
-            self.module.declare(name, vector, [place.type, "i32", masks, vector])
-            text = f"{place.type} {place.ref}, i32 1, {masks} {bits}, {vector} zeroinitializer"
-            return b.emit(memory, lanes, f"call {vector} @{name}({text})")
-        self.module.declare(name, "void", [vector, place.type, "i32", masks])
-        text = f"{vector} {x.ref}, {place.type} {place.ref}, i32 1, {masks} {bits}"
-        b.line(f"call void @{name}({text})")
-        return x
+        name = f"llvm.masked.gather.{suffix(memory, lanes)}.v{lanes}p0"
+        self.module.declare(name, vector, [place.type, "i32", masks, vector])
+        text = f"{place.type} {place.ref}, i32 1, {masks} {_bits(mask)}, {vector} zeroinitializer"
+        return b.emit(memory, lanes, f"call {vector} @{name}({text})")
+
+    def _scatter(self, k: int, address: Reg, mask: Reg | None, x: Reg) -> None:
+        """The opposite."""
+        place, masks = self._lanes_of(k, address), f"<{self.lanes} x i1>"
+        name = f"llvm.masked.scatter.{suffix(x.elem, self.lanes)}.v{self.lanes}p0"
+        self.module.declare(name, "void", [x.type, place.type, "i32", masks])
+        text = f"{x.type} {x.ref}, {place.type} {place.ref}, i32 1, {masks} {_bits(mask)}"
+        self.b.line(f"call void @{name}({text})")
+
+
+def _bits(mask: Reg | None) -> str:
+    return mask.ref if mask else "splat (i1 true)"

@@ -17,19 +17,7 @@ from typing import NamedTuple
 
 from ....kernels import cache, maths, target
 from ....kernels.emit import Body, Module, Reg
-from ..gemm.tiles import (
-    ADD,
-    ITEM,
-    SCALE,
-    SET,
-    Tiles,
-    below,
-    call,
-    load,
-    load_masked,
-    store,
-    store_masked,
-)
+from ..gemm.tiles import ADD, ITEM, SCALE, SET, Tiles, below, call, load, store
 from . import passes
 from .passes import BLOCK, ROW
 
@@ -306,7 +294,7 @@ class _Forward(_Kernel):
             high, sums = (load(b, b.at(p, n + i, "float"), lanes) for p in (self.high, self.sum))
             none = b.compare("eq", sums, 0.0)
             logs = b.select(none, math.inf, high + maths.evaluate(b, "log", sums))
-            store_masked(b, logs, b.at(total, i, "float"), below(b, lanes, queries - i))
+            b.store_masked([(logs, b.at(total, i, "float"))], below(b, lanes, queries - i))
             store(b, b.select(none, 0.0, 1.0 / sums), b.at(self.change, i, "float"))
         result = b.at(self.result, n * self.outputs, "float")
         with b.loop(0, word["outputs"], lanes) as j:
@@ -315,7 +303,7 @@ class _Forward(_Kernel):
             with b.loop(0, queries) as i:
                 factor = b.splat(load(b, b.at(self.change, i, "float")), lanes)
                 x = load(b, b.at(source, i * self.outputs, "float"), lanes) * factor
-                store_masked(b, x, b.at(place, i * word["output.row"]), mask)
+                b.store_masked([(x, b.at(place, i * word["output.row"]))], mask)
 
 
 class _Backward(_Kernel):
@@ -376,7 +364,7 @@ class _Backward(_Kernel):
                 with b.loop(0, queries) as i:
                     x = load(b, b.at(result, i * self.features + j, "float"), lanes)
                     row = b.at(place, i * word["query_grad.row"])
-                    store_masked(b, x, b.at(row, j, "float"), mask)
+                    b.store_masked([(x, b.at(row, j, "float"))], mask)
 
     def prepare(self, n: Reg, block: _Block, starts: dict[str, Reg]) -> None:
         """The queries and their outputs' gradients as tiles, from number `n` of the span on."""
@@ -396,7 +384,8 @@ class _Backward(_Kernel):
         call(b, passes.dots(tiles), output, word["output.row"], grad, word["grad.row"],
              b.at(self.dots, n, "float"), block.queries, word["outputs"])  # fmt: skip
         with b.loop(0, block.queries, lanes) as i:
-            x = load_masked(b, b.at(total, i, "float"), below(b, lanes, block.queries - i))
+            mask = below(b, lanes, block.queries - i)
+            x = b.load_masked("float", lanes, b.at(total, i, "float"), mask)
             store(b, x, b.at(self.total, n + i, "float"))
 
     def rows_of_queries(self, n: Reg) -> Reg:

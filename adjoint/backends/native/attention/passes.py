@@ -6,7 +6,7 @@ import math
 
 from ....kernels import maths
 from ....kernels.emit import Body, Reg
-from ..gemm.tiles import ITEM, Tiles, below, load, load_masked, store
+from ..gemm.tiles import ITEM, Tiles, below, load, store
 
 BLOCK = 64  # queries, and keys, of a tile
 ROW = BLOCK * ITEM  # bytes of a row of a tile: a key's scores with all queries
@@ -119,7 +119,7 @@ def dots(tiles: Tiles) -> str:
         left, right = b.at(x, i * x_row), b.at(y, i * y_row)
         with b.loop(0, columns, lanes) as j:
             mask = below(b, lanes, columns - j)
-            u, v = (load_masked(b, b.at(p, j, "float"), mask) for p in (left, right))
+            u, v = (b.load_masked("float", lanes, b.at(p, j, "float"), mask) for p in (left, right))
             b.put(sums, b.fma(u, v, b.get(sums)))
         total = b.get(sums)
         while total.lanes > 1:

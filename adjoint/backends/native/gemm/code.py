@@ -77,33 +77,11 @@ class _Code:
         """A vector, zeros where the mask is not set."""
         if mask is None:
             return b.emit(self.elem, self.lanes, f"load {self.vector}, ptr {at.ref}, align 4")
-        name = f"llvm.masked.load.v{self.lanes}f{8 * self.size}.p0"
-        self.module.declare(name, self.vector, ["ptr", "i32", mask.type, self.vector])
-        text = f"ptr {at.ref}, i32 4, {mask.type} {mask.ref}, {self.vector} zeroinitializer"
-        return b.emit(self.elem, self.lanes, f"call {self.vector} @{name}({text})")
+        return b.load_masked(self.elem, self.lanes, at, mask, 4)
 
-    def store(self, b: Body, x: Reg, at: Reg, mask: Reg | None = None) -> None:
-        """Write a vector where the mask is set."""
-        if mask is None:
-            b.line(f"store {self.vector} {x.ref}, ptr {at.ref}, align 4")
-            return
-        name = f"llvm.masked.store.v{self.lanes}f{8 * self.size}.p0"
-        self.module.declare(name, "void", [self.vector, "ptr", "i32", mask.type])
-        b.line(
-            f"call void @{name}({self.vector} {x.ref}, ptr {at.ref}, i32 4, {mask.type} {mask.ref})"
-        )
-
-    def store_last(self, b: Body, pairs: list[tuple[Reg, Reg]], count: Reg) -> None:
-        """Write `count` lanes of each vector. Whole ones go without a mask, which takes AMD's
-        processors ten times as long.
-        """
-        whole = b.compare("eq", count, self.lanes)
-        with b.when(whole):
-            for x, at in pairs:
-                self.store(b, x, at)
-        with b.when(~whole):
-            for x, at in pairs:
-                self.store(b, x, at, self.mask(b, count))
+    def store(self, b: Body, x: Reg, at: Reg) -> None:
+        """Write a vector."""
+        b.line(f"store {self.vector} {x.ref}, ptr {at.ref}, align 4")
 
     def mask(self, b: Body, count: Reg) -> Reg:
         """The first `count` lanes."""
@@ -195,9 +173,8 @@ class _Code:
             for i, j in places:
                 if j < width - 1:
                     self.store(b, b.get(sums[i, j]), outs[i, j])
-            self.store_last(
-                b, [(b.get(sums[i, width - 1]), outs[i, width - 1]) for i in range(rows)], count
-            )
+            last = [(b.get(sums[i, width - 1]), outs[i, width - 1]) for i in range(rows)]
+            b.store_masked(last, self.mask(b, count), 4)
             b.put(top, b.at(c_here, c_row * rows, self.elem))
             even = b.compare("eq", tile & 1, 0)
             b.put(first, b.at(a_here, b.select(even, near, far), self.elem))
@@ -253,7 +230,7 @@ class _Code:
                 (x + b.get(added), b.at(target, (p + i) * out_row, self.elem))
                 for i, x in enumerate(self._turned(b, parts))
             ]
-            self.store_last(b, pairs, count)
+            b.store_masked(pairs, mask, 4)
         with b.loop(whole, k) as p:
             x = b.const(self.elem, 0.0, self.lanes)
             for i, start in enumerate(starts):
@@ -264,7 +241,8 @@ class _Code:
                     self.lanes,
                     f"insertelement {x.type} {x.ref}, {self.elem} {one.ref}, i32 {i}",
                 )
-            self.store_last(b, [(x + b.get(added), b.at(target, p * out_row, self.elem))], count)
+            at = b.at(target, p * out_row, self.elem)
+            b.store_masked([(x + b.get(added), at)], mask, 4)
         self.define(
             ".transpose",
             "i64 %k, i64 %valid, ptr %source, i64 %row, ptr %to, i64 %out_row, i64 %count, "
@@ -576,7 +554,7 @@ class _Code:
                 mask = self.mask(b, g["n"] - j)
                 added = self.load(b, b.at(g["bias"], j, self.elem), mask)
                 to = b.at(g["c"], i * g["c_row"] + j, self.elem)
-                self.store(b, added, to, mask)
+                b.store_masked([(added, to)], mask, 4)
         n, t = (b.const("i8", ord(letter)) for letter in "NT")
         pairs = []
         for x in "ab":

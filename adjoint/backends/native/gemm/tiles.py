@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ....kernels.emit import Body, Module, Operand, Reg, suffix
+from ....kernels.emit import Body, Module, Operand, Reg
 from ....kernels.target import Target
 
 ITEM = 4  # bytes of a float32
@@ -154,7 +154,8 @@ class Tiles:
             mask = below(b, self.registers.lanes, columns - j)
             source, place = b.at(x, j, "float"), b.at(y, j, "float")
             with b.loop(0, rows) as i:
-                store(b, load_masked(b, b.at(source, i * x_row), mask), b.at(place, i * y_row))
+                value = b.load_masked("float", mask.lanes, b.at(source, i * x_row), mask)
+                store(b, value, b.at(place, i * y_row))
         return self.finish(name, b, given)
 
     def clear(self) -> str:
@@ -187,7 +188,7 @@ class Tiles:
             with b.when(~((i + lanes <= rows) & (j + lanes <= columns))):
                 with b.loop(0, b.const("i64", lanes)) as r:
                     mask = below(b, lanes, b.select(i + r < rows, columns - j, 0))
-                    value = load_masked(b, b.at(corner, r * x_row), mask)
+                    value = b.load_masked("float", lanes, b.at(corner, r * x_row), mask)
                     store(b, value, b.at(room, r * self.registers.bytes))
                 b.put(source, room)
                 b.put(stride, self.registers.bytes)
@@ -210,7 +211,7 @@ class Tiles:
         with b.loop(0, rows, lanes) as i, b.loop(0, columns, lanes) as j:
             with b.loop(0, b.const("i64", lanes)) as r:
                 mask = below(b, lanes, b.select(i + r < rows, columns - j, 0))
-                value = load_masked(b, b.at(b.at(x, (i + r) * x_row), j), mask, "i8")
+                value = b.load_masked("i8", lanes, b.at(b.at(x, (i + r) * x_row), j), mask)
                 value = b.select(b.compare("eq", value, 0), low, zero)
                 store(b, value, b.at(room, r * row))
             place = b.at(b.at(y, j * y_row), i, "float")
@@ -274,19 +275,3 @@ def below(b: Body, lanes: int, count: Reg) -> Reg:
     """A mask of the first `count` lanes."""
     count = b.convert("trunc", b.intrinsic("smin", count, lanes), "i32")
     return b.compare("lt", b.iota("i32", lanes), count)
-
-
-def load_masked(b: Body, p: Reg, mask: Reg, elem: str = "float") -> Reg:
-    """The elements at an address in the lanes of a mask, and zeros; nothing else is read."""
-    kind = f"<{mask.lanes} x {elem}>"
-    name = f"llvm.masked.load.{suffix(elem, mask.lanes)}.p0"
-    b.module.declare(name, kind, ["ptr", "i32", mask.type, kind])
-    args = f"ptr {p.ref}, i32 1, {mask.type} {mask.ref}, {kind} zeroinitializer"
-    return b.emit(elem, mask.lanes, f"call {kind} @{name}({args})")
-
-
-def store_masked(b: Body, x: Reg, p: Reg, mask: Reg) -> None:
-    """Put the lanes of a mask at an address; nothing else is written."""
-    name = f"llvm.masked.store.{suffix(x.elem, x.lanes)}.p0"
-    b.module.declare(name, "void", [x.type, "ptr", "i32", mask.type])
-    b.line(f"call void @{name}({x.type} {x.ref}, ptr {p.ref}, i32 1, {mask.type} {mask.ref})")

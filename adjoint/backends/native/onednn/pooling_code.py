@@ -102,19 +102,11 @@ class _Kernel:
 
     def read(self, at: Reg, mask: Reg, elem: str = ELEMENT) -> Reg:
         """A vector, zeros where the mask is not set."""
-        kind = type_name(elem, self.lanes)
-        name = f"llvm.masked.load.v{self.lanes}{'f32' if elem == ELEMENT else elem}.p0"
-        self.module.declare(name, kind, ["ptr", "i32", self.mask_type, kind])
-        text = f"ptr {at.ref}, i32 1, {self.mask_type} {mask.ref}, {kind} zeroinitializer"
-        return self.body.emit(elem, self.lanes, f"call {kind} @{name}({text})")
+        return self.body.load_masked(elem, self.lanes, at, mask)
 
     def write(self, x: Reg, at: Reg, mask: Reg) -> None:
         """A vector where the mask is set."""
-        name = f"llvm.masked.store.v{self.lanes}{'f32' if x.elem == ELEMENT else x.elem}.p0"
-        self.module.declare(name, "void", [x.type, "ptr", "i32", self.mask_type])
-        self.body.line(
-            f"call void @{name}({x.type} {x.ref}, ptr {at.ref}, i32 1, {self.mask_type} {mask.ref})"
-        )
+        self.body.store_masked([(x, at)], mask)
 
     def lanes_of(self, base: Reg, index: Reg) -> Reg:
         """The addresses of elements, one a lane."""

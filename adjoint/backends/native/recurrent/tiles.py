@@ -251,11 +251,7 @@ class Tiles:
         b, kind = self.b, type_name(self.elem, self.lanes)
         if not self.units % self.lanes:
             return b.emit(self.elem, self.lanes, f"load {kind}, ptr {at.ref}, align {self.size}")
-        name = f"llvm.masked.load.v{self.lanes}f{8 * self.size}.p0"
-        mask = self._mask(unit)
-        b.module.declare(name, kind, ["ptr", "i32", mask.type, kind])
-        text = f"ptr {at.ref}, i32 {self.size}, {mask.type} {mask.ref}, {kind} zeroinitializer"
-        return b.emit(self.elem, self.lanes, f"call {kind} @{name}({text})")
+        return b.load_masked(self.elem, self.lanes, at, self._mask(unit), self.size)
 
     def store(self, x: Reg, row: Reg, unit: Reg, block: int = 0) -> None:
         """The opposite."""
@@ -264,11 +260,7 @@ class Tiles:
         if not self.units % self.lanes:
             b.line(f"store {x.type} {x.ref}, ptr {at.ref}, align {self.size}")
             return
-        name = f"llvm.masked.store.v{self.lanes}f{8 * self.size}.p0"
-        mask = self._mask(unit)
-        b.module.declare(name, "void", [x.type, "ptr", "i32", mask.type])
-        text = f"{x.type} {x.ref}, ptr {at.ref}, i32 {self.size}, {mask.type} {mask.ref}"
-        b.line(f"call void @{name}({text})")
+        b.store_masked([(x, at)], self._mask(unit), self.size)
 
     def _mask(self, unit: Reg) -> Reg:
         b = self.b
