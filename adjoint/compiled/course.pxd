@@ -4,6 +4,7 @@ from ..core.mode cimport Mode
 from ..eager.elements cimport copies, owner
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
 from .handover cimport copy_all, give, holders, take_all, tensors_of, write_all
+from .signature cimport Signature
 
 cdef class Round:
     cdef public object part, step
@@ -11,16 +12,26 @@ cdef class Round:
     cdef public bint undone, written
 
 cdef class Course:
-    cdef object _program, _memory
+    cdef object _program, _memory, _guards, _threads
+    cdef list _wanting, _presence, _steps
+    cdef bint _general
     cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
     cdef list _returned, _writes, _given_writes, _copies
     cdef bint _settled
+    cdef bint stands(self) except -1
     @cython.locals(x=TensorBase)
     cpdef bint is_over(self) except -1
     @cython.locals(mode=Mode)
     cpdef object run(self, list arguments, object observer, object lease, object numbers)
     @cython.locals(each=Round, undo=list)
     cdef object _compute(self, object observer, object numbers)
+
+cdef class Entry:
+    cdef object _program, _mode, _dtype
+    cdef list _key
+    cdef bint _leaves
+    @cython.locals(signature=Signature, course=Course)
+    cpdef object run(self, object mode, object args, object kwargs)
 
 @cython.locals(states=Held, options=Held)
 cpdef bint stands(

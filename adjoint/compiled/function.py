@@ -31,6 +31,7 @@ from ..nn.modules.module import Module
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
+from .course import OTHER, Entry
 from .device_step import lowered
 from .dropping import dropping
 from .explained import Explanation, Timer, explanation, report
@@ -141,7 +142,7 @@ class CompiledFunction:
     # What other functions that read one do not follow: theirs is the function itself.
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
-         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly")
+         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry")
     )  # fmt: skip
 
     def __init__(
@@ -160,6 +161,7 @@ class CompiledFunction:
         self._calls = 0
         self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
+        self._entry: Entry | None = None  # of a call like the last one
         self._learnt = Learnt()
         self._nodes = Nodes(function, name)
         self._leaves = False  # leaves among the arguments are known by identity
@@ -183,6 +185,11 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns; all that it changes is changed."""
         mode = MODE.get()
+        entry = self._entry
+        if entry is not None:
+            found = entry.run(mode, args, kwargs)
+            if found is not OTHER:
+                return found
         if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
             if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
                 return self._run(mode, args, kwargs, None)
@@ -267,7 +274,7 @@ class CompiledFunction:
                 made = partial(lowered, captured, guards, self._nearly)
                 return stages_of(self._called, captured.program, made)
         except Reached:
-            self._leaves = True
+            self._leaves, self._entry = True, None
             return self.graph(*args, **kwargs)
         except NotReady:
             raise Unsupported(
@@ -296,7 +303,9 @@ class CompiledFunction:
             pass
         found = self._fitting(full, tensors)
         if found is not None:
-            return found[0].run(*found[1:], observer)
+            variant = found[0]
+            self._entry = variant.entry(mode, signature.key, self._leaves) if mode.plain else None
+            return variant.run(*found[1:], observer)
         reason = native.reason_off() if host else None
         if reason is not None:
             return self._give_up(f"no native code: {reason}", args, kwargs)
@@ -313,7 +322,7 @@ class CompiledFunction:
                         found = made, *given
                 return found[0].run(*found[1:], observer)
         except Reached:
-            self._leaves = True
+            self._leaves, self._entry = True, None
             return self._run(mode, args, kwargs, observer)
         except NotReady:  # an optimizer's first step differs from later ones, or may be skipped
             return self._body(*args, **kwargs)
@@ -385,7 +394,7 @@ class CompiledFunction:
             debug.say("compile", f"{self._called}: runs eagerly: {why}")
         warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
         self._programs.clear()
-        self._latest = None
+        self._latest = self._entry = None
         return self._body(*args, **kwargs)
 
     def _compiled(
@@ -592,6 +601,10 @@ class _Variant:
         _on_host(given)  # lazy ones are computed
         values = self._values(numbers)
         return None if values is None else ([*given, *values[0]], values[1])
+
+    def entry(self, mode: Mode, key: list[Any], leaves: bool) -> Entry | None:
+        """A short way for calls like one; None where places hold what counts, too."""
+        return None if self._places.slots else self.program.entry(mode, key, leaves)
 
     def run(self, tensors: list[Any], numbers: Any, observer: Any) -> Any:
         """What the function returns; places hold what it leaves there."""

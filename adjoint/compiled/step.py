@@ -51,7 +51,7 @@ from .arguments import Memory, are_alike, assert_apart
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 from .counting import Counted, Counter, Launch, launch_all
-from .course import Course, Round, stands
+from .course import Course, Entry, Round, stands
 from .handover import Argument, Fresh, copy_all
 from .places import Result
 from .renewal import follow
@@ -217,6 +217,7 @@ class Compiled:
     """
 
     arrays: Any = np.ndarray  # what tensors hold
+    course: Course | None = None  # where it is connected to the host's memory
 
     def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
         """`nearly`: values may differ by rounding (`reassociate=True`)."""
@@ -354,7 +355,7 @@ class Compiled:
 
     def _let_go(self) -> None:
         """Of all memory of its own, before there is other."""
-        self.course: Any = None
+        self.course = None
         self.threads = 0  # that products were cut for
         self.grads: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
@@ -603,10 +604,16 @@ class Compiled:
         """What computes gradients for the node of a call with so many results that have some."""
         return CompiledCall(self._back, count)
 
+    def entry(self, mode: Any, key: Sequence[Any], leaves: bool) -> Entry | None:
+        """A short way to this program for calls that are like this one; None where more is to be
+        done than its course.
+        """
+        more = self.tangents or self.captured.calls or self.course is None
+        return None if more else Entry(self, mode, key, leaves)
+
     def _is_over(self) -> bool:
         """Whether memory is other than it was, or products were cut for other threads."""
-        course = self.course
-        return course is None or default_pool().num_threads != self.threads or course.is_over()
+        return self.course is None or self.course.is_over()
 
     def _run(
         self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]
@@ -615,7 +622,7 @@ class Compiled:
             with CAPTURING:  # perhaps it was another thread's symbols
                 if self._is_over():
                     self._bind()
-        return self.course.run(arguments, observer, lease, numbers)
+        return cast(Course, self.course).run(arguments, observer, lease, numbers)
 
 
 def _index_of(steps: Sequence[Step]) -> Any:
