@@ -103,7 +103,7 @@ class DistributedDataParallel(Module):
             )
         self._others = [(name, p) for name, p in named if not p.requires_grad]
         if init_sync:
-            _assert_alike(self.process_group, named)
+            assert_alike(self.process_group, named)
             _sync(self.process_group, [p for _, p in named] + list(module.buffers()), 0)
         self._reducer = Reducer(
             self.process_group,
@@ -214,12 +214,12 @@ class DistributedDataParallel(Module):
 # ---- what all ranks hold -------------------------------------------------------------------------
 
 
-def _assert_alike(group: ProcessGroup, named: list[tuple[str, Any]]) -> None:
+def assert_alike(group: ProcessGroup, named: list[tuple[str, Any]], caller: str = _NAME) -> None:
     """Refuse modules that differ from rank to rank, and say where."""
     mine = [f"{name}: {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in named]
     row = np.frombuffer(hashlib.sha256("\n".join(mine).encode()).digest(), np.uint8).copy()
     rows = np.zeros(group.size() * row.size, np.uint8)
-    Work(group, f"{_NAME}: the comparison of modules", group.engine.all_gather(rows, row)).wait()
+    Work(group, f"{caller}: the comparison of modules", group.engine.all_gather(rows, row)).wait()
     if not (rows.reshape(group.size(), -1) != row).any():
         return
     everyones: list[Any] = [None] * group.size()
@@ -228,12 +228,12 @@ def _assert_alike(group: ProcessGroup, named: list[tuple[str, Any]]) -> None:
         for here, there in zip(everyones[0], theirs, strict=False):
             if here != there:
                 raise InvalidArgument(
-                    f"{_NAME}: the ranks' modules differ: rank {group.ranks[0]} has {here}, rank "
+                    f"{caller}: the ranks' modules differ: rank {group.ranks[0]} has {here}, rank "
                     f"{group.ranks[rank]} has {there} (shape, dtype, whether it wants a gradient)"
                 )
         if len(theirs) != len(everyones[0]):
             raise InvalidArgument(
-                f"{_NAME}: the ranks' modules differ: rank {group.ranks[0]} has "
+                f"{caller}: the ranks' modules differ: rank {group.ranks[0]} has "
                 f"{len(everyones[0])} parameters, rank {group.ranks[rank]} has {len(theirs)}"
             )
 
