@@ -104,7 +104,7 @@ class DistributedDataParallel(Module):
         self._others = [(name, p) for name, p in named if not p.requires_grad]
         if init_sync:
             assert_alike(self.process_group, named)
-            _sync(self.process_group, [p for _, p in named] + list(module.buffers()), 0)
+            sync(self.process_group, [p for _, p in named] + list(module.buffers()), 0)
         self._reducer = Reducer(
             self.process_group,
             wanting,
@@ -130,7 +130,7 @@ class DistributedDataParallel(Module):
         buffers = list(self.module.buffers()) if self.broadcast_buffers else []
         if buffers and self.require_backward_grad_sync:
             source = reducer.tell(_FORWARD)
-            _sync(self.process_group, buffers, source, beside=True)
+            sync(self.process_group, buffers, source, beside=True)
         return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
@@ -189,11 +189,11 @@ class DistributedDataParallel(Module):
                 break
             last = source
             if kind == _FORWARD:
-                _sync(self.process_group, list(self.module.buffers()), source, beside=True)
+                sync(self.process_group, list(self.module.buffers()), source, beside=True)
             else:
                 reducer.shadow()
         last = _highest(self.process_group, -1 if last >= 0 else self.process_group.rank())
-        _sync(self.process_group, state, last)
+        sync(self.process_group, state, last)
 
     def register_comm_hook(self, state: object, hook: Callable[[object, GradBucket], Any]) -> None:
         """Let `hook(state, bucket)` send gradients: it returns a Future of the averaged row.
@@ -238,7 +238,14 @@ def assert_alike(group: ProcessGroup, named: list[tuple[str, Any]], caller: str 
             )
 
 
-def _sync(group: ProcessGroup, tensors: list[Any], source: int, *, beside: bool = False) -> None:
+def sync(
+    group: ProcessGroup,
+    tensors: list[Any],
+    source: int,
+    *,
+    beside: bool = False,
+    caller: str = _NAME,
+) -> None:
     """Make tensors those of a rank of the group. Where they go `beside` them first, those that are
     as they should be are not written: an earlier forward may have saved them for its backward.
     """
@@ -249,10 +256,10 @@ def _sync(group: ProcessGroup, tensors: list[Any], source: int, *, beside: bool 
     for x in tensors:
         data = x._data
         if type(data) is not np.ndarray:
-            raise Unsupported(f"{_NAME}: tensors on {x.device} are not served yet; use the CPU")
+            raise Unsupported(f"{caller}: tensors on {x.device} are not served yet; use the CPU")
         plain = data.flags.c_contiguous and data.flags.writeable
         row = data.reshape(-1) if plain and (mine or not beside) else data.flatten()
-        what = f"{_NAME}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
+        what = f"{caller}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
         group.assert_usable(what)
         works.append((x, row, Work(group, what, group.engine.broadcast(row, source))))
     for x, row, work in works:

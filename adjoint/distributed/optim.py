@@ -24,7 +24,6 @@ from ..core.errors import (
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..nn.parameter import Parameter
-from ..optim.elementwise import ElementwiseOptimizer
 from ..optim.lbfgs import LBFGS
 from ..optim.optimizer import Optimizer
 from ..tensor import Tensor
@@ -153,16 +152,11 @@ class ZeroRedundancyOptimizer(Optimizer):
                 "compute a part of it; use LBFGS itself, or another optimizer"
             )
         self.process_group = group_of(process_group, _NAME)
-        self.by_element = (
-            issubclass(optimizer_class, ElementwiseOptimizer)
-            and optimizer_class.step is Optimizer.step
-            and optimizer_class.update is ElementwiseOptimizer.update
-            and optimizer_class.update_groups is ElementwiseOptimizer.update_groups
-        )
+        self.cuts = optimizer_class.by_element and optimizer_class.step is Optimizer.step
         self.parameters_as_bucket_view = parameters_as_bucket_view
         self.rows: list[Row] = []
         self.owners: list[int] = []  # of whole parameters: a rank for each
-        self._loads = [0] * (0 if self.by_element else self.process_group.size())
+        self._loads = [0] * (0 if self.cuts else self.process_group.size())
         self.pieces: list[list[Piece]] = []  # by group
         self._consolidated: dict[str, Any] | None = None
         self._class = optimizer_class
@@ -180,7 +174,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         first = sum(len(other["params"]) for other in self.param_groups[: len(self.pieces)])
         numbered = list(enumerate(group["params"], first))
         pieces: list[Piece] = []
-        if self.by_element:
+        if self.cuts:
             by_dtype: dict[Any, list[tuple[int, Any]]] = {}
             for number, p in numbered:
                 _flat(p._data)
@@ -232,11 +226,11 @@ class ZeroRedundancyOptimizer(Optimizer):
             self.param_groups, self.optim.param_groups, self.pieces, strict=True
         ):
             local.update(_options(group))
-            if self.by_element:
+            if self.cuts:
                 for piece in pieces:
                     self._show(piece, parameters[piece.number])
         self.optim.step(**kwargs)
-        if self.by_element:
+        if self.cuts:
             for pieces in self.pieces:
                 for piece in pieces:
                     piece.tensor.grad = None
@@ -333,7 +327,9 @@ class ZeroRedundancyOptimizer(Optimizer):
     def _is_cut(self, name: str, value: Any) -> bool:
         """Whether a rank has a part of such a state."""
         return (
-            self.by_element and isinstance(value, Tensor) and name not in self._class.scalars  # type: ignore[attr-defined]
+            self.cuts
+            and isinstance(value, Tensor)
+            and name not in getattr(self._class, "scalars", ("step",))
         )
 
     def _joined(self, p: Any, parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import tracemalloc
+import weakref
 
 import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
+from adjoint.distributed.fsdp import fully_shard
 from adjoint.distributed.optim import ZeroRedundancyOptimizer
+from adjoint.utils.checkpoint import checkpoint
 from tests.distributed.worlds import ENGINES, ROOT, outcomes, run
 
 
@@ -192,6 +197,90 @@ def on_zero_of_parameters_that_differ(rank, size):
     return str(caught.value)
 
 
+class Net(nn.Module):
+    """Layers that save their parameters in several ways; a tied, a frozen and an unused one."""
+
+    def __init__(self, dtype=ad.float64):
+        super().__init__()
+        ad.manual_seed(3)
+        self.token, self.blocks = nn.Embedding(11, 6), nn.ModuleList()
+        for _ in range(3):
+            self.blocks.append(
+                nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 7), nn.GELU(), nn.Linear(7, 6))
+            )
+        self.memory, self.head = nn.GRU(6, 6, batch_first=True), nn.Linear(6, 11, bias=False)
+        self.head.weight = self.token.weight
+        self.scale, self.spare = nn.Parameter(ad.ones(1)), nn.Parameter(ad.ones(2, 3))
+        self.blocks[1][1].bias.requires_grad_(False)
+        self.to(dtype)
+
+    def forward(self, x, more=False):
+        h = self.token(x) * self.scale
+        for block in self.blocks:
+            again = (lambda x, f=block: checkpoint(f, x, use_reentrant=False)) if more else block
+            h = h + again(h)
+        return self.head(self.memory(h)[0] + h @ self.blocks_free())
+
+    def blocks_free(self):
+        return self.token.weight.t()[:, :6]  # a view of what is gathered
+
+
+def sharded(dtype=ad.float64, **options):
+    model = Net(dtype)
+    for part in (*model.blocks, model.memory, model):
+        fully_shard(part, **options)
+    return model
+
+
+def batch(rank=None, size=1):
+    x = ad.tensor([[(3 * i + 5 * j) % 11 for j in range(4)] for i in range(6)])
+    return x if rank is None else x[rank::size]
+
+
+def loss_of(model, x, more=False):
+    return nn.functional.cross_entropy(model(x, more).flatten(0, 1), x.flatten())
+
+
+def assert_rows(model, other, of=lambda p: p, tolerance=1e-10):
+    """Each parameter of `model` is this rank's rows of that of `other`."""
+    for (name, p), (_, q) in zip(model.named_parameters(), other.named_parameters(), strict=True):
+        a, b = of(p), of(q)
+        assert (a is None) == (b is None), name
+        if a is not None:
+            b = b.detach()[p.layout.first : p.layout.first + len(p)]
+            assert a.shape == b.shape and (a - b).abs().sum().item() < tolerance, name
+
+
+def on_sharded_training_equals_one_process(rank, size):
+    for kind in ("plain", "kept", "checkpoint", "accumulate", "twice"):
+        model, other = sharded(reshard_after_forward=kind != "kept"), Net()
+        optimizers = [ad.optim.AdamW(m.parameters(), lr=0.01) for m in (model, other)]
+        for _ in range(3):
+            for each, x, optimizer in (
+                (model, batch(rank, size), optimizers[0]), (other, batch(), optimizers[1]),
+            ):  # fmt: skip
+                optimizer.zero_grad()
+                if kind == "twice":  # two graphs at once
+                    (loss_of(each, x) + 2 * loss_of(each, x)).backward()
+                for _ in range(2 if kind == "accumulate" else kind != "twice"):
+                    loss_of(each, x, kind == "checkpoint").backward()
+            assert_rows(model, other, of=lambda p: p.grad)
+            for optimizer in optimizers:
+                optimizer.step()
+            assert_rows(model, other)
+            with ad.no_grad():
+                assert (model(batch()) - other(batch())).abs().max().item() < 1e-10
+        assert all(unit._unit.arrays is None for unit in (model, model.memory, *model.blocks))
+
+
+def on_sharded_modules_that_start_differently_begin_as_rank_0(rank, size):
+    ad.manual_seed(rank)
+    model = nn.Linear(3, 4)
+    fully_shard(model)
+    ad.manual_seed(0)
+    assert_rows(model, nn.Linear(3, 4))
+
+
 # ---- tests ---------------------------------------------------------------------------------------
 
 NAMES = [name for name in list(globals()) if name.startswith("on_")]
@@ -235,6 +324,152 @@ def test_a_share_has_the_bits_of_the_whole(name):
                 whole = other[piece.number].detach().numpy().reshape(-1)
                 got = piece.tensor.detach().numpy()
                 assert got.tobytes() == whole[piece.start : piece.stop].tobytes(), step
+
+
+def test_memory_of_a_sharded_model():
+    """Of 6 layers there are: shards; in forward and backward whole parameters of two at most."""
+    one = 256 * 256 * 4
+    with fake(0, 4):
+        model = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(6)])
+        for layer in (*model, model):
+            fully_shard(layer)
+        assert sum(p._data.nbytes for p in model.parameters()) == 6 * one // 4
+        tracemalloc.start()
+        try:
+            for _ in range(2):
+                model.zero_grad()
+                begin, _ = tracemalloc.get_traced_memory()
+                tracemalloc.reset_peak()
+                y = model(ad.ones(2, 256))
+                now, peak = tracemalloc.get_traced_memory()
+                assert now - begin < one // 2 and peak - begin < 2.5 * one
+                tracemalloc.reset_peak()
+                y.sum().backward()
+                del y
+                now, peak = tracemalloc.get_traced_memory()
+                grads = 6 * one // 4
+                assert now - begin < grads + one // 2
+                # two layers, a whole gradient, and what is averaged
+                assert peak - begin < grads + 4.5 * one
+        finally:
+            tracemalloc.stop()
+
+
+def test_what_is_given_back_is_gathered_again_or_refused():
+    with fake(1, 2) as engine:
+        layer = fully_shard(nn.Linear(4, 4))
+        kept = []
+        layer.register_forward_pre_hook(lambda m, _: kept.append(m.weight))
+        x = ad.ones(2, 4, requires_grad=True)
+        y = layer(x).sum()
+        (whole,) = kept
+        assert whole.isnan().all() and not whole._data.flags.writeable  # not zeros, not old
+        engine.calls.clear()
+        y.backward()
+        assert engine.calls == {"all_gather": 1, "reduce_scatter": 1}
+        assert whole.isnan().all() and x.grad.shape == (2, 4) and not x.grad.isnan().any()
+        y = layer(x).sum()
+        with ad.no_grad():
+            layer.weight.mul_(2)  # as a step between forward and backward
+        with pytest.raises(ad.AutogradError, match="sharded parameter since"):
+            y.backward()
+        kept.clear()
+        layer.register_forward_pre_hook(lambda m, _: m.weight.detach().mul_(0))
+        y = layer(x).sum()  # what was gathered was written to, and would come back as it was
+        with pytest.raises(ad.AutogradError, match="changed by 'mul_'"):
+            y.backward()
+
+
+def test_sharded_layers_travel_ahead_of_their_use():
+    order = []
+    with fake(0, 2) as engine:
+        model = nn.Sequential(*[nn.Linear(3, 3, bias=False) for _ in range(3)])
+        for i, layer in enumerate(model):
+            fully_shard(layer)
+            layer.forward = lambda x, f=layer.forward, i=i: order.append(i) or f(x)
+        fully_shard(model)
+        gather = engine.all_gather
+        engine.all_gather = lambda *a: order.append("gather") or gather(*a)
+        x = ad.ones(1, 3, requires_grad=True)
+        model(x).sum().backward()
+        order.clear()
+        y = model(x).sum()
+        assert order == ["gather", "gather", 0, "gather", 1, 2]
+        order.clear()
+        y.backward()
+        assert order == ["gather"] * 3
+        order.clear()
+        model[0](x)  # what was fetched for a next layer that has not come is dropped
+        assert all(layer._unit.under_way is None for layer in model)
+        with ad.no_grad():
+            model[1].weight.fill_(2.0)
+        assert model[1](ad.ones(1, 3)).tolist() == [[6.0] * 3]
+
+
+def test_a_forward_that_fails_leaves_shards():
+    with fake(0, 2):
+        layer = fully_shard(nn.Linear(4, 4))
+        with pytest.raises(ad.ShapeError):
+            layer(ad.ones(2, 5))
+        assert layer.weight.shape == (2, 4) and layer._unit.arrays is None
+        assert layer(ad.ones(2, 4)).shape == (2, 4)
+
+
+def test_a_sharded_model_is_freed_without_the_collector():
+    with fake(0, 2):
+        model = nn.Sequential(fully_shard(nn.Linear(4, 4)))
+        model(ad.ones(1, 4)).sum().backward()
+        gone = weakref.ref(model[0])
+        gc.disable()
+        try:
+            del model
+            assert gone() is None
+        finally:
+            gc.enable()
+
+
+def test_small_parameters_are_sharded_to_nothing():
+    for size in (1, 3, 100):
+        for rank in {0, size - 1}:
+            with fake(rank, size):
+                module = nn.Module()
+                module.a = nn.Parameter(ad.zeros(0, 3))
+                module.b = nn.Parameter(ad.tensor([2.0]))
+                module.c = nn.Parameter(ad.ones(7, 2, dtype=ad.bfloat16))
+                module.forward = lambda: module.a.sum() + module.b.sum() + module.c.float().sum()  # noqa: B023
+                fully_shard(module)
+                module().backward()
+                for p in module.parameters():
+                    assert p.grad.shape == p.shape and p.grad.dtype == p.dtype
+                    assert p.grad.float().sum().item() == p.numel()
+
+
+def test_what_cannot_be_sharded_is_refused():
+    with fake(0, 2):
+        with pytest.raises(ad.InvalidArgument, match="dimension"):
+            module = nn.Module()
+            module.a = nn.Parameter(ad.tensor(1.0))
+            fully_shard(module)
+        layer = fully_shard(nn.Linear(4, 4))
+        with pytest.raises(ad.InvalidArgument, match="already"):
+            fully_shard(layer)
+        other = nn.Linear(4, 4)
+        model = nn.Sequential(layer, other)
+        other.weight = layer.weight
+        with pytest.raises(ad.InvalidArgument, match="shared"):
+            fully_shard(model)
+        for make in (ad.optim.Muon, ad.optim.Adafactor, ad.optim.LBFGS):
+            with pytest.raises(ad.InvalidArgument, match="whole parameters"):
+                make([layer.weight])
+        with pytest.raises(ad.Unsupported, match="recorded"), ad.lazy():
+            layer(ad.ones(1, 4))
+        with pytest.raises(ad.Unsupported, match="mp_policy"):
+            fully_shard(nn.Linear(1, 1), mp_policy=1)
+        with pytest.raises(ad.AutogradError, match="create_graph"):
+            layer(ad.ones(1, 4)).square().sum().backward(create_graph=True)
+        layer.double()
+        with pytest.raises(ad.InvalidArgument, match="before it is sharded"):
+            layer(ad.ones(1, 4, dtype=ad.float64))
 
 
 def test_what_cannot_be_shared_is_refused():
