@@ -137,6 +137,30 @@ class Layout(NamedTuple):
     group: ProcessGroup
     places: int  # where it stands in modules
 
+    def norm(self, parameters: Sequence[Any], norm_type: float) -> Any:
+        """The norm of all ranks' gradients of such parameters, taken together as one vector; all
+        ranks ask for it. For the order 0, which is no norm, refused.
+        """
+        order = float(norm_type)
+        if not order > 0:
+            raise Unsupported(f"clip_grad_norm_: order {order} of sharded gradients; use 2 or inf")
+        if any(p.layout.group is not self.group for p in parameters):
+            raise Unsupported("clip_grad_norm_: parameters sharded over different groups")
+        norms = [np.abs(p.grad._data).astype(np.float64) for p in parameters if p.grad is not None]
+        if order == np.inf:
+            row = np.array([max((x.max() for x in norms if x.size), default=0.0)])
+            op = ReduceOp.MAX
+        else:
+            row = np.array([sum(float((x**order).sum()) for x in norms)])
+            op = ReduceOp.SUM
+        group = self.group
+        what = "clip_grad_norm_: all_reduce of a norm"
+        group.assert_usable(what)
+        group.compare(what)
+        Work(group, what, group.engine.all_reduce(row, op)).wait()
+        total = row[0] if order == np.inf else row[0] ** (1 / order)
+        return wrap(np.array(total, parameters[0]._data.dtype))
+
 
 class Shard:
     """The rows that this rank has of a parameter."""

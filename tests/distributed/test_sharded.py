@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import tempfile
 import tracemalloc
 import weakref
 
@@ -12,6 +14,7 @@ import pytest
 import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
+from adjoint.distributed import checkpoint as checkpoints
 from adjoint.distributed.fsdp import fully_shard
 from adjoint.distributed.optim import ZeroRedundancyOptimizer
 from adjoint.utils.checkpoint import checkpoint
@@ -281,6 +284,47 @@ def on_sharded_modules_that_start_differently_begin_as_rank_0(rank, size):
     assert_rows(model, nn.Linear(3, 4))
 
 
+def trained(model, optimizer, x, steps=2):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+
+
+def alone():
+    """What the ranks' checkpoint is of, as one process makes it."""
+    model = Net()
+    optimizer = ad.optim.AdamW(model.parameters(), lr=0.01)
+    trained(model, optimizer, batch())
+    return model, optimizer
+
+
+def on_a_checkpoint_of_three_ranks(rank, size):
+    """It is loaded by other numbers of ranks in the tests below."""
+    model = sharded()
+    optimizer = ad.optim.AdamW(model.parameters(), lr=0.01)
+    trained(model, optimizer, batch(rank, size))
+    lone = Net()
+    zero = ZeroRedundancyOptimizer(lone.parameters(), ad.optim.AdamW, lr=0.01)
+    trained(lone, zero, batch())  # the same gradients on all ranks
+    place = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(place)
+    state = {"model": model, "optimizer": optimizer, "more": {"lone": lone, "zero": zero}}
+    saving = checkpoints.async_save({**state, "epoch": 4}, checkpoint_id=place[0])
+    with ad.no_grad():
+        model.head.weight.zero_()  # after the copy
+    saving.result()
+    dist.barrier()
+    checkpoints.load({"model": model}, checkpoint_id=place[0])
+    checkpoints.save({**state, "epoch": 5}, checkpoint_id=place[0])
+    if rank == 0:
+        assert len(os.listdir(place[0])) == size + 1  # nothing is left of the first
+    wrong = {"x": ad.ones(1), "y": object() if rank == 1 else 1}
+    with pytest.raises((ad.InvalidType, ad.DistributedError), match="cannot store builtins.object"):
+        checkpoints.save(wrong, checkpoint_id=place[0])
+    return place[0]
+
+
 # ---- tests ---------------------------------------------------------------------------------------
 
 NAMES = [name for name in list(globals()) if name.startswith("on_")]
@@ -470,6 +514,126 @@ def test_what_cannot_be_sharded_is_refused():
         layer.double()
         with pytest.raises(ad.InvalidArgument, match="before it is sharded"):
             layer(ad.ones(1, 4, dtype=ad.float64))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_checkpoint_is_loaded_by_other_numbers_of_ranks(engine):
+    place = outcomes(__name__, "on_a_checkpoint_of_three_ranks", 3, engine)[0]
+    model, optimizer = alone()
+    for size, rank in ((1, 0), (2, 1), (3, 2), (8, 0), (8, 5), (8, 7)):
+        with fake(rank, size):
+            ad.manual_seed(9)
+            other = sharded()
+            again, lone = ad.optim.AdamW(other.parameters(), lr=0.5), Net()
+            zero = ZeroRedundancyOptimizer(lone.parameters(), ad.optim.AdamW, lr=0.5)
+            with ad.no_grad():
+                for p in (*other.parameters(), *lone.parameters()):
+                    p.zero_()
+            state = {"model": other, "optimizer": again, "epoch": 0}
+            state["more"] = {"lone": lone, "zero": zero}
+            checkpoints.load(state, checkpoint_id=place)
+            assert state["epoch"] == 5 and again.param_groups[0]["lr"] == 0.01
+            assert_rows(other, model)
+            for p, q in zip(other.parameters(), model.parameters(), strict=True):
+                mine, whole = again.state[p], optimizer.state[q]
+                assert mine.keys() == whole.keys()
+                for name, value in mine.items():
+                    part = whole[name]
+                    if part.ndim:
+                        part = part[p.layout.first : p.layout.first + len(p)]
+                    assert value.shape == part.shape and value.dtype == part.dtype
+                    assert (value - part).abs().sum().item() < 1e-10
+            for piece in zero.pieces[0]:
+                p = list(model.parameters())[piece.number]
+                assert zero.optim.state[piece.tensor].keys() == optimizer.state[p].keys()
+                for name in optimizer.state[p].keys() - {"step"}:
+                    want = optimizer.state[p][name].reshape(-1)[piece.start : piece.stop]
+                    got = zero.optim.state[piece.tensor][name]
+                    assert (got - want).abs().sum().item() < 1e-10
+    lone, plain = Net(), None  # without a group, and from ZeRO's to the plain optimizer
+    plain = ad.optim.AdamW(lone.parameters())
+    checkpoints.load({"more": {"lone": lone, "zero": plain}}, checkpoint_id=place)
+    trained(lone, plain, batch(), 1)
+    trained(model, optimizer, batch(), 1)
+    for p, q in zip(lone.parameters(), model.parameters(), strict=True):
+        assert (p - q).abs().sum().item() < 1e-10
+
+
+def test_a_save_that_is_killed_leaves_the_one_before(tmp_path, monkeypatch):
+    """All that a save does to the directory, it does by these two."""
+
+    class Killed(BaseException):
+        pass
+
+    checkpoints.save({"x": ad.ones(3)}, checkpoint_id=tmp_path)
+    steps = 0
+    for name in ("replace", "unlink", "fsync"):
+        real = getattr(os, name)
+        for after in range(4):
+            for before in (True, False):
+                left = [after]
+
+                def act(*args, left=left, real=real, before=before, **kwargs):
+                    if not left[0] and before:
+                        raise Killed
+                    found = real(*args, **kwargs)
+                    if not left[0]:
+                        raise Killed
+                    left[0] -= 1
+                    return found
+
+                value = 2.0 + steps
+                with monkeypatch.context() as patch, contextlib.suppress(Killed):
+                    patch.setattr(os, name, act)
+                    checkpoints.save({"x": ad.full((3,), value)}, checkpoint_id=tmp_path)
+                checkpoints.load({"x": (x := ad.zeros(3))}, checkpoint_id=tmp_path)
+                assert x.tolist() in ([value] * 3, [1.0] * 3), (name, after, before)
+                checkpoints.save({"x": ad.ones(3)}, checkpoint_id=tmp_path)
+                steps += 1
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_a_checkpoint_is_read_in_slices(tmp_path):
+    """Of a rank's own size, and nothing beside."""
+    checkpoints.save({"m": nn.Linear(1000, 1000, bias=False)}, checkpoint_id=tmp_path)
+    with fake(2, 8):
+        layer = fully_shard(nn.Linear(1000, 1000, bias=False))
+        tracemalloc.start()
+        try:
+            checkpoints.load({"m": layer}, checkpoint_id=tmp_path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 100_000
+
+
+def test_checkpoints_that_are_not_whole_are_refused(tmp_path):
+    def load(name="x", x=None):
+        checkpoints.load({name: ad.zeros(3) if x is None else x}, checkpoint_id=tmp_path)
+
+    with pytest.raises(ad.CheckpointError, match="no whole checkpoint"):
+        load()
+    checkpoints.save({"x": ad.ones(3), "z": ad.ones(2, dtype=ad.complex64)}, checkpoint_id=tmp_path)
+    checkpoints.load({"z": (z := ad.zeros(2, dtype=ad.complex64))}, checkpoint_id=tmp_path)
+    checkpoints.load({"x": (x := ad.zeros(3, 2))[:, 1]}, checkpoint_id=tmp_path)  # with gaps
+    assert z.tolist() == [1, 1] and x.tolist() == [[0, 1]] * 3
+    for message, arguments in (
+        ("has no y", ("y",)), ("float32", ("x", ad.zeros(3, dtype=ad.float64))),
+        ("and float32", ("x", ad.zeros(4))),
+    ):  # fmt: skip
+        with pytest.raises(ad.CheckpointError, match=message):
+            load(*arguments)
+    (file,) = tmp_path.glob("*.safetensors")
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + b"\x01")
+    with pytest.raises(ad.CheckpointError, match="altered"):
+        checkpoints.load({"z": z, "x": ad.zeros(3)}, checkpoint_id=tmp_path)
+    file.write_bytes(data[:20])
+    with pytest.raises(ad.CheckpointError, match="whole file"):
+        load()
+    file.unlink()
+    with pytest.raises(ad.CheckpointError, match="whole file"):
+        load()
 
 
 def test_what_cannot_be_shared_is_refused():
