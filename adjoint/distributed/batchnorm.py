@@ -10,9 +10,9 @@ from ..autograd.function import Function
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
 from ..eager.tensors import wrap
-
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
+from ..ops.shape.joining import cat
 from .collectives import all_reduce, assert_eager
 from .group import group_of, is_initialized
 

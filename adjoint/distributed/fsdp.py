@@ -149,6 +149,7 @@ class Layout(NamedTuple):
         norms = [np.abs(p.grad._data).astype(np.float64) for p in parameters if p.grad is not None]
         if order == np.inf:
             row = np.array([max((x.max() for x in norms if x.size), default=0.0)])
+            row[np.isnan(row)] = np.inf  # some engines' maximum would lose it
             op = ReduceOp.MAX
         else:
             row = np.array([sum(float((x**order).sum()) for x in norms)])
