@@ -127,7 +127,8 @@ class DistributedDataParallel(Module):
         if is_grad_enabled() and not is_walking():  # a checkpoint runs it again in backward
             reducer.abandon()
             reducer.syncs = self.require_backward_grad_sync
-        buffers = list(self.module.buffers()) if self.broadcast_buffers else []
+        shares_buffers = self.broadcast_buffers and not reducer.is_alone
+        buffers = list(self.module.buffers()) if shares_buffers else []
         if buffers and self.require_backward_grad_sync:
             source = reducer.tell(_FORWARD)
             sync(self.process_group, buffers, source, beside=True)
@@ -300,6 +301,7 @@ class Reducer:
         static: bool,
     ) -> None:
         self.group = group
+        self.is_alone = group.size() == 1
         self.names = [name for name, _ in named]
         self.parameters = parameters = [p for _, p in named]
         self.hook: Callable[[GradBucket], Any] | None = None
@@ -331,8 +333,13 @@ class Reducer:
 
     def arrived(self, number: int) -> None:
         """The gradient of a parameter is there."""
-        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
         self.met[number] = True
+        if self.is_alone and self.hook is None:
+            if self.syncs and not self.begun:
+                self.begun = True
+                at_end(self.finish_alone)
+            return
+        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
         if not self.syncs:
             return
         if not self.begun:
@@ -387,11 +394,7 @@ class Reducer:
                         "when it was wrapped; wrap the module again"
                     )
                 if g._node is not None:
-                    raise AutogradError(
-                        f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a "
-                        "gradient with a history, which an average would cut off; use "
-                        "ad.autograd.grad on the module itself"
-                    )
+                    raise self._with_history(number)
                 place._data[...] = g._data
         self.sent.append(self.begin(bucket, row))
 
@@ -438,6 +441,24 @@ class Reducer:
             self._raise_unused(mine)
         for bucket in self.buckets:
             self._give_back(bucket)
+
+    def finish_alone(self) -> None:
+        """The same with one rank: its gradients are the averages, where they are."""
+        lacking = []
+        for number, p in enumerate(self.parameters):
+            if not self.met[number] and p.requires_grad:
+                lacking.append(number)
+            elif p.grad is not None and p.grad._node is not None:
+                raise self._with_history(number)
+        self.reset()
+        if lacking and not self.lenient:
+            self._raise_unused(lacking)
+
+    def _with_history(self, number: int) -> AutogradError:
+        return AutogradError(
+            f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a gradient with a "
+            "history, which an average would cut off; use ad.autograd.grad on the module itself"
+        )
 
     def _give_back(self, bucket: Bucket) -> None:
         row = bucket.row

@@ -8,6 +8,7 @@ parameters, each on one rank. In the end the ranks give one another what they ha
 from __future__ import annotations
 
 import copy
+import heapq
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -156,7 +157,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.parameters_as_bucket_view = parameters_as_bucket_view
         self.rows: list[Row] = []
         self.owners: list[int] = []  # of whole parameters: a rank for each
-        self._loads = [0] * (0 if self.cuts else self.process_group.size())
+        self._loads = [(0, rank) for rank in range(0 if self.cuts else self.process_group.size())]
         self.pieces: list[list[Piece]] = []  # by group
         self._consolidated: dict[str, Any] | None = None
         self._class = optimizer_class
@@ -189,8 +190,9 @@ class ZeroRedundancyOptimizer(Optimizer):
             mine = self.process_group.rank()
             owners = {}
             for number, p in sorted(numbered, key=lambda each: -each[1]._data.size):
-                owner = owners[number] = self._loads.index(min(self._loads))
-                self._loads[owner] += p._data.size
+                load, owner = self._loads[0]
+                owners[number] = owner
+                heapq.heapreplace(self._loads, (load + p._data.size, owner))
             for number, p in numbered:
                 self.owners.append(owners[number])
                 if owners[number] == mine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import tempfile
 import tracemalloc
 import weakref
@@ -685,6 +686,50 @@ def test_checkpoints_that_are_not_whole_are_refused(tmp_path):
     file.unlink()
     with pytest.raises(ad.CheckpointError, match="whole file"):
         load()
+
+
+def calls_of_a_step(kind, size):
+    """Calls of Python functions, messages, and bytes that stay, of one training step of a rank."""
+    with fake(size // 2, size) as engine:
+        ad.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 4096), nn.Tanh(), nn.Linear(4096, 8))
+        if kind == "sharded":
+            for each in (*model, model):
+                fully_shard(each)
+            optimizer = ad.optim.AdamW(model.parameters(), lr=0.1)
+        else:
+            model = nn.parallel.DistributedDataParallel(model)
+            optimizer = ZeroRedundancyOptimizer(model.parameters(), ad.optim.AdamW, lr=0.1)
+        count = [0]
+
+        def step():
+            optimizer.zero_grad()
+            model(ad.ones(2, 8)).square().sum().backward()
+            optimizer.step()
+
+        for _ in range(3):
+            step()
+        engine.calls.clear()
+        before = sys.getprofile()
+        sys.setprofile(lambda frame, event, _: count.__setitem__(0, count[0] + (event == "call")))
+        try:
+            step()
+        finally:
+            sys.setprofile(before)
+        inner = getattr(optimizer, "optim", optimizer)
+        kept = sum(v._data.nbytes for s in inner.state.values() for v in s.values())
+        return count[0], dict(engine.calls), kept, len(inner.state)
+
+
+@pytest.mark.parametrize("kind", ["sharded", "zero"])
+def test_a_step_of_4096_ranks_costs_what_one_of_64_does(kind):
+    few, many = calls_of_a_step(kind, 64), calls_of_a_step(kind, 4096)
+    assert few[1] == many[1]  # messages
+    assert many[0] <= few[0] + 10  # calls
+    parameters = 4096 * 8 + 4096 + 8 * 4096 + 8
+    # Rows are whole: a rank has one at least of each parameter, where it has one.
+    padding = 0 if kind == "zero" else 4096
+    assert many[2] <= 2 * 4 * (parameters // 4096 + 1 + padding) + 4 * many[3]
 
 
 def test_what_cannot_be_shared_is_refused():
