@@ -385,6 +385,12 @@ class Unit:
         self.before: Unit | None = None  # whose forward began before its own the last time
         self.after: Unit | None = None
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise Unsupported(
+            f"{_NAME}: a sharded module is not copied, as its ranks gather together; copy it before "
+            "it is sharded, or load a checkpoint into another"
+        )
+
     # ---- memory ----
 
     def start(self) -> None:

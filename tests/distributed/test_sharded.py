@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import os
 import sys
@@ -476,6 +477,28 @@ def test_what_is_given_back_is_gathered_again_or_refused():
             y.backward()
 
 
+def test_graphs_of_a_sharded_layer_live_side_by_side():
+    """Kept, differentiated twice, in part, and left alone while a step changes the parameters."""
+    with fake(0, 2):
+        layer = fully_shard(nn.Linear(4, 4), reshard_after_forward=False)
+        x = ad.ones(2, 4, requires_grad=True)
+        first, second = layer(x).sum(), layer(x).sum()
+        first.backward(retain_graph=True)
+        g = layer.weight.grad.clone()
+        first.backward()
+        second.backward()
+        assert layer.weight.grad.equal(3 * g) and layer._unit.arrays is None
+        (of_x,) = ad.autograd.grad(layer(x).sum(), [x])
+        assert of_x.shape == (2, 4)
+        left = layer(x)
+        with ad.no_grad():
+            layer.weight.fill_(1.0), layer.bias.zero_()
+        assert layer(x).tolist() == [[4.0] * 4] * 2  # and not of what was gathered for `left`
+        with ad.inference_mode():
+            assert layer(x).tolist() == [[4.0] * 4] * 2
+        del left
+
+
 def test_sharded_layers_travel_ahead_of_their_use():
     order = []
     with fake(0, 2) as engine:
@@ -549,6 +572,8 @@ def test_what_cannot_be_sharded_is_refused():
         layer = fully_shard(nn.Linear(4, 4))
         with pytest.raises(ad.InvalidArgument, match="already"):
             fully_shard(layer)
+        with pytest.raises(ad.Unsupported, match="copy it before"):
+            copy.deepcopy(layer)
         other = nn.Linear(4, 4)
         model = nn.Sequential(layer, other)
         other.weight = layer.weight
