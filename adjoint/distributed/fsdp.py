@@ -387,8 +387,8 @@ class Unit:
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise Unsupported(
-            f"{_NAME}: a sharded module is not copied, as its ranks gather together; copy it before "
-            "it is sharded, or load a checkpoint into another"
+            f"{_NAME}: a sharded module is not copied, as its ranks gather together; copy it "
+            "before it is sharded, or load a checkpoint into another"
         )
 
     # ---- memory ----
