@@ -481,13 +481,13 @@ def _reduce_scatter(
     engine = chosen.engine
 
     def begin(row: Any, plain: ReduceOp) -> Pending:
-        return engine.reduce_scatter(row, _as(whole, row.dtype), plain)
+        return engine.reduce_scatter(row, row_as(whole, row.dtype), plain)
 
     pending, finish = reducing(chosen, out, op, name, begin)
     return started(Work(chosen, what, pending, finish, [output]), async_op)
 
 
-def _as(whole: Any, dtype: Any) -> Any:
+def row_as(whole: Any, dtype: Any) -> Any:
     """A row in the numbers in which it is reduced."""
     if whole.dtype == dtype:
         return whole

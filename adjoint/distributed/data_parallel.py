@@ -103,8 +103,8 @@ class DistributedDataParallel(Module):
             )
         self._others = [(name, p) for name, p in named if not p.requires_grad]
         if init_sync:
-            _assert_alike(self.process_group, named)
-            _sync(self.process_group, [p for _, p in named] + list(module.buffers()), 0)
+            assert_alike(self.process_group, named)
+            sync(self.process_group, [p for _, p in named] + list(module.buffers()), 0)
         self._reducer = Reducer(
             self.process_group,
             wanting,
@@ -127,10 +127,11 @@ class DistributedDataParallel(Module):
         if is_grad_enabled() and not is_walking():  # a checkpoint runs it again in backward
             reducer.abandon()
             reducer.syncs = self.require_backward_grad_sync
-        buffers = list(self.module.buffers()) if self.broadcast_buffers else []
+        shares_buffers = self.broadcast_buffers and not reducer.is_alone
+        buffers = list(self.module.buffers()) if shares_buffers else []
         if buffers and self.require_backward_grad_sync:
             source = reducer.tell(_FORWARD)
-            _sync(self.process_group, buffers, source, beside=True)
+            sync(self.process_group, buffers, source, beside=True)
         return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
@@ -189,11 +190,11 @@ class DistributedDataParallel(Module):
                 break
             last = source
             if kind == _FORWARD:
-                _sync(self.process_group, list(self.module.buffers()), source, beside=True)
+                sync(self.process_group, list(self.module.buffers()), source, beside=True)
             else:
                 reducer.shadow()
         last = _highest(self.process_group, -1 if last >= 0 else self.process_group.rank())
-        _sync(self.process_group, state, last)
+        sync(self.process_group, state, last)
 
     def register_comm_hook(self, state: object, hook: Callable[[object, GradBucket], Any]) -> None:
         """Let `hook(state, bucket)` send gradients: it returns a Future of the averaged row.
@@ -214,12 +215,12 @@ class DistributedDataParallel(Module):
 # ---- what all ranks hold -------------------------------------------------------------------------
 
 
-def _assert_alike(group: ProcessGroup, named: list[tuple[str, Any]]) -> None:
+def assert_alike(group: ProcessGroup, named: list[tuple[str, Any]], caller: str = _NAME) -> None:
     """Refuse modules that differ from rank to rank, and say where."""
     mine = [f"{name}: {tuple(p.shape)} {p.dtype} {p.requires_grad}" for name, p in named]
     row = np.frombuffer(hashlib.sha256("\n".join(mine).encode()).digest(), np.uint8).copy()
     rows = np.zeros(group.size() * row.size, np.uint8)
-    Work(group, f"{_NAME}: the comparison of modules", group.engine.all_gather(rows, row)).wait()
+    Work(group, f"{caller}: the comparison of modules", group.engine.all_gather(rows, row)).wait()
     if not (rows.reshape(group.size(), -1) != row).any():
         return
     everyones: list[Any] = [None] * group.size()
@@ -228,17 +229,24 @@ def _assert_alike(group: ProcessGroup, named: list[tuple[str, Any]]) -> None:
         for here, there in zip(everyones[0], theirs, strict=False):
             if here != there:
                 raise InvalidArgument(
-                    f"{_NAME}: the ranks' modules differ: rank {group.ranks[0]} has {here}, rank "
+                    f"{caller}: the ranks' modules differ: rank {group.ranks[0]} has {here}, rank "
                     f"{group.ranks[rank]} has {there} (shape, dtype, whether it wants a gradient)"
                 )
         if len(theirs) != len(everyones[0]):
             raise InvalidArgument(
-                f"{_NAME}: the ranks' modules differ: rank {group.ranks[0]} has "
+                f"{caller}: the ranks' modules differ: rank {group.ranks[0]} has "
                 f"{len(everyones[0])} parameters, rank {group.ranks[rank]} has {len(theirs)}"
             )
 
 
-def _sync(group: ProcessGroup, tensors: list[Any], source: int, *, beside: bool = False) -> None:
+def sync(
+    group: ProcessGroup,
+    tensors: list[Any],
+    source: int,
+    *,
+    beside: bool = False,
+    caller: str = _NAME,
+) -> None:
     """Make tensors those of a rank of the group. Where they go `beside` them first, those that are
     as they should be are not written: an earlier forward may have saved them for its backward.
     """
@@ -249,10 +257,10 @@ def _sync(group: ProcessGroup, tensors: list[Any], source: int, *, beside: bool 
     for x in tensors:
         data = x._data
         if type(data) is not np.ndarray:
-            raise Unsupported(f"{_NAME}: tensors on {x.device} are not served yet; use the CPU")
+            raise Unsupported(f"{caller}: tensors on {x.device} are not served yet; use the CPU")
         plain = data.flags.c_contiguous and data.flags.writeable
         row = data.reshape(-1) if plain and (mine or not beside) else data.flatten()
-        what = f"{_NAME}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
+        what = f"{caller}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
         group.assert_usable(what)
         works.append((x, row, Work(group, what, group.engine.broadcast(row, source))))
     for x, row, work in works:
@@ -293,6 +301,7 @@ class Reducer:
         static: bool,
     ) -> None:
         self.group = group
+        self.is_alone = group.size() == 1
         self.names = [name for name, _ in named]
         self.parameters = parameters = [p for _, p in named]
         self.hook: Callable[[GradBucket], Any] | None = None
@@ -324,8 +333,13 @@ class Reducer:
 
     def arrived(self, number: int) -> None:
         """The gradient of a parameter is there."""
-        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
         self.met[number] = True
+        if self.is_alone and self.hook is None:
+            if self.syncs and not self.begun:
+                self.begun = True
+                at_end(self.finish_alone)
+            return
+        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
         if not self.syncs:
             return
         if not self.begun:
@@ -380,11 +394,7 @@ class Reducer:
                         "when it was wrapped; wrap the module again"
                     )
                 if g._node is not None:
-                    raise AutogradError(
-                        f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a "
-                        "gradient with a history, which an average would cut off; use "
-                        "ad.autograd.grad on the module itself"
-                    )
+                    raise self._with_history(number)
                 place._data[...] = g._data
         self.sent.append(self.begin(bucket, row))
 
@@ -431,6 +441,24 @@ class Reducer:
             self._raise_unused(mine)
         for bucket in self.buckets:
             self._give_back(bucket)
+
+    def finish_alone(self) -> None:
+        """The same with one rank: its gradients are the averages, where they are."""
+        lacking = []
+        for number, p in enumerate(self.parameters):
+            if not self.met[number] and p.requires_grad:
+                lacking.append(number)
+            elif p.grad is not None and p.grad._node is not None:
+                raise self._with_history(number)
+        self.reset()
+        if lacking and not self.lenient:
+            self._raise_unused(lacking)
+
+    def _with_history(self, number: int) -> AutogradError:
+        return AutogradError(
+            f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a gradient with a "
+            "history, which an average would cut off; use ad.autograd.grad on the module itself"
+        )
 
     def _give_back(self, bucket: Bucket) -> None:
         row = bucket.row

@@ -45,8 +45,8 @@ def _run(group: ProcessGroup, what: str, pending: Any) -> None:
     started(Work(group, what, pending), False)
 
 
-def _gathered(chosen: ProcessGroup, value: Any, name: str) -> list[Any]:
-    """All ranks' values, on all ranks."""
+def _gathered(chosen: ProcessGroup, value: Any, name: str, root: int | None = None) -> list[Any]:
+    """All ranks' values, on all ranks, or on `root` alone."""
     row = _packed(value, name)
     chosen.assert_usable(name)
     chosen.compare(name)
@@ -56,8 +56,14 @@ def _gathered(chosen: ProcessGroup, value: Any, name: str) -> list[Any]:
     widest = int(lengths.max())
     padded = np.zeros(widest, np.uint8)
     padded[: row.size] = row
+    if root is not None and root != chosen.rank():
+        _run(chosen, name, chosen.engine.gather(None, padded, root))
+        return []
     rows = np.zeros(size * widest, np.uint8)
-    _run(chosen, name, chosen.engine.all_gather(rows, padded))
+    if root is None:
+        _run(chosen, name, chosen.engine.all_gather(rows, padded))
+    else:
+        _run(chosen, name, chosen.engine.gather(rows, padded, root))
     parts = zip(rows.reshape(size, widest), lengths, strict=True)
     return [_unpacked(part[:length]) for part, length in parts]
 
@@ -108,7 +114,7 @@ def gather_object(
     mine = chosen.rank() == root
     if mine:
         _assert_places(object_gather_list, chosen, "gather_object")
-    values = _gathered(chosen, obj, "gather_object")
+    values = _gathered(chosen, obj, "gather_object", root)
     if mine and object_gather_list is not None:
         object_gather_list[:] = values
 

@@ -152,7 +152,7 @@ def _checksum(data: Any) -> int:
     return zlib.crc32(_bytes(data), kind) if data.size else kind
 
 
-def _header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
+def header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
     """What stands in a safetensors file before the data of the arrays."""
     header: dict[str, Any] = {"__metadata__": metadata}
     offset = 0
@@ -185,7 +185,7 @@ def save(obj: Any, f: Any) -> None:
     }
     # Widest first, so that every array is aligned.
     order = sorted(writer.arrays.items(), key=lambda item: -item[1].itemsize)
-    parts = [_header(order, metadata), *(_bytes(data).data for _, data in order if data.size)]
+    parts = [header(order, metadata), *(_bytes(data).data for _, data in order if data.size)]
     with writing(f, "save") as file:
         for part in parts:
             file.write(part)

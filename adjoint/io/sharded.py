@@ -17,7 +17,7 @@ from ..core.errors import CheckpointError, InvalidArgument, InvalidType
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .atomic import replacing
-from .checkpoint import _bytes, _header, _read
+from .checkpoint import _bytes, _read, header
 
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
@@ -79,7 +79,7 @@ def _shards_of(path: str) -> dict[str, list[str]]:
         raise CheckpointError(f"load: {path!r} has no weight_map")
     shards: dict[str, list[str]] = {}
     for key, name in weight_map.items():
-        if not isinstance(name, str) or not _is_plain(name):
+        if not isinstance(name, str) or not is_plain(name):
             raise CheckpointError(
                 f"load: {path!r} names the file {name!r:.80}; shards lie beside their index and "
                 "are called *.safetensors"
@@ -88,7 +88,8 @@ def _shards_of(path: str) -> dict[str, list[str]]:
     return shards
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
+    """Whether an index may name such a file: one that lies beside it."""
     return (
         name.endswith(".safetensors")
         and len(name) <= 255
@@ -180,7 +181,7 @@ def _contiguous(key: Any, tensor: Any) -> Any:
 def _write_shard(path: str, arrays: dict[str, Any]) -> None:
     order = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     with replacing(path) as file:
-        file.write(_header(order, {"format": "pt"}))
+        file.write(header(order, {"format": "pt"}))
         for _, array in order:
             if array.size:
                 file.write(_bytes(array).data)

@@ -17,7 +17,11 @@ from .parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> _Any:
-    """`parallel`, which few programs need."""
+    """What few programs need, and what the layer above has."""
+    if name == "SyncBatchNorm":
+        from ..distributed.batchnorm import SyncBatchNorm
+
+        return SyncBatchNorm
     if name == "parallel":
         import importlib
 

@@ -3,6 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/optim.html
 """
 
+from typing import Any
+
 from . import lr_scheduler, optimizer, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
@@ -23,3 +25,12 @@ __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler", "optimizer", "swa_utils",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """What needs the layer above, imported on first use."""
+    if name == "ZeroRedundancyOptimizer":
+        from ..distributed.optim import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

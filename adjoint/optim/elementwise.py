@@ -53,6 +53,7 @@ class ElementwiseOptimizer(Optimizer):
     """
 
     _read_by_name: ClassVar[tuple[str, ...] | None] = ("param_groups", "state")
+    by_element: ClassVar[bool] = True
     zeros: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
     _kernels: dict[Any, Variants] | None = None  # of the formula, by names and dtypes
@@ -63,6 +64,7 @@ class ElementwiseOptimizer(Optimizer):
         super().__init_subclass__(**kwargs)
         if not cls.__dict__.keys().isdisjoint(("update", "update_groups", "step")):
             cls._read_by_name = None  # programs record its own code
+            cls.by_element = bool(cls.__dict__.get("by_element", False))
 
     def begin(self, p: Any, group: Group) -> State:
         """What the state of `p` is before its first step."""

@@ -93,6 +93,8 @@ class Optimizer:
     # programs reads it anyway; None: they follow all.
     _read_by_name: ClassVar[tuple[str, ...] | None] = None
     _read_always: ClassVar[tuple[str, ...]] = ("_hooks",)  # and what they follow in any case
+    # Whether a step treats every element alike, so that parts of parameters can be given to it.
+    by_element: ClassVar[bool] = False
     state: defaultdict[Any, Any]
     param_groups: list[dict[str, Any]]
     _has_stepped = False  # schedules warn where they step first
@@ -226,6 +228,13 @@ class Optimizer:
             if not isinstance(p, Tensor):
                 raise InvalidType(f"optimizer can only optimize Tensors, but one of the params is "
                                   f"{type(p).__name__}")  # fmt: skip
+            if hasattr(p, "global_shape") and not self.by_element:
+                raise InvalidArgument(
+                    f"{type(self).__name__}: a step looks at whole parameters, but this one is the "
+                    f"part of {tuple(p.shape)} that a rank has of {tuple(p.global_shape)} "
+                    "(fully_shard); use an optimizer that treats every element alike, as AdamW "
+                    "(one of your own says so by `by_element = True`)"
+                )
             if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
                 raise InvalidArgument(
                     f"{type(self).__name__}: can't optimize a non-leaf Tensor (shape "

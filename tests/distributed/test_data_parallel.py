@@ -606,6 +606,31 @@ def test_one_process_sends_nothing_but_one_message_a_bucket():
         dist.destroy_process_group()
 
 
+def test_one_rank_sends_and_copies_nothing():
+    """Each gradient stays where backward has put it, and what is refused on many ranks is here."""
+    dist.init_process_group()
+    try:
+        for views in (False, True):
+            model = DDP(Net(unused=True), gradient_as_bucket_view=views)
+            engine = dist.group.WORLD.engine
+            engine.calls.clear()
+            for _ in range(2):
+                nn.functional.mse_loss(model(data()[0], "so"), data()[1]).backward()
+            assert not engine.calls
+            other = Net(unused=True)
+            for _ in range(2):
+                nn.functional.mse_loss(other(data()[0], "so"), data()[1]).backward()
+            for bucket in model._reducer.buckets:
+                assert views or not bucket.row.any()  # nothing was copied
+            assert_gradients(model.module, other)
+            with pytest.raises(ad.DistributedError, match="on rank 0: spare"):
+                model(data()[0], "o").sum().backward()
+            with pytest.raises(ad.AutogradError, match="create_graph"):
+                model(data()[0], "so").square().sum().backward(create_graph=True)
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_model_that_is_dropped_leaves_no_hooks_that_act():
     dist.init_process_group()
     try:

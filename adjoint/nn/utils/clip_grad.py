@@ -150,6 +150,15 @@ def _scaling(dtype: Any) -> Any:
         return None
 
 
+def _norms_of(parameters: list[Any], norm_type: float) -> list[Any]:
+    """The gradients; for those of parts that a rank has of parameters, the norm over all ranks."""
+    parts = [p for p in parameters if hasattr(p, "global_shape")]
+    if not parts:
+        return _gradients(parameters)
+    whole = _gradients([p for p in parameters if not hasattr(p, "global_shape")])
+    return [*whole, parts[0].layout.norm(parts, norm_type)]
+
+
 def clip_grad_norm_(
     parameters: Any,
     max_norm: float,
@@ -169,7 +178,7 @@ def clip_grad_norm_(
     (tensor(5.), tensor([0.6000, 0.8000]))
     """
     kept = _listed(parameters)
-    total = get_total_norm(_gradients(kept), norm_type, error_if_nonfinite)
+    total = get_total_norm(_norms_of(kept, norm_type), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(kept, max_norm, total)
     return total
 
