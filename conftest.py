@@ -14,6 +14,7 @@ import adjoint  # noqa: E402
 from adjoint import extensions  # noqa: E402
 from adjoint.nn.roots import ROOTS  # noqa: E402
 from adjoint.program import rewriting  # noqa: E402
+from tests.programs import Programs  # noqa: E402
 
 # Compiled modules are no Python files: tests/test_extensions.py runs the examples of their docs.
 collect_ignore = (
@@ -43,3 +44,11 @@ def _fresh(doctest_namespace):
     adjoint.set_default_dtype(adjoint.float32)
     adjoint.set_default_device("cpu")
     ROOTS.clear()  # names that modules got when they were called in a graph, or observed
+
+
+@pytest.fixture(scope="session")
+def programs():
+    """Runs programs in forks of one process that has imported what they do."""
+    running = Programs()
+    yield running
+    running.close()

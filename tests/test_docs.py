@@ -26,12 +26,9 @@ def runnable(page):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: p.name)
-def test_documentation_code_runs(page, tmp_path):
+def test_documentation_code_runs(page, tmp_path, programs):
     program = "\n".join(runnable(page))
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    result = programs.run(program, tmp_path, Warning)
     assert result.returncode == 0, result.stderr
 
 

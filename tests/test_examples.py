@@ -7,8 +7,6 @@ import math
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -27,16 +25,12 @@ def recorder():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_example_runs_in_smoke_form(name, tmp_path):
+def test_example_runs_in_smoke_form(name, tmp_path, programs):
     path = EXAMPLES / f"{name}.py"
     for library in re.findall(r"^(?:import|from) (sklearn|gymnasium)\b", path.read_text(), re.M):
         pytest.importorskip(library)
     source = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
-    result = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", str(path)],
-        env={**os.environ, "ADJOINT_SMOKE": "1", "PYTHONPATH": source},
-        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    result = programs.run(path, tmp_path, UserWarning, ADJOINT_SMOKE="1", PYTHONPATH=source)
     assert result.returncode == 0, result.stderr
     if name not in WITHOUT_FIGURE:
         _, printed, _ = recorder().figure_of(path, result.stdout)

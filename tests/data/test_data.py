@@ -15,6 +15,7 @@ import pytest
 import adjoint as ad
 from adjoint import data
 from adjoint.utils.data import DataLoader
+from tests.sweep import one_in
 
 Point = namedtuple("Point", "x y")
 
@@ -264,12 +265,16 @@ def test_structures_are_collated_as_in_pytorch(name):
 # ---- loader --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+BATCHES = [
+    {}, {"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None},
+    {"batch_sampler": [[1, 2], [9], [0, 0]]}, {"sampler": [5, 3]},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None},
-     {"batch_sampler": [[1, 2], [9], [0, 0]]}, {"sampler": [5, 3]}],
-)  # fmt: skip
+    ("workers", "options"),
+    [*((0, options) for options in BATCHES), *one_in(3, [(2, options) for options in BATCHES])],
+)
 def test_batches(workers, options):
     batched = options.get("batch_size", 1)
     if "batch_sampler" in options:

@@ -121,7 +121,7 @@ IN_BLOCKS = [name for name in PROGRAMS if name != "all_steps_in_one_block"]
 @pytest.mark.parametrize(
     ("name", "reuse"),
     [
-        *one_in(93, [(name, None) for name in IN_BLOCKS]),
+        *one_in(len(IN_BLOCKS), [(name, None) for name in IN_BLOCKS]),
         *[swept((name, True)) for name in IN_BLOCKS[::4]],
     ],
 )

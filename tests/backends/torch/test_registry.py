@@ -15,6 +15,7 @@ import adjoint as ad
 from adjoint.core.op import REGISTRY
 from adjoint.core.spec import Spec
 from adjoint.eager.dispatch import apply
+from tests.sweep import few_or_many
 
 from . import comparing
 from .comparing import assert_same, gradients, on_device, on_host, outputs, samples
@@ -131,9 +132,10 @@ def test_values_and_specs(op, device):
             check_of(name, device)(SAMPLES[name], device)
 
 
+@few_or_many("count", 2, 1000)
 @pytest.mark.parametrize("op", OPS)
-def test_first_and_second_derivatives(op, device):
-    names = [n for n in OPS[op] if differentiable(SAMPLES[n]) and n not in NOT_UNIQUE]
+def test_first_and_second_derivatives(op, count, device):
+    names = [n for n in OPS[op] if differentiable(SAMPLES[n]) and n not in NOT_UNIQUE][:count]
     if not names:
         pytest.skip("it has no derivative")
     if device == "cuda" and op in SIGNS:
