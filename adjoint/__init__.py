@@ -93,6 +93,7 @@ if _TYPE_CHECKING:
     from . import profiler as profiler
     from . import testing as testing
     from . import utils as utils
+    from .alias import as_torch as as_torch
     from .compiled import compile as compile
     from .compiled import cond as cond
     from .compiled import scan as scan
@@ -109,8 +110,12 @@ def __getattr__(name: str) -> _Any:
         from . import compiled
 
         return getattr(compiled, name)
+    if name == "as_torch":
+        from .alias import as_torch
+
+        return as_torch
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_COMPILED})
+    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch"})

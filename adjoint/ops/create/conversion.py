@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, transfer
 from ...core.errors import InvalidArgument, InvalidType
@@ -201,7 +202,7 @@ class TensorType:
         return isinstance(instance, TensorBase) and instance.dtype is self.dtype
 
     def __repr__(self) -> str:
-        return f"<class 'adjoint.{self.__name__}'>"
+        return f"<class '{config.CALLED}.{self.__name__}'>"
 
 
 BoolTensor = TensorType("BoolTensor", dt.bool_)
@@ -272,13 +273,13 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     tensor([1])
     """
     if dtype is None:
-        return f"adjoint.{_TYPES[self.dtype].__name__}"
+        return f"{config.CALLED}.{_TYPES[self.dtype].__name__}"
     if isinstance(dtype, TensorType):
         return cast(self, dtype.dtype)
     if isinstance(dtype, dt.dtype):
         return cast(self, dtype)
     for kind in _TYPES.values():
-        if dtype == f"adjoint.{kind.__name__}":
+        if dtype == f"{config.CALLED}.{kind.__name__}":
             return cast(self, kind.dtype)
     raise InvalidArgument(
         f"type: invalid type: {dtype!r}; use a dtype such as adjoint.float32, or a name such as "
@@ -372,7 +373,7 @@ class memory_format:  # noqa: N801 - PyTorch's name
         self.name = name
 
     def __repr__(self) -> str:
-        return f"adjoint.{self.name}"
+        return f"{config.CALLED}.{self.name}"
 
 
 contiguous_format = memory_format("contiguous_format")
