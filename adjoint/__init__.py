@@ -78,8 +78,9 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributed", "distributions", "export", "func", "inference", "models",
-    "onnx", "optim", "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
+    "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
+    "hub", "inference", "jit", "models", "multiprocessing", "onnx", "optim", "pnnx", "profiler",
+    "serialization", "sklearn", "testing", "types", "utils",
 )  # fmt: skip
 
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
@@ -114,7 +115,14 @@ def __getattr__(name: str) -> _Any:
         from .alias import as_torch
 
         return as_torch
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_foreach_"):
+        from .foreach import FUNCTIONS
+
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
+    from .absent import missing
+
+    raise missing("", name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import adjoint
 
-from ..core.errors import MissingName
+from ..absent import MODULES, missing
 from . import SITE
 from .torch_version import __version__ as version
 
@@ -18,20 +18,21 @@ PACKAGE = adjoint.__name__
 HERE = __name__.rpartition(".")[0]
 
 SHARED = frozenset((  # modules that are the same under both names, with all below them
-    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "distributed", "distributions",
-    "export", "fft", "func", "linalg", "masked", "nn", "onnx", "optim", "profiler", "random",
-    "return_types", "serialization", "signal", "special", "testing", "utils",
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "distributions", "export", "fft", "func", "futures", "hub", "jit", "linalg", "masked",
+    "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
+    "signal", "special", "testing", "types", "utils",
 ))  # fmt: skip
 OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     "torch_version": f"{HERE}.torch_version",
     "version": f"{HERE}.version",
 }
-ABSENT: dict[str, str] = {}
 
 
 def why_absent(name: str) -> str:
-    """Why there is no `torch.NAME`, and what is nearest."""
-    return ABSENT.get(name, "adjoint has none of that name (docs/pytorch.md lists what there is)")
+    """Why there is no module `torch.NAME`, and what is nearest."""
+    first = name.partition(".")[0]
+    return MODULES.get(name, MODULES.get(first, "docs/pytorch.md lists what there is"))
 
 
 def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -70,12 +71,9 @@ class Torch(ModuleType):
         elif name.startswith("__"):
             raise AttributeError(f"module 'torch' has no attribute {name!r}")
         elif _is_hidden(name):
-            raise MissingName(f"torch.{name}: {why_absent(name)}")
+            raise missing("", name)
         else:
-            try:
-                found = getattr(adjoint, name)
-            except AttributeError:
-                raise MissingName(f"torch.{name}: {why_absent(name)}") from None
+            found = getattr(adjoint, name)
         vars(self)[name] = found  # so that it is found at once from now on
         return found
 

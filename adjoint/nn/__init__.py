@@ -17,9 +17,11 @@ from .parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> _Any:
-    """`parallel`, which few programs need."""
-    if name == "parallel":
+    """`parallel` and `attention`, which few programs need."""
+    if name in ("attention", "parallel"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..absent import missing
+
+    raise missing("nn", name)

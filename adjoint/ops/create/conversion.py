@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor",
     "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "channels_last", "channels_last_3d",
-    "contiguous_format", "is_nonzero", "is_tensor", "memory_format", "numel", "preserve_format",
+    "contiguous_format", "is_nonzero", "is_tensor", "layout", "memory_format", "numel",
+    "preserve_format", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr",
     "strided", "typename",
 ]  # fmt: skip
 
@@ -200,6 +201,12 @@ class TensorType:
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, TensorBase) and instance.dtype is self.dtype
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # as annotations say it  # noqa: UP007
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __repr__(self) -> str:
         return f"<class '{config.CALLED}.{self.__name__}'>"
@@ -376,8 +383,35 @@ class memory_format:  # noqa: N801 - PyTorch's name
         return f"{config.CALLED}.{self.name}"
 
 
+class layout:  # noqa: N801 - PyTorch's name
+    """How a tensor's elements are kept: all of them, by strides. Other layouts have but a name.
+
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
+
+    >>> ad.zeros(2).layout is ad.strided
+    True
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{config.CALLED}.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
+
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
-strided = "strided"
