@@ -22,20 +22,15 @@ REFUSED = {  # they compute with, or talk by, PyTorch itself
 
 
 class Given(importlib.abc.Loader):
-    """A loader of a module that is there already."""
+    """A loader of a module that is there already, which importing leaves as it is."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
-        self.spec = getattr(module, "__spec__", None)
-
-    def create_module(self, spec: Any) -> ModuleType:
-        """The module."""
-        return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing but what importing it under another name has changed is undone."""
-        if self.spec is not None:
-            module.__spec__ = self.spec
+        """The module takes the place of the one that was made for it."""
+        assert module.__spec__ is not None
+        sys.modules[module.__spec__.name] = self.module
 
 
 class Finder(importlib.abc.MetaPathFinder):

@@ -56,6 +56,9 @@ assert type(torch.__version__) is torch.torch_version.TorchVersion
 assert importlib.metadata.version("torch") == "2.13.0"
 assert adjoint.__version__ == adjoint.version.__version__ == "0.1.0"
 
+import torch.linalg
+assert adjoint.linalg.__spec__.name == "adjoint.linalg"
+
 # what types call themselves
 assert repr(torch.float32) == "torch.float32" and repr(torch.ones(2).shape) == "torch.Size([2])"
 assert torch.ones(1).type() == "torch.FloatTensor"

@@ -506,6 +506,13 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`adjoint.split`, whose argument PyTorch calls otherwise where it is a method.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.split.html
+
+    >>> ad.arange(3).split(split_size=2)
+    (tensor([0, 1]), tensor([2]))
+    """
     return split(self, split_size, dim)
 
 
