@@ -112,7 +112,6 @@ ABSENT: dict[str, Reasons] = {
 }  # fmt: skip
 
 MODULES: dict[str, str] = {
-    "fx": "graphs of Python programs; adjoint.compile captures, ad.lazy() records",
     "sparse": _SPARSE,
     "ao": "quantization; ONNX Runtime, or int8 by hand",
     "quantization": "quantization; ONNX Runtime, or int8 by hand",

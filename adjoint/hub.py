@@ -29,11 +29,12 @@ _chosen: dict[str, str] = {}
 
 def get_dir() -> str:
     """The folder of downloaded files: `set_dir`'s, or `hub` in TORCH_HOME (~/.cache/torch)."""
-    if "dir" in _chosen:
-        return _chosen["dir"]
+    return _chosen.get("dir") or os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

@@ -19,11 +19,17 @@ HERE = __name__.rpartition(".")[0]
 
 SHARED = frozenset((  # modules that are the same under both names, with all below them
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "export", "fft", "func", "futures", "hub", "jit", "linalg", "masked",
+    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
     "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
     "signal", "special", "testing", "types", "utils",
 ))  # fmt: skip
 OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
+    "distributed._functional_collectives": f"{HERE}.dtensor",
+    "distributed.device_mesh": f"{HERE}.dtensor",
+    "distributed.tensor": f"{HERE}.dtensor",
+    "distributed.tensor._utils": f"{HERE}.dtensor",
+    "distributed.tensor.placement_types": f"{HERE}.dtensor",
+    "ops": f"{HERE}.ops",
     "torch_version": f"{HERE}.torch_version",
     "version": f"{HERE}.version",
 }

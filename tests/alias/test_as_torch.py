@@ -123,6 +123,22 @@ for absent in ("tensor", "core", "nn.no_such_module", "no_such_module", "lazy", 
 assert callable(torch.tensor) and callable(adjoint.tensor)
 assert not hasattr(torch, "__no_dunder__") and "nn" in dir(torch) and "core" not in dir(torch)
 
+# types that packages name, of which none is made; libraries in C++ are not loaded
+import torch.fx
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.placement_types import Shard
+import torch.distributed._functional_collectives as collectives
+assert not isinstance(torch.ones(1), DTensor) and not hasattr(torch.ops.torchvision, "nms")
+assert torch.fx.wrap(len) is len and torch.fx is adjoint.fx
+for refused in (DTensor, Shard, collectives.wait_tensor, torch.fx.Tracer, torch.fx.GraphModule,
+                torch.fx.symbolic_trace, torch.ops.load_library):
+    try:
+        refused(nn.Linear(1, 1))
+    except adjoint.Unsupported:
+        pass
+    else:
+        raise AssertionError(refused)
+
 # what is set in torch is set in adjoint
 torch.flag = 1
 assert adjoint.flag == 1
