@@ -90,9 +90,10 @@ def page() -> str:
         MARK,
         "## PyTorch's names, counted\n",
         f"Of the {total} public names of PyTorch {torch.__version__.split('+')[0]} in these "
-        f"namespaces, {here} are here ({here / total:.1%}). A name that is here means what it "
-        "does in PyTorch; one that is not raises `adjoint.MissingName`, an AttributeError that "
-        "says what is nearest.\n",
+        f"namespaces, {here} are here ({here / total:.1%}); counted is that a name "
+        "exists, the tests of each say that it does as PyTorch's. One that is not here raises "
+        "`adjoint.MissingName`, an AttributeError that says what is nearest; methods of Tensor, a "
+        "plain AttributeError.\n",
         "| namespace | here | of |",
         "|---|---:|---:|",
     ]
