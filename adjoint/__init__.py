@@ -78,8 +78,9 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 
 _LATER = (
-    "array_api", "data", "distributed", "distributions", "export", "func", "inference", "models",
-    "onnx", "optim", "pnnx", "profiler", "serialization", "sklearn", "testing", "utils",
+    "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
+    "fx", "hub", "inference", "jit", "models", "multiprocessing", "onnx", "optim", "pnnx",
+    "profiler", "serialization", "sklearn", "testing", "types", "utils",
 )  # fmt: skip
 
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
@@ -93,6 +94,7 @@ if _TYPE_CHECKING:
     from . import profiler as profiler
     from . import testing as testing
     from . import utils as utils
+    from .alias import as_torch as as_torch
     from .compiled import compile as compile
     from .compiled import cond as cond
     from .compiled import scan as scan
@@ -109,8 +111,19 @@ def __getattr__(name: str) -> _Any:
         from . import compiled
 
         return getattr(compiled, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "as_torch":
+        from .alias import as_torch
+
+        return as_torch
+    if name.startswith("_foreach_"):
+        from .foreach import FUNCTIONS
+
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
+    from .absent import missing
+
+    raise missing("", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_COMPILED})
+    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch"})

@@ -79,8 +79,10 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether CUDA has been started in this process."""
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_initialized())
+    theirs = getattr(sys.modules.get("torch"), "cuda", None)  # it may have our name
+    if theirs is None or theirs is sys.modules[__name__]:
+        return False
+    return bool(theirs.is_initialized())
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:

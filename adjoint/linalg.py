@@ -53,3 +53,9 @@ __all__ = [
     "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals",
     "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    from .absent import missing
+
+    raise missing("linalg", name)

@@ -526,6 +526,27 @@ class Tensor(TensorBase):
 
     ndimension = dim
 
+    def dim_order(self) -> tuple[int, ...]:
+        """The dimensions, from the one with the longest steps in memory to the shortest.
+
+        >>> ad.zeros(2, 3).T.dim_order()
+        (1, 0)
+        """
+        steps = self.stride()
+        return tuple(sorted(range(self.ndim), key=lambda i: -steps[i]))
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether the shapes are equal.
+
+        >>> ad.zeros(2).is_same_size(ad.zeros(1))
+        False
+        """
+        return tuple(self.shape) == tuple(other.shape)
+
+    def is_distributed(self) -> bool:
+        """Whether this is a tensor of several ranks: False."""
+        return False
+
     def numel(self) -> int:
         """The number of elements.
 
@@ -615,12 +636,20 @@ class Tensor(TensorBase):
         """Whether the data lives on a CUDA device."""
         return self.device.type == "cuda"
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the data lives in the host's memory, under the device "cpu"."""
+        return self.device.type == "cpu"
+
     is_sparse = False
     is_quantized = False
     is_nested = False
     is_meta = False
+    is_sparse_csr = False
+    is_mkldnn = False
+    is_mps = is_xpu = is_xla = is_ipu = is_vulkan = is_maia = is_mtia = False
     names: Any = None
-    layout = "strided"
+    layout = conversion.strided
 
     def get_device(self) -> int:
         """The CUDA device number; -1 on the CPU."""
@@ -679,7 +708,7 @@ class Tensor(TensorBase):
         >>> ad.ones(2).numpy()
         array([1., 1.], dtype=float32)
         """
-        if self._node is not None and not force and self.requires_grad:
+        if self._node is not None and not force and MODE.get().grad and self.requires_grad:
             raise AutogradError(
                 "numpy: can't call numpy() on Tensor that requires grad; use "
                 "tensor.detach().numpy() instead"
@@ -780,6 +809,11 @@ class Tensor(TensorBase):
         return iter(self.unbind(0))
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (TensorBase, bool, int, float, complex, np.generic)):
+            raise InvalidArgument(
+                "contains: Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}"
+            )
         return bool((self == element).any())
 
     def __hash__(self) -> int:
@@ -933,6 +967,11 @@ for _dunder, _method in {
     "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_",
 }.items():  # fmt: skip
     setattr(Tensor, f"__{_dunder}__", _augmented(_method))
+
+
+for _name, _function in list(vars(Tensor).items()):
+    if getattr(_function, "__name__", "") in ("operator", "<lambda>"):
+        _function.__name__ = _function.__qualname__ = _name
 
 
 def adopt(cls: type, source: Any) -> Any:

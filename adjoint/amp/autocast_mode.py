@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SUPPORTED = (bfloat16, float16)
+_OTHERS = ("hpu", "ipu", "maia", "meta", "mps", "mtia", "privateuseone", "xla", "xpu")  # PyTorch's
 
 
 def _here() -> Casting:
@@ -176,6 +177,8 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     ad.is_autocast_enabled("cpu")
     True
     """
+    if device_type in _OTHERS:
+        return False
     _assert_device(device_type)
     return _here().targets[device_type].enabled
 

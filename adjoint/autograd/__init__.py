@@ -31,3 +31,9 @@ __all__ = [
     "inference_mode", "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled",
     "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    from ..absent import missing
+
+    raise missing("autograd", name)

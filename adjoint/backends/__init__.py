@@ -4,7 +4,6 @@ Beside them, PyTorch's names for asking about libraries: `adjoint.backends.cudnn
 """
 
 import importlib as _importlib
-import importlib.util as _util
 from typing import Any as _Any
 
 from ..core.device import register_loader as _register_loader
@@ -19,7 +18,7 @@ from . import openmp as openmp
 
 
 def _load_torch() -> _Any:
-    if _util.find_spec("torch") is None:
+    if not cuda.has_pytorch():
         raise _DeviceError(
             "device: PyTorch's memory serves the devices 'torch' and 'cuda', and PyTorch is not "
             "installed; pip install torch, or use 'cpu'; adjoint.cuda.is_available() says "

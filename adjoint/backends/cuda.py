@@ -39,10 +39,16 @@ class _Matmul:
 matmul = _Matmul()
 
 
+def has_pytorch() -> bool:
+    """Whether PyTorch is installed, and `torch` means it (see `adjoint.as_torch`)."""
+    found = importlib.util.find_spec("torch")
+    return found is not None and found.origin != "adjoint"
+
+
 @functools.cache
 def has_driver() -> bool:
     """Whether the machine has a driver for CUDA, and PyTorch is installed."""
-    if importlib.util.find_spec("torch") is None:
+    if not has_pytorch():
         return False
     for name in ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"):
         try:

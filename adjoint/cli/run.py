@@ -1,4 +1,4 @@
-"""`adjoint run`: a program on several ranks of this machine."""
+"""`adjoint run`: a program on several ranks of this machine, or one written for PyTorch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import alias
 from ..core.errors import InvalidArgument, Unsupported
 from .rank import die_with_parent
 
-HELP = "run a program on several ranks of this machine (adjoint.distributed)"
+HELP = "run a program on several ranks (adjoint.distributed), or a PyTorch program (--as-torch)"
 
 GRACE = 2.0  # seconds in which the other ranks may say what they miss, once one has failed
 _MARK = "ADJOINT_RUN_ID"  # what every process of a run has in its environment
@@ -33,6 +34,8 @@ def add_arguments(add: Callable[..., Any]) -> None:
     add("--max-restarts", type=int, default=0, metavar="K",
         help="how often all ranks start again after one has failed")  # fmt: skip
     add("--master-port", type=int, default=0, metavar="PORT", help="where they meet; 0: any")
+    add("--as-torch", action="store_true",
+        help="`import torch` gives adjoint's modules (adjoint.as_torch)")  # fmt: skip
     add("-m", "--module", action="store_true", help="the program is a module, as for python -m")
     add("program", help="the Python file")
     add("arguments", nargs=argparse.REMAINDER, help="what it is given")
@@ -45,14 +48,30 @@ def _count(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the ranks until all have ended; the code of the first that failed."""
+    """Run the ranks until all have ended; the code of the first that failed. A PyTorch program
+    that is not to be several ranks takes this process over.
+    """
     command = ["-m"] if options.module else []
     command += [options.program, *options.arguments]
     if not options.module and not os.path.exists(options.program):
         raise InvalidArgument(f"run: there is no file {options.program!r}")
+    if options.as_torch:
+        if options.engine == "gloo":
+            raise Unsupported(
+                "run: --engine gloo is PyTorch's, and --as-torch does without; use --engine mpi"
+            )
+        os.environ.update(alias.inherited(os.environ))
+        if options.nproc > 1 and not _has("mpi4py"):
+            raise Unsupported(
+                "run: ranks of a program with --as-torch need mpi4py: pip install 'adjoint[mpi]'"
+            )
+        if options.nproc == 1 and options.engine is None and not options.max_restarts:
+            sys.stdout.flush()
+            os.execv(sys.executable, [sys.executable, *command])
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _interrupt)
-    engine = options.engine or ("gloo" if _has("torch") else "mpi")
+    has_gloo = _has("torch") and not options.as_torch
+    engine = options.engine or ("gloo" if has_gloo else "mpi")
     for attempt in range(options.max_restarts + 1):
         job = Job(options.nproc, engine, command, options.master_port, attempt)
         code = job.run()

@@ -42,6 +42,8 @@ SWITCHES = (
 )
 _BY_NAME = {switch.name: switch for switch in SWITCHES}
 
+CALLED = "adjoint"  # by what name types are shown; "torch" after `adjoint.as_torch()`
+
 
 def read(name: str) -> str:
     """The value of a switch now.

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from . import config
 from .errors import DTypeError, InvalidType
 
 __all__ = [
@@ -45,7 +46,7 @@ class dtype:  # noqa: N801 - PyTorch's name
         self.is_signed = self.numpy.kind not in "bu"
 
     def __repr__(self) -> str:
-        return f"adjoint.{self.name}"
+        return f"{config.CALLED}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return (by_name, (self.name,))

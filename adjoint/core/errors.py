@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = [
     "AdjointError", "AutogradError", "BackendGap", "CheckpointError", "DTypeError", "DeviceError",
     "DistributedError", "FallbackError", "GraphError", "IndexingError", "InvalidArgument",
-    "InvalidType", "LinalgError", "NotTraceable", "OutOfMemoryError", "ProfilerError", "ShapeError",
-    "UnknownColumn", "Unsupported",
+    "InvalidType", "LinalgError", "MissingName", "NotTraceable", "OutOfMemoryError",
+    "ProfilerError", "ShapeError", "UnknownColumn", "Unsupported",
 ]  # fmt: skip
 
 
@@ -76,6 +76,10 @@ class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as w
 
 class RecordingError(GraphError, Unsupported):
     """A compiled function cannot be one node of what is recorded: it does more than compute."""
+
+
+class MissingName(Unsupported, AttributeError):  # noqa: N818 - likewise
+    """PyTorch has the name, adjoint lacks it (`hasattr` is False); the message says what is."""
 
 
 class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise

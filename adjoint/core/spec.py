@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from . import config
 from .device import CPU, device
 from .dtype import dtype
 from .errors import IndexingError, InvalidType, ShapeError
@@ -27,7 +28,7 @@ class Size(tuple[int, ...]):
         return prod(self)
 
     def __repr__(self) -> str:
-        return f"adjoint.Size({list(self)})"
+        return f"{config.CALLED}.Size({list(self)})"
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)

@@ -44,3 +44,9 @@ __all__ = [
     "Uniform", "constraints", "kl_divergence", "register_kl", "transforms", "utils",
     *transforms.__all__,
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    from ..absent import missing
+
+    raise missing("distributions", name)

@@ -22,8 +22,10 @@ def __getattr__(name: str) -> _Any:
         from ..distributed.batchnorm import SyncBatchNorm
 
         return SyncBatchNorm
-    if name == "parallel":
+    if name in ("attention", "parallel"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..absent import missing
+
+    raise missing("nn", name)

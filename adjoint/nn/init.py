@@ -13,7 +13,7 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.create.creation import eye
+from ..ops.create.creation import eye as identity
 from ..ops.linalg.linalg import qr
 from ..ops.random.random import randperm
 from ..tensor import Tensor
@@ -175,7 +175,7 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ShapeError(
             f"eye_: Only tensors with 2 dimensions are supported, got {tuple(tensor.shape)}"
         )
-    return tensor.copy_(eye(*tensor.shape))
+    return tensor.copy_(identity(*tensor.shape))
 
 
 @_without_grad
@@ -308,7 +308,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.orthogonal_
 
     >>> q = ad.nn.init.orthogonal_(ad.empty(3, 3))
-    >>> bool(((q @ q.T - ad.eye(3)).abs() < 1e-5).all())
+    >>> bool(((q @ q.T - ad.identity(3)).abs() < 1e-5).all())
     True
     """
     if tensor.ndim < 2:
@@ -347,3 +347,26 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         zeros = randperm(rows, generator=generator)[: math.ceil(sparsity * rows)]
         tensor[zeros, column] = 0
     return tensor
+
+
+def _old(new: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under its name without `_`, which PyTorch deprecates."""
+    name = new.__name__.rstrip("_")
+
+    @functools.wraps(new)
+    def fill(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return new(*args, **kwargs)
+
+    fill.__name__ = fill.__qualname__ = name
+    return fill
+
+
+uniform, normal, constant, eye = map(_old, (uniform_, normal_, constant_, eye_))
+dirac, sparse, orthogonal = map(_old, (dirac_, sparse_, orthogonal_))
+xavier_uniform, xavier_normal = map(_old, (xavier_uniform_, xavier_normal_))
+kaiming_uniform, kaiming_normal = map(_old, (kaiming_uniform_, kaiming_normal_))

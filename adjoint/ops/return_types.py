@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+from ..core import config
+
 
 def return_type(name: str, *fields: str) -> Any:
     """The class of `name`'s result: a named tuple that prints one field per line."""
@@ -12,7 +14,7 @@ def return_type(name: str, *fields: str) -> Any:
 
     def __repr__(self: Any) -> str:  # noqa: N807 - becomes the class's
         lines = ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self, strict=True))
-        return f"adjoint.return_types.{name}(\n{lines})"
+        return f"{config.CALLED}.return_types.{name}(\n{lines})"
 
     return type(name, (base,), {"__slots__": (), "__repr__": __repr__, "__module__": __name__})
 

@@ -33,4 +33,6 @@ def __getattr__(name: str) -> Any:
         from ..distributed.optim import ZeroRedundancyOptimizer
 
         return ZeroRedundancyOptimizer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..absent import missing
+
+    raise missing("optim", name)

@@ -232,6 +232,10 @@ class MultiplicativeLR(_WithFunctions):
         ]
 
 
+class _LRScheduler(LRScheduler):
+    """The old name, from which programs derive."""
+
+
 class StepLR(LRScheduler):
     """The rate times gamma every step_size steps.
 

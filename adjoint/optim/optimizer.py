@@ -140,6 +140,15 @@ class Optimizer:
         if stepped is not None:
             stepped.append(self)
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "_hooks":  # a wrapper's that has not called our constructor
+            self._make_hooks()
+            return self._hooks
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _patch_step_function(self) -> None:
+        """Let `step` run hooks: it does."""
+
     def _make_hooks(self) -> None:
         self._hooks: dict[str, dict[int, Any]] = {kind: {} for kind in self._hook_kinds}
 

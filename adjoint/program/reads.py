@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..core import policy
+from ..core import config, policy
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -146,12 +146,17 @@ def _has_effect(function: Any, owner: Any) -> bool:
         module = function.__module__ or (owner.__name__ if owner is not None else "")
         if module == "builtins":
             return function.__name__ in _IMPURE
-        return module not in _PURE and module.partition(".")[0] not in ("numpy", "adjoint")
+        return module not in _PURE and not _is_known(module)
     kind = owner if isinstance(owner, type) else type(owner)
     module = kind.__module__
     if module.startswith("numpy.random") or module == "_io":
         return True
-    return module not in _PURE and module.partition(".")[0] not in ("numpy", "adjoint")
+    return module not in _PURE and not _is_known(module)
+
+
+def _is_known(module: str) -> bool:
+    """Whether a program knows what a module has in C."""
+    return module.partition(".")[0] in ("numpy", "adjoint", config.CALLED)
 
 
 def _name_of(function: Any) -> str:
@@ -349,14 +354,14 @@ class Reads:
         module = _module_of(x)
         if module in ("builtins", "numpy"):
             return
-        if module == "adjoint":  # which does not change; the names in its code matter
+        if module in ("adjoint", config.CALLED):  # does not change; the names in its code matter
             for name, member in x.__dict__.items():
                 if name in self._names and isinstance(member, types.FunctionType):
                     self._visit(member, place)
         else:
             self._visit_names(x, place, is_class=True)
             for base in x.__mro__[1:]:  # which stand behind what the class may get
-                if _module_of(base) not in ("builtins", "numpy", "adjoint"):
+                if _module_of(base) not in ("builtins", "numpy", "adjoint", config.CALLED):
                     for name in sorted((base.__dict__.keys() & self._names) - x.__dict__.keys()):
                         self.slots.append(Slot("class", x, name, ABSENT, place, name))
         for base in x.__mro__[1:]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import config
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, InvalidType
 from ..tensor import Tensor
@@ -244,7 +245,7 @@ def _attribute(name: str, actual: Any, expected: Any) -> str:
 
 
 def _size(shape: tuple[int, ...]) -> str:
-    return f"adjoint.Size({list(shape)})"
+    return f"{config.CALLED}.Size({list(shape)})"
 
 
 def _is_array(value: Any) -> bool:

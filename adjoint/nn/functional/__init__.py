@@ -30,3 +30,9 @@ from .vision import *
 
 if not typing.TYPE_CHECKING:  # which follows the imports
     __all__ = [name for name, value in globals().items() if callable(value) and name[0] != "_"]
+
+
+def __getattr__(name: str) -> object:
+    from ...absent import missing
+
+    raise missing("nn.functional", name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
+from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, transfer
 from ...core.errors import InvalidArgument, InvalidType
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor",
     "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "channels_last", "channels_last_3d",
-    "contiguous_format", "is_nonzero", "is_tensor", "memory_format", "numel", "preserve_format",
+    "contiguous_format", "is_nonzero", "is_tensor", "layout", "memory_format", "numel",
+    "preserve_format", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr",
     "strided", "typename",
 ]  # fmt: skip
 
@@ -200,8 +202,14 @@ class TensorType:
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, TensorBase) and instance.dtype is self.dtype
 
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # as annotations say it  # noqa: UP007
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
+
     def __repr__(self) -> str:
-        return f"<class 'adjoint.{self.__name__}'>"
+        return f"<class '{config.CALLED}.{self.__name__}'>"
 
 
 BoolTensor = TensorType("BoolTensor", dt.bool_)
@@ -272,13 +280,13 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     tensor([1])
     """
     if dtype is None:
-        return f"adjoint.{_TYPES[self.dtype].__name__}"
+        return f"{config.CALLED}.{_TYPES[self.dtype].__name__}"
     if isinstance(dtype, TensorType):
         return cast(self, dtype.dtype)
     if isinstance(dtype, dt.dtype):
         return cast(self, dtype)
     for kind in _TYPES.values():
-        if dtype == f"adjoint.{kind.__name__}":
+        if dtype == f"{config.CALLED}.{kind.__name__}":
             return cast(self, kind.dtype)
     raise InvalidArgument(
         f"type: invalid type: {dtype!r}; use a dtype such as adjoint.float32, or a name such as "
@@ -372,11 +380,38 @@ class memory_format:  # noqa: N801 - PyTorch's name
         self.name = name
 
     def __repr__(self) -> str:
-        return f"adjoint.{self.name}"
+        return f"{config.CALLED}.{self.name}"
 
+
+class layout:  # noqa: N801 - PyTorch's name
+    """How a tensor's elements are kept: all of them, by strides. Other layouts have but a name.
+
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
+
+    >>> ad.zeros(2).layout is ad.strided
+    True
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{config.CALLED}.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
 
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
-strided = "strided"

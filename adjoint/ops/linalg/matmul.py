@@ -526,6 +526,15 @@ def _weighted(input: Tensor, beta: Any, added: Tensor, alpha: Any, name: str) ->
     return added + (input if beta == 1 else cast(input * beta, input.dtype))
 
 
+def _once(name: str, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2); narrow floats are rounded once, at the end."""
+    narrow = input.dtype
+    if narrow in dt.LOW_PRECISION and narrow is mat1.dtype is mat2.dtype and not is_casting():
+        input, mat1, mat2 = (cast(x, dt.float32) for x in (input, mat1, mat2))
+        return cast(_once(name, input, mat1, mat2, beta, alpha), narrow)
+    return _weighted(input, beta, product(name, mat1, mat2), alpha, name)
+
+
 def zeros_from(x: Tensor) -> Tensor:
     """Zeros that take part in autograd: NaN in `x` has no effect, its gradient is 0, not None."""
     return x.masked_fill(x.new_ones((), dtype=dt.bool_), 0)
@@ -544,7 +553,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     tensor([[23.]])
     """
     assert_ndim("addmm", mat1=(mat1, 2), mat2=(mat2, 2))
-    return _weighted(input, beta, product("addmm", mat1, mat2), alpha, "addmm")
+    return _once("addmm", input, mat1, mat2, beta, alpha)
 
 
 @public(inplace=True, out=True)
@@ -597,7 +606,7 @@ def baddbmm(
     >>> ad.baddbmm(ad.ones(1), ad.ones(2, 1, 3), ad.ones(2, 3, 1)).flatten()
     tensor([4., 4.])
     """
-    return _weighted(input, beta, bmm(batch1, batch2), alpha, "baddbmm")
+    return _once("baddbmm", input, batch1, batch2, beta, alpha)
 
 
 @public(inplace=True, out=True)

@@ -20,7 +20,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
-from ...eager.public import public
+from ...eager.public import METHODS, public
 from ...eager.writes import values_of
 from ..create.creation import finish
 from ..index.slicing import basic_index, before, part
@@ -503,6 +503,20 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             f"but got split_size={size} for dimension size of {length}"
         )
     return _parts(tensor, _equal_sizes(length, size), axis)
+
+
+def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`adjoint.split`, whose argument PyTorch calls otherwise where it is a method.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.split.html
+
+    >>> ad.arange(3).split(split_size=2)
+    (tensor([0, 1]), tensor([2]))
+    """
+    return split(self, split_size, dim)
+
+
+METHODS["split"] = _split  # PyTorch calls the method's argument otherwise
 
 
 def _equal_sizes(length: int, size: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.types import Tensor
 from ...eager.public import public
+from ..create.conversion import strided
 from ..create.creation import finish
 from ..create.values import target
 
@@ -42,7 +43,7 @@ def _window(
     d = target(dtype) or dt.get_default_dtype()
     if size < 0:
         raise InvalidArgument(f"{name}: requires non-negative window length, got M={size}")
-    if layout not in (None, "strided"):
+    if layout is not None and layout is not strided:
         raise InvalidArgument(f"{name}: is implemented for strided tensors only, got: {layout}")
     if d not in (dt.float32, dt.float64):
         raise InvalidArgument(f"{name}: expects float32 or float64 dtypes, got: {d}")

@@ -7,3 +7,9 @@ from . import dataset as dataset
 from . import distributed as distributed
 from . import sampler as sampler
 from .distributed import DistributedSampler as DistributedSampler
+
+
+def __getattr__(name: str) -> object:
+    from ...absent import missing
+
+    raise missing("utils.data", name)

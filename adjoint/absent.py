@@ -1,0 +1,156 @@
+"""PyTorch's names that are not here: why, and what is nearest. Read where one is asked for only.
+
+Each namespace has patterns of names; the first that fits counts. `docs/pytorch.md` lists them, and
+stops where a name has no reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .core import config
+from .core.errors import MissingName
+
+Reasons = tuple[tuple[str, str], ...]
+
+_SPARSE = "sparse tensors are not here yet; use dense ones, or SciPy's matrices on the data"
+_QUANTIZED = "quantized tensors are not here; int8 tensors and a scale, or ONNX Runtime"
+_LIBRARIES = "of one library (cuDNN, MIOpen, oneDNN); the function without the prefix serves"
+_TRANSFORMS = "function transforms are not here yet; adjoint.autograd.functional has "
+_SCRIPT = "part of TorchScript's compiler; adjoint.compile compiles, adjoint.export writes files"
+
+TOP: Reasons = (
+    (r"sparse_\w+ .*indices(_copy)? values_copy .*spmm|dsmm|hsmm|hspmm|smm|saddmm|sspaddmm "
+     r"resize_as_sparse_", _SPARSE),
+    (r"q_.* q(u?int\d+(x\d+)?|scheme) quint\dx\d (de)?quantize.* quantized_.* int_repr fbgemm_.* "
+     r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
+     _QUANTIZED),
+    (r"cudnn_.* miopen_.* mkldnn_.* is_vulkan_available", _LIBRARIES),
+    (r"vmap", f"{_TRANSFORMS}jacobian and hessian with vectorize, and torch.func is to come"),
+    (r"u?int[1-7] bits?\d*(x\d)?\w* float[48]_\w+ chalf complex32",
+     "no such dtype; int8, uint8, float16, bfloat16 and complex64 are the narrowest"),
+    (r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?", "use the modules nn.GRU, nn.LSTM and nn.RNN"),
+    (r"native_.* batch_norm_.* convolution grid_sampler.* affine_grid_generator embedding_bag "
+     r"embedding_renorm_ ctc_loss conv_tbc max_pool1d_with_indices segment_reduce norm_except_dim",
+     "the form for ATen; nn.functional has the one for users"),
+    (r".*dropout_? ", "nn.functional.dropout and its like"),
+    (r"feature_dropout_? (feature_)?alpha_dropout_ dropout_", "nn.functional has dropout"),
+    (r"conj_physical_ slice_inverse hash_tensor from_file lobpcg thread_safe_generator",
+     "not here; compose it from others"),
+    (r"ModuleDict ParameterDict BufferDict", "nn.ModuleDict and nn.ParameterDict"),
+    (r"\w+Storage \w*StorageContext", "tensors have no storage objects; data_ptr(), numpy()"),
+    (r"Event Stream StreamObjType DeviceObjType AcceleratorError",
+     "of accelerators; adjoint.cuda has streams and events"),
+    (r"(set|get|is|autocast)_\w*autocast\w* autocast_\w+", "adjoint.autocast, is_autocast_enabled"),
+    (r"has_\w+ get_device_module get_device init_num_threads is_distributed",
+     "adjoint.backends says what there is"),
+    (r"(get|set)_deterministic_debug_mode is_deterministic\w* (is|set)_warn_always\w* "
+     r"set_anomaly_enabled is_anomaly_check_nan_enabled set_default_tensor_type",
+     "use_deterministic_algorithms, detect_anomaly and set_default_dtype serve"),
+    (r"sym_\w+ Sym\w+", "shapes are plain ints; use Python's numbers"),
+    (r"\w+", _SCRIPT),
+)  # fmt: skip
+
+ABSENT: dict[str, Reasons] = {
+    "": TOP,
+    "nn": (
+        ("SyncBatchNorm", "it needs accelerators; BatchNorm, with distributed's all_reduce"),
+        ("DataParallel", "there is one device; use the module itself, or DistributedDataParallel"),
+        ("UninitializedBuffer", "UninitializedParameter is here; buffers get their shape at once"),
+        ("factory_kwargs", "give device and dtype as they are"),
+        ("Container NLLLoss2d", "removed names; nn.Module, nn.NLLLoss"),
+    ),
+    "nn.functional": (
+        ("grouped_mm scaled_\\w+ ScalingType SwizzleType", "of accelerators; matmul or bmm"),
+        ("has_torch_function\\w*", "subclasses of Tensor are not followed by operations yet"),
+        ("conv_tbc", "conv1d, on a transposed view"),
+        ("GRID_SAMPLE_\\w+ assert_int_or_pair", "what annotations need only"),
+    ),
+    "nn.init": ((".+", "the name with _ at its end"),),
+    "nn.utils": (
+        ("convert_conv\\w+", "tensors are row-major here; the values are the same without it"),
+        ("(remove_)?spectral_norm", "nn.utils.parametrizations.spectral_norm"),
+        (".+", "not here yet"),
+    ),
+    "optim": (
+        ("SparseAdam", "gradients are dense here; Adam"),
+        ("swap_in_optimizer_params_and_state", "load_state_dict"),
+    ),
+    "optim.lr_scheduler": (),
+    "linalg": (("ldl_\\w+", "linalg.lu_factor and lu_solve, or cholesky"),),
+    "fft": (),
+    "special": (),
+    "distributions": (
+        ("transform_to biject_to", "the transforms themselves: distributions.transforms"),
+        ("\\w+Transform", "compose it from distributions.transforms that are here"),
+        (".+", "not here yet; TransformedDistribution and Independent compose others"),
+    ),
+    "func": (
+        ("grad grad_and_value vjp jvp hessian jac\\w+ linearize",
+         f"{_TRANSFORMS}vjp, jvp, jacobian, hessian"),
+        (".+", f"{_TRANSFORMS}what is not batched; func.functional_call is here"),
+    ),
+    "sparse": ((".+", _SPARSE),),
+    "utils.data": ((".+", "of torchdata's pipes; Dataset, IterableDataset and samplers serve"),),
+    "autograd": (
+        ("variable", "autograd.Variable is Tensor"),
+        (".+", "not here; autograd.Function serves"),
+    ),
+    "amp": (),
+    "Tensor": (
+        (r"sparse_\w+ (to_)?sparse\w* to_sparse\w* \w*(col|crow|row|ccol)_indices indices values "
+         r"(is_)?coalesced? dense_dim smm sspaddmm resize_as_sparse_ to_padded_tensor", _SPARSE),
+        (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
+        (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
+        (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
+        (r"as_subclass module_load", "subclasses of Tensor are not followed by operations yet"),
+        (r"resize resize_as reinforce volatile storage_type", "PyTorch's old names; reshape, data"),
+        (r"\w+", "not here; compose it from others"),
+    ),
+}  # fmt: skip
+
+MODULES: dict[str, str] = {
+    "sparse": _SPARSE,
+    "ao": "quantization; ONNX Runtime, or int8 by hand",
+    "quantization": "quantization; ONNX Runtime, or int8 by hand",
+    "nested": "nested tensors; nn.utils.rnn.pad_sequence and masks",
+    "package": "adjoint.save and adjoint.export write files",
+    "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
+    "xpu": "no such device here",
+    "mps": "no such device here",
+    "library": "custom operators; autograd.Function, or docs/custom_primitives.md",
+    "overrides": "subclasses of Tensor are not followed by operations yet",
+}
+
+
+def why(space: str, name: str) -> str | None:
+    """Why a namespace has no such name, and what is nearest; None where no reason is given."""
+    for patterns, reason in ABSENT.get(space, ()):
+        if any(re.fullmatch(pattern, name) for pattern in patterns.split()):
+            return reason
+    return None
+
+
+def missing(space: str, name: str) -> AttributeError:
+    """The error for a name that is not there, which says what is nearest."""
+    place = f"{space}." if space else ""
+    reason = MODULES.get(name) if not space else None
+    if name.startswith("__"):
+        return AttributeError(f"module {config.CALLED}.{place} has no attribute {name!r}")
+    if reason is None:
+        reason = why(space, name) or "docs/pytorch.md lists what there is"
+    return MissingName(
+        f"module '{config.CALLED}{'.' + space if space else ''}' has no attribute {name!r}: "
+        f"{reason}"
+    )
+
+
+def refusing(space: str) -> Callable[[str], Any]:
+    """A module's `__getattr__`, for names that it lacks."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise missing(space, name)
+
+    return __getattr__

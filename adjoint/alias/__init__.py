@@ -1,0 +1,58 @@
+"""PyTorch programs run without PyTorch: `import torch` gives adjoint's own modules.
+
+`finder.py` answers imports, `top.py` is the module `torch` itself, `naming.py` lets classes call
+themselves PyTorch's, `torch_version.py` says which API is followed; `site/` is what other processes
+find on their path. Nothing here is imported without `adjoint.as_torch()`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import Unsupported
+
+__all__ = ["SITE", "as_torch"]
+
+SITE = str(Path(__file__).parent / "site")
+
+
+def as_torch() -> Any:
+    """Let `import torch`, and all that follows it, mean adjoint, in this process and in those that
+    it starts; the first line of a program, or `adjoint run --as-torch script.py`.
+
+    `torch.nn` is `adjoint.nn`, and so on; `torch` itself is a module of its own with PyTorch's
+    `__version__`, behind which are adjoint's names. Types call themselves PyTorch's from then on.
+    The devices "cuda" and "torch", and the engine "gloo", are PyTorch's and are refused. Again, it
+    changes nothing. Returns the module `torch`.
+
+    Errors: Unsupported where PyTorch itself is imported already.
+    """
+    from .top import Torch
+
+    found = sys.modules.get("torch")
+    if isinstance(found, Torch):
+        return found
+    origin = getattr(found, "__file__", None)
+    if found is not None and not str(origin).startswith(SITE):
+        raise Unsupported(
+            f"as_torch: torch is imported already, from {origin}; call adjoint.as_torch() before "
+            "anything imports torch, or start the program with `adjoint run --as-torch`"
+        )
+    from . import finder, naming
+
+    torch = finder.install()
+    naming.take_names()
+    if SITE not in sys.path:
+        sys.path.insert(0, SITE)  # where importlib.metadata finds the version
+    os.environ.update(inherited(os.environ))
+    return torch
+
+
+def inherited(environment: Any) -> dict[str, str]:
+    """What lets a process with such an environment have the alias."""
+    path = environment.get("PYTHONPATH", "")
+    others = [each for each in path.split(os.pathsep) if each and each != SITE]
+    return {"PYTHONPATH": os.pathsep.join((SITE, *others))}

@@ -1,0 +1,99 @@
+"""The module `torch` of the alias: adjoint's names, but for those that mean other things there."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import adjoint
+
+from ..absent import MODULES, missing
+from . import SITE
+from .torch_version import __version__ as version
+
+PACKAGE = adjoint.__name__
+HERE = __name__.rpartition(".")[0]
+
+SHARED = frozenset((  # modules that are the same under both names, with all below them
+    "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
+    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
+    "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
+    "signal", "special", "testing", "types", "utils",
+))  # fmt: skip
+OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
+    "distributed._functional_collectives": f"{HERE}.dtensor",
+    "distributed.device_mesh": f"{HERE}.dtensor",
+    "distributed.tensor": f"{HERE}.dtensor",
+    "distributed.tensor._utils": f"{HERE}.dtensor",
+    "distributed.tensor.placement_types": f"{HERE}.dtensor",
+    "ops": f"{HERE}.ops",
+    "torch_version": f"{HERE}.torch_version",
+    "version": f"{HERE}.version",
+}
+
+
+def why_absent(name: str) -> str:
+    """Why there is no module `torch.NAME`, and what is nearest."""
+    first = name.partition(".")[0]
+    return MODULES.get(name, MODULES.get(first, "docs/pytorch.md lists what there is"))
+
+
+def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """`adjoint.save`, in PyTorch's format whatever the file is called."""
+    from ..io.pytorch_file import write_pytorch
+
+    if isinstance(f, (str, os.PathLike)):
+        from ..io.atomic import replacing
+
+        with replacing(os.fspath(f)) as file:
+            write_pytorch(obj, file)
+    else:
+        write_pytorch(obj, f)
+
+
+OTHERS = {"save": save}  # functions that do otherwise under adjoint's name
+
+
+class Torch(ModuleType):
+    """The module; what is set in it is set in adjoint, too."""
+
+    def __init__(self, find: Callable[[str], ModuleType]) -> None:
+        super().__init__("torch", adjoint.__doc__)
+        vars(self).update(
+            __file__=os.path.join(SITE, "torch", "__init__.py"),
+            __path__=[],
+            __version__=version,
+            __spec__=importlib.machinery.ModuleSpec("torch", None, origin=PACKAGE, is_package=True),
+            _find=find,
+            **OTHERS,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OWN:
+            found: Any = self._find(name)
+        elif name.startswith("__"):
+            raise AttributeError(f"module 'torch' has no attribute {name!r}")
+        elif _is_hidden(name):
+            raise missing("", name)
+        else:
+            found = getattr(adjoint, name)
+        vars(self)[name] = found  # so that it is found at once from now on
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in OWN and name not in OTHERS and not name.startswith("__"):
+            setattr(adjoint, name, value)
+
+    def __dir__(self) -> list[str]:
+        ours = (name for name in dir(adjoint) if not _is_hidden(name))
+        return sorted({*vars(self), *ours, *OWN})
+
+
+def _is_hidden(name: str) -> bool:
+    """A module of ours that PyTorch has none of, such as `adjoint.core`."""
+    found = vars(adjoint).get(name)
+    return isinstance(found, ModuleType) and name not in SHARED

@@ -1,0 +1,114 @@
+"""`torch.hub`'s names: where downloaded files lie; nothing that is downloaded is executed here.
+
+Source: https://docs.pytorch.org/docs/stable/hub.html
+
+>>> import os
+>>> os.path.basename(ad.hub.get_dir())
+'hub'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from .core.errors import CheckpointError, Unsupported
+
+__all__ = [
+    "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",
+    "set_dir",
+]  # fmt: skip
+
+_chosen: dict[str, str] = {}
+
+
+def get_dir() -> str:
+    """The folder of downloaded files: `set_dir`'s, or `hub` in TORCH_HOME (~/.cache/torch)."""
+    return _chosen.get("dir") or os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Set the folder of downloaded files."""
+    _chosen["dir"] = os.path.expanduser(os.fspath(d))
+
+
+def download_url_to_file(
+    url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Download a file; it is there whole, or not at all.
+
+    Errors: CheckpointError where its SHA-256 does not begin with `hash_prefix`.
+    """
+    import urllib.request
+
+    digest = hashlib.sha256()
+    folder = os.path.dirname(os.path.abspath(dst))
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        try:
+            with urllib.request.urlopen(url) as source:
+                while piece := source.read(1 << 20):
+                    digest.update(piece)
+                    file.write(piece)
+            file.close()
+            found = digest.hexdigest()
+            if hash_prefix is not None and not found.startswith(hash_prefix):
+                raise CheckpointError(
+                    f"hub: the file from {url} has the SHA-256 {found}, expected {hash_prefix}..."
+                )
+            os.replace(file.name, dst)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = True,
+) -> Any:
+    """What a file holds, downloaded where it is not there yet; read as `adjoint.load` does.
+
+    Errors: CheckpointError where its SHA-256 is not the one in its name (`check_hash`).
+    """
+    import re
+
+    from .io import load as read
+
+    folder = model_dir or os.path.join(get_dir(), "checkpoints")
+    os.makedirs(folder, exist_ok=True)
+    name = file_name or os.path.basename(urlparse(url).path)
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        found = re.search(r"-([a-f0-9]*)\.", name) if check_hash else None
+        download_url_to_file(url, path, found.group(1) if found else None, progress)
+    return read(path, map_location, weights_only=weights_only)
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise Unsupported(
+            f"hub.{name}: it would run a repository's code that was downloaded; install the "
+            "package and import it, or read its weights by hub.load_state_dict_from_url"
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Refused: it would run downloaded code.\n\n    Errors: Unsupported.\n"
+    return function
+
+
+load = _refused("load")
+list = _refused("list")
+help = _refused("help")

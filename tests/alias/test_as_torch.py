@@ -1,0 +1,259 @@
+"""`adjoint.as_torch()`: PyTorch programs get adjoint's modules, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import subprocess
+import sys
+
+import pytest
+
+import adjoint as ad
+from adjoint.alias import SITE, inherited
+from adjoint.alias.torch_version import TorchVersion
+from adjoint.cli.main import main
+
+from ..test_import_swap import IMPORTS
+
+
+def run(*command, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        capture_output=True, text=True, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+ALIASED = """
+import importlib.metadata
+import importlib.util
+import pickle
+import sys
+import typing
+
+import adjoint
+assert "adjoint.alias" not in sys.modules and repr(adjoint.float32) == "adjoint.float32"
+torch = adjoint.as_torch()
+assert adjoint.as_torch() is torch
+
+import torch as again
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.utils.data
+from torch import Tensor, optim
+assert again is torch and nn is adjoint.nn is torch.nn and F is adjoint.nn.functional
+assert optim is adjoint.optim and Tensor is adjoint.Tensor
+assert adjoint.nn.__spec__.name == "adjoint.nn"  # importing it again has changed nothing
+assert importlib.util.find_spec("torch") is not None
+
+# which version
+assert torch.__version__ == torch.version.__version__ == "2.13.0"
+assert torch.__version__ > (2, 12) and torch.__version__ < "2.14"
+assert type(torch.__version__) is torch.torch_version.TorchVersion
+assert importlib.metadata.version("torch") == "2.13.0"
+assert adjoint.__version__ == adjoint.version.__version__ == "0.1.0"
+
+import torch.linalg
+assert adjoint.linalg.__spec__.name == "adjoint.linalg"
+
+# what types call themselves
+assert repr(torch.float32) == "torch.float32" and repr(torch.ones(2).shape) == "torch.Size([2])"
+assert torch.ones(1).type() == "torch.FloatTensor"
+assert torch.ones(1).type("torch.LongTensor").dtype is torch.int64
+for kind, module in {
+    Tensor: "torch", torch.dtype: "torch", torch.Size: "torch", torch.device: "torch",
+    nn.Parameter: "torch.nn.parameter", nn.Linear: "torch.nn.modules.linear",
+    nn.Module: "torch.nn.modules.module", optim.Adam: "torch.optim.adam",
+    torch.utils.data.DataLoader: "torch.utils.data.dataloader",
+    torch.distributions.Normal: "torch.distributions.normal",
+}.items():
+    assert kind.__module__ == module, kind
+    assert getattr(sys.modules[module], kind.__name__) is kind
+typing.get_type_hints(nn.Linear)
+layer = nn.Linear(2, 3)
+assert b"torch.nn.modules.linear" in pickle.dumps(layer)
+copied = pickle.loads(pickle.dumps(layer))
+assert type(copied) is nn.Linear and copied.weight.equal(layer.weight)
+assert pickle.loads(pickle.dumps((torch.float16, torch.device("cpu"), torch.ones(1))))
+
+# a program trains, and compiles
+optimizer = optim.SGD(layer.parameters(), lr=0.1)
+@torch.compile
+def step(x):
+    optimizer.zero_grad()
+    loss = F.mse_loss(layer(x), torch.zeros(len(x), 3))
+    loss.backward()
+    optimizer.step()
+    return loss
+losses = [step(torch.ones(4, 2)).item() for _ in range(5)]
+assert losses[-1] < losses[0]
+
+# what needs PyTorch itself is refused, and says why
+assert not torch.cuda.is_available() and not torch.cuda.is_initialized()
+assert not torch.backends.cuda.is_built() and torch.accelerator.current_accelerator() is None
+for refused in (
+    lambda: torch.ones(1).cuda(), lambda: torch.ones(1, device="torch"),
+    lambda: torch.ones(1, device="cuda:0"), lambda: torch.set_default_device("cuda"),
+    lambda: __import__("adjoint.backends.torch"), lambda: __import__("torch.backends.torch"),
+):
+    try:
+        refused()
+    except adjoint.Unsupported as error:
+        assert "PyTorch itself" in str(error), error
+    else:
+        raise AssertionError(refused)
+
+# names that are not there
+assert not hasattr(torch, "no_such_name") and not hasattr(torch, "core")
+assert getattr(torch, "no_such_name", None) is None
+try:
+    torch.no_such_name
+except adjoint.Unsupported as error:
+    assert "no_such_name" in str(error)
+for absent in ("tensor", "core", "nn.no_such_module", "no_such_module", "lazy", "compiled"):
+    try:
+        importlib.import_module(f"torch.{absent}")
+    except ModuleNotFoundError as error:
+        assert error.name == f"torch.{absent}"
+    else:
+        raise AssertionError(absent)
+assert callable(torch.tensor) and callable(adjoint.tensor)
+assert not hasattr(torch, "__no_dunder__") and "nn" in dir(torch) and "core" not in dir(torch)
+
+# types that packages name, of which none is made; libraries in C++ are not loaded
+import torch.fx
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.placement_types import Shard
+import torch.distributed._functional_collectives as collectives
+assert not isinstance(torch.ones(1), DTensor) and not hasattr(torch.ops.torchvision, "nms")
+assert torch.fx.wrap(len) is len and torch.fx is adjoint.fx
+for refused in (DTensor, Shard, collectives.wait_tensor, torch.fx.Tracer, torch.fx.GraphModule,
+                torch.fx.symbolic_trace, torch.ops.load_library):
+    try:
+        refused(nn.Linear(1, 1))
+    except adjoint.Unsupported:
+        pass
+    else:
+        raise AssertionError(refused)
+
+# what is set in torch is set in adjoint
+torch.flag = 1
+assert adjoint.flag == 1
+"""
+
+
+def test_torch_is_adjoint_in_the_process():
+    run("-c", ALIASED)
+
+
+def test_the_imports_of_pytorch_programs_are_answered_as_they_are_written():
+    run("-c", f"import adjoint\nadjoint.as_torch()\n{IMPORTS}")
+
+
+def test_save_writes_pytorchs_format(tmp_path):
+    torch = pytest.importorskip("torch")
+    program = """
+import io, sys, adjoint
+torch = adjoint.as_torch()
+held = io.BytesIO()
+torch.save({"w": torch.arange(3)}, held)
+held.seek(0)
+assert torch.load(held)["w"].tolist() == [0, 1, 2]
+torch.save({"w": torch.arange(3)}, sys.argv[1])
+"""
+    run("-c", program, str(tmp_path / "model.bin"))
+    assert torch.load(tmp_path / "model.bin")["w"].tolist() == [0, 1, 2]
+
+
+def test_it_is_refused_beside_pytorch():
+    program = """
+import sys, types
+torch = sys.modules["torch"] = types.ModuleType("torch")
+torch.__file__ = "/somewhere/torch/__init__.py"
+import adjoint
+try:
+    adjoint.as_torch()
+except adjoint.Unsupported as error:
+    print(error)
+assert repr(adjoint.float32) == "adjoint.float32" and sys.modules["torch"] is torch
+"""
+    assert "imported already, from /somewhere" in run("-c", program)
+
+
+SCRIPT = """
+import json, multiprocessing, os, subprocess, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Squares(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        import torch
+        return torch.tensor(i) ** 2, torch.__version__ == "2.13.0", torch.__name__
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    loader = DataLoader(Squares(), num_workers=1, batch_size=4, multiprocessing_context=context)
+    (batch,) = list(loader)
+    ask = "import importlib.metadata as m; v = m.version('torch'); import torch, adjoint; "
+    ask += "print(v, torch.nn is adjoint.nn)"
+    child = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    found = [batch[0].tolist(), batch[1].tolist(), batch[2], child.stdout.split()]
+    print(json.dumps([sys.argv[1:], *found, sys.path[0] == os.path.dirname(__file__)]))
+    sys.exit(3 if "fail" in sys.argv else 0)
+"""
+
+
+def test_adjoint_run_runs_a_pytorch_program_and_its_children(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    printed = run("-m", "adjoint", "run", "--as-torch", str(path), "--lr", "1")
+    assert json.loads(printed) == [
+        ["--lr", "1"], [0, 1, 4, 9], [True] * 4, ["torch"] * 4, ["2.13.0", "True"], True,
+    ]  # fmt: skip
+
+
+def test_modules_and_exit_codes(tmp_path):
+    (tmp_path / "program.py").write_text("import torch, sys; sys.exit(3 + ('x' in sys.argv))")
+    command = [sys.executable, "-m", "adjoint", "run", "--as-torch", "-m", "program", "x"]
+    assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 4
+
+
+def test_ranks_need_an_engine_that_is_not_pytorchs(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "")
+    path = tmp_path / "script.py"
+    path.write_text("")
+    assert main(["run", "--as-torch", "--nproc", "2", "--engine", "gloo", str(path)]) == 1
+    assert "--engine gloo is PyTorch's" in capsys.readouterr().err
+    monkeypatch.setattr("adjoint.cli.run._has", lambda name: False)
+    assert main(["run", "--as-torch", "--nproc", "2", str(path)]) == 1
+    assert "mpi4py" in capsys.readouterr().err
+
+
+def test_the_path_of_children_names_the_folder_once():
+    first = inherited({"PYTHONPATH": os.pathsep.join(("a", "", "b"))})
+    assert first == {"PYTHONPATH": os.pathsep.join((SITE, "a", "b"))} == inherited(first)
+    assert inherited({}) == {"PYTHONPATH": SITE}
+
+
+def test_cuda_is_initialized_asks_no_namesake(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", ad)
+    assert ad.cuda.is_initialized() is False
+
+
+@pytest.mark.parametrize("other", [
+    "2.9", "2.13", "2.13.0", "2.13.1", "2.13.0a0", "2.13.0.dev1", "2.13.0rc1", "2.13.0+cpu", "3",
+    "2.13.0.post1", "10.0", "no version", (2, 13), [2, 9, 1], ("2", "14"), "v2.13.0",
+])  # fmt: skip
+def test_versions_compare_as_pytorchs(other):
+    theirs = pytest.importorskip("torch.torch_version").TorchVersion
+    for text in ("2.13.0", "2.13.0+cpu", "2.13.0a1.dev3+git12"):
+        a, b = TorchVersion(text), theirs(text)
+        for compare in (operator.eq, operator.lt, operator.le, operator.gt, operator.ge):
+            assert compare(a, other) == compare(b, other), (text, compare)
+        assert (a != other) is not (a == other)  # theirs is that of strings
+    assert hash(TorchVersion("1")) == hash("1") and isinstance(TorchVersion("1"), str)
