@@ -670,7 +670,7 @@ class Tensor(TensorBase):
         return (data.astype(np.float32) if narrow else data).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """A NumPy array that shares this tensor's memory; `force` takes a copy where there is none.
+        """A new NumPy array of this tensor's memory; `force` copies what is elsewhere.
 
         Errors: AutogradError for a tensor that requires grad, InvalidType for one on CUDA, unless
         `force`.
@@ -691,7 +691,7 @@ class Tensor(TensorBase):
         data = concrete(self)
         if not is_device_array(data):
             exported(self)
-            return data
+            return data.view()  # the caller's own: shape, dtype and flags of ours stay
         return data.to_host() if force else data.numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
