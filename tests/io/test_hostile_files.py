@@ -620,7 +620,9 @@ def test_values_that_calls_are_given_without_end():
     refuse(b"](c__builtin__\nbytearray\nq\1" + raw + b"\x85R" + again + b"e", "without end")
     many = b"]q\0(" + b"K\1" * 10**4 + b"e"
     refuse(b"](c__builtin__\nset\nq\1" + many + b"\x85R" + again + b"e", "without end")
-    state = b"K\1J" + struct.pack("<i", 10**6) + b"\x85cnumpy\ndtype\nX\2\0\0\0u1K\0K\1\x87R\x89" + raw
+    state = (
+        b"K\1J" + struct.pack("<i", 10**6) + b"\x85cnumpy\ndtype\nX\2\0\0\0u1K\0K\1\x87R\x89" + raw
+    )
     made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1btR"
     refuse(b"](" + made + b"(" + state + b"tq\2b" + (made + b"h\2b") * 30 + b"e", "without end")
 
