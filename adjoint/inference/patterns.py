@@ -7,8 +7,7 @@ from typing import Any
 
 from ..core.op import Op
 from ..ops.elementwise.arithmetic import Add, Mul, TrueDivide
-from ..ops.elementwise.comparison import Clamp, ClampMin, Gt, Lt, Where
-from ..ops.elementwise.logic import BitwiseAnd
+from ..ops.elementwise.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
 from ..ops.nn.activation import Gelu, Relu
 from ..ops.special.special import Erf
 from ..program.program import Node, Program, Value, make
@@ -48,7 +47,7 @@ def _inputs(x: Value) -> tuple[Any, ...]:
 
 
 def _clip(node: Node) -> tuple[Op, Value] | None:
-    """Clamps between numbers, and where(low < x < high, x, such a clamp of x)."""
+    """where(x >= high, high, where(x <= low, low, x)), and clamps between numbers."""
     if isinstance(node.op, (Clamp, ClampMin)) and isinstance(node.inputs[0], Value):
         x, low, *rest = node.inputs
         high = rest[0] if rest else math.inf
@@ -57,14 +56,13 @@ def _clip(node: Node) -> tuple[Op, Value] | None:
         return (Relu() if (low, high) == (0, math.inf) else Activation("clip", low, high)), x
     if type(node.op) is not Where:
         return None
-    between, x, clip = node.inputs
-    if not (_is(between, BitwiseAnd) and _is(clip, Activation) and _inputs(clip) == (x,)):
+    above, high, inner = node.inputs
+    if not (_is(above, Ge) and _number(high) and _is(inner, Where)):
         return None
-    above, below = _inputs(between)
-    low, high = clip.op.first, clip.op.second
-    fits = clip.op.kind == "clip" and _is(above, Gt) and _is(below, Lt)
-    if fits and _inputs(above) == (x, low) and _inputs(below) == (x, high):
-        return (clip.op, x) if x.spec == node.output.spec else None
+    below, low, x = _inputs(inner)
+    fits = _is(below, Le) and _number(low) and isinstance(x, Value)
+    if fits and _inputs(above) == (x, high) and _inputs(below) == (x, low) and low <= high:
+        return (Activation("clip", low, high), x) if x.spec == node.output.spec else None
     return None
 
 

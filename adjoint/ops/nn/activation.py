@@ -18,7 +18,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking, fused
 from ...eager.public import public
-from ..elementwise.comparison import clamp, eq, gt, le, lt, where
+from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, assert_tensor, conj, unary
@@ -274,9 +274,9 @@ class Mish(Floating):
 @fused
 def _elu_gradient(g: Tensor, input: Tensor, alpha: float, scale: float, rate: float) -> Tensor:
     x = wide(input)
-    above = gt(x, 0)  # a NaN is not, and its slope is none
-    slope = alpha * scale * rate * exp(where(above, 0, x) * rate)
-    return cast(g * where(above, scale, slope), input.dtype)
+    below = le(x, 0)
+    slope = alpha * scale * rate * exp(where(below, x, 0) * rate)
+    return cast(g * where(below, slope, scale), input.dtype)
 
 
 @fused
@@ -344,8 +344,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 
 @fused
 def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
-    # Beyond both ends, and for NaN, the value has no gradient.
-    return where(gt(input, low) & lt(input, high), input, clamp(input.detach(), low, high))
+    return where(ge(input, high), high, where(le(input, low), low, input))
 
 
 @public(method=False, inplace=True)
@@ -763,7 +762,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _hardshrink(input: Tensor, lambd: float) -> Tensor:
-    return where(gt(input, lambd) | lt(input, -lambd), input, _zero_unless_nan(input))
+    return where(ge(input, -lambd) & le(input, lambd), 0, input)
 
 
 @public(method=False)
@@ -787,14 +786,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
 
 @fused
 def _softshrink(input: Tensor, lambd: float) -> Tensor:
-    small = where(lt(input, -lambd), input + lambd, _zero_unless_nan(input))
-    return where(gt(input, lambd), input - lambd, small)
-
-
-def _zero_unless_nan(input: Tensor) -> Tensor:
-    """0 where `input` is a number, and NaN where not; without a gradient."""
-    x = input.detach()
-    return where(eq(x, x), 0, x)
+    return input - clamp(input, -lambd, lambd)
 
 
 # ---- in place ------------------------------------------------------------------------------------
