@@ -198,7 +198,7 @@ class Tensor(TensorBase):
                     "requires_grad_: only Tensors of floating point and complex dtype can require "
                     f"gradients, not {self.dtype}; convert with .float() first"
                 )
-            if self._version is INFERENCE:
+            if self._version is INFERENCE and not MODE.get().inference:
                 raise AutogradError(
                     "requires_grad_: Setting requires_grad=True on inference tensor outside "
                     "InferenceMode is not allowed; clone it first"
