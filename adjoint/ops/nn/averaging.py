@@ -305,7 +305,7 @@ def window_sums(input: Tensor, axis: int, bounds: Any, weights: Any = None) -> T
     taken = FUNCTIONS["index_select"](input, axis, _constant(input, table.reshape(-1), dt.int64))
     shape = tuple(input.shape)
     along = (len(bounds), width) + (1,) * (len(shape) - axis - 1)
-    taken = taken.reshape(*shape[:axis], *along[:2], *shape[axis + 1 :])
+    taken = FUNCTIONS["unflatten"](taken, axis, along[:2])
     if weights is not None:
         taken = taken * _constant(input, weights.reshape(along), input.dtype)
     within = np.arange(width) < (ends - starts)[:, None]
