@@ -198,7 +198,7 @@ class Tensor(TensorBase):
                     "requires_grad_: only Tensors of floating point and complex dtype can require "
                     f"gradients, not {self.dtype}; convert with .float() first"
                 )
-            if self._version is INFERENCE:
+            if self._version is INFERENCE and not MODE.get().inference:
                 raise AutogradError(
                     "requires_grad_: Setting requires_grad=True on inference tensor outside "
                     "InferenceMode is not allowed; clone it first"
@@ -699,7 +699,7 @@ class Tensor(TensorBase):
         return (data.astype(np.float32) if narrow else data).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """A NumPy array that shares this tensor's memory; `force` takes a copy where there is none.
+        """A new NumPy array of this tensor's memory; `force` copies what is elsewhere.
 
         Errors: AutogradError for a tensor that requires grad, InvalidType for one on CUDA, unless
         `force`.
@@ -720,7 +720,7 @@ class Tensor(TensorBase):
         data = concrete(self)
         if not is_device_array(data):
             exported(self)
-            return data
+            return data.view()  # the caller's own: shape, dtype and flags of ours stay
         return data.to_host() if force else data.numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:

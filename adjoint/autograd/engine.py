@@ -98,6 +98,11 @@ def at_end(callback: Callable[[], None]) -> None:
     _here.callbacks.append(callback)
 
 
+def is_at_end(callback: Callable[[], None]) -> bool:
+    """Whether `callback` will be called once the backward that runs in this thread has ended."""
+    return callback in _here.callbacks
+
+
 def is_walking() -> bool:
     """Whether a backward runs in this thread."""
     return bool(_here.walks)
@@ -421,6 +426,11 @@ def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
                 raise ShapeError(
                     f"backward: hook {name!r} has changed the size of value: the gradient has "
                     f"shape {tuple(g.shape)}, the hook returned {tuple(replacement.shape)}"
+                )
+            if replacement._data.dtype != g._data.dtype:
+                raise DTypeError(
+                    f"backward: hook {name!r} has changed the type of value: the gradient is "
+                    f"{g.dtype}, the hook returned {replacement.dtype}; convert it with .to()"
                 )
             g = replacement
     retained = node.extra.retained

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +40,8 @@ class FunctionCtx:
         self.to_save: tuple[Any, ...] = ()
         self.dirty_tensors: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
-        self._are_tensors: list[bool] = []  # per argument of forward
+        self._are_tensors: list[bool] = []  # per argument of forward, those in lists one by one
+        self._form: list[int | None] = []  # per argument: how many a list of tensors has
         self._node: Any = None  # a weak reference, once forward has run
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -160,9 +162,10 @@ class CustomFunction(Op, abstract=True):
 def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple[Any, ...]:
     """What backward returns: one for each argument of forward; one alone needs no tuple."""
     found = _rule(function)(ctx, *given)
+    count = len(ctx._form)
     if not isinstance(found, tuple):
-        found = tuple(found) if isinstance(found, list) else (found,)
-    count = len(ctx._are_tensors)
+        one = count == 1 and ctx._form[0] is not None and found and isinstance(found[0], TensorBase)
+        found = tuple(found) if isinstance(found, list) and not one else (found,)
     if len(found) > count and all(each is None for each in found[count:]):
         found = found[:count]
     if len(found) != count:
@@ -171,7 +174,56 @@ def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple
             f"(expected {count}, got {len(found)}); return one for each argument of forward, None "
             "for what is no tensor"
         )
-    return found
+    return tuple(_spread(function, found, ctx._form))
+
+
+def _spread(function: type[Function], found: tuple[Any, ...], form: list[int | None]) -> list[Any]:
+    """The gradients of all arguments, those of lists one by one."""
+    flat: list[Any] = []
+    for i, (g, count) in enumerate(zip(found, form, strict=True)):
+        if count is None:
+            flat.append(g)
+        elif g is None:
+            flat += (None,) * count
+        elif isinstance(g, (list, tuple)) and len(g) == count:
+            flat += g
+        else:
+            got = f"{len(g)} of them" if isinstance(g, (list, tuple)) else f"a {type(g).__name__}"
+            raise AutogradError(
+                f"function {function.__name__}Backward: argument {i} of forward is a list of "
+                f"{count}, so its gradient is a list of {count}, or None; got {got}"
+            )
+    return flat
+
+
+class _Call:
+    """A Function with its arguments one by one, tensors in lists and tuples among them."""
+
+    def __init__(self, function: type[Function], args: Any, options: dict[str, Any]) -> None:
+        self.function = function
+        self.options = options  # arguments by keyword only
+        self.__name__ = function.__name__
+        self.kinds = [type(x) if _holds_tensors(x) else None for x in args]
+        self.form = [len(x) if _holds_tensors(x) else None for x in args]
+        self.args: list[Any] = []
+        for x, count in zip(args, self.form, strict=True):
+            self.args += [x] if count is None else x
+
+    def apply(self, *flat: Any) -> Any:
+        """`Function.apply` of such arguments."""
+        rest = iter(flat)
+        args = []
+        for kind, count in zip(self.kinds, self.form, strict=True):
+            if count is None:
+                args.append(next(rest))
+            else:
+                items = list(itertools.islice(rest, count))
+                args.append(kind._make(items) if hasattr(kind, "_make") else kind(items))  # type: ignore[union-attr, misc]
+        return self.function.apply(*args, **self.options)
+
+
+def _holds_tensors(x: Any) -> bool:
+    return isinstance(x, (list, tuple)) and any(isinstance(y, TensorBase) for y in x)
 
 
 def _rule(function: type[Function]) -> Callable[..., Any]:
@@ -212,7 +264,11 @@ class Function:
     itself differentiable unless marked `once_differentiable`. Alternatively `forward(*args)` goes
     with `setup_context(ctx, inputs, output)`.
 
-    Errors: AutogradError for a wrong number, kind or shape of gradients.
+    Unlike in PyTorch, tensors in an argument that is a list or tuple have gradients, too: backward
+    returns a list for it, or None; and a list that forward returns is one of outputs.
+
+    Errors: AutogradError for a wrong number, kind or shape of gradients; InvalidType where forward
+    returns tensors in a container within its results, which would come back without a history.
     Source: https://docs.pytorch.org/docs/stable/autograd.html#function
 
     >>> class Double(ad.autograd.Function):
@@ -269,54 +325,77 @@ class Function:
         """Run forward on `args` and record backward; keywords take their place in the signature."""
         separate = cls.setup_context is not Function.setup_context
         if kwargs or separate:
-            args = _positional(cls, args, kwargs, separate)
+            args, kwargs = _positional(cls, args, kwargs, separate)
+        call = _Call(cls, args, kwargs)
+        flat = call.args
         adopt = getattr(MODE.get().executor, "adopt", None)
         if adopt is not None:  # whose nodes are not those of tensors from outside
-            adopt(args)
-        parents = tuple(x._node if isinstance(x, TensorBase) else None for x in args)
+            adopt(flat)
+        parents = tuple(x._node if isinstance(x, TensorBase) else None for x in flat)
         ctx = FunctionCtx()
-        ctx.needs_input_grad = tuple(parent is not None for parent in parents)
-        ctx._are_tensors = [isinstance(x, TensorBase) for x in args]
-        state = state_of(args)
+        ctx._form = call.form
+        wanted = iter([parent is not None for parent in parents])
+        ctx.needs_input_grad = tuple(
+            any(list(itertools.islice(wanted, 1 if count is None else count)))
+            for count in call.form
+        )
+        ctx._are_tensors = [isinstance(x, TensorBase) for x in flat]
+        state = state_of(flat)
         reads = 0 if state is None else state.reads
         with no_grad():
             if separate:
-                result = cls.forward(*args)
+                result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
             else:
-                result = cls.forward(ctx, *args)
-        raw = result if isinstance(result, tuple) else (result,)
+                result = cls.forward(ctx, *args, **kwargs)
+        several = isinstance(result, (tuple, list))
+        raw = tuple(result) if several else (result,)
+        wants = any(ctx.needs_input_grad) and MODE.get().grad
+        if wants:
+            _assert_no_containers(cls, raw)
         _assert_dirty_returned(cls, ctx, raw)
         if state is not None:
             if state.reads == reads:
-                ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), args, raw)
+                ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), flat, raw)
             else:
-                ys = record_opaque(state, cls, args, raw)
-            return ys if isinstance(result, tuple) else ys[0]
-        node = None
-        if any(ctx.needs_input_grad) and MODE.get().grad:
-            node = _new_node(cls, ctx, parents, raw)
-        ys = tuple(_output(node, i, y, args, ctx, cls) for i, y in enumerate(raw))
-        if node is not None:
-            _save(node, raw, ys)
-        return ys if isinstance(result, tuple) else ys[0]
+                ys = record_opaque(state, call, flat, raw)
+        else:
+            node = _new_node(cls, ctx, parents, raw) if wants else None
+            ys = tuple(_output(node, i, y, flat, ctx, cls) for i, y in enumerate(raw))
+            if node is not None:
+                _save(node, raw, ys)
+        return (list(ys) if isinstance(result, list) else ys) if several else ys[0]
 
 
 def _positional(
     cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], separate: bool
-) -> tuple[Any, ...]:
-    """All arguments of forward (without ctx), defaults included, in the order of its signature."""
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """All arguments of forward (without ctx), defaults included, in the order of its signature; and
+    those that can only be given by keyword.
+    """
     try:
         bound = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
     except TypeError as error:
         raise InvalidType(f"{cls.__name__}.apply: {error}") from None
     bound.apply_defaults()
-    if bound.kwargs:
+    held = [k for k, x in bound.kwargs.items() if isinstance(x, TensorBase) or _holds_tensors(x)]
+    if held:
         raise InvalidType(
-            f"{cls.__name__}.apply: forward's arguments {list(bound.kwargs)} can only be given by "
-            "keyword, so backward has no place for their gradients; make them positional"
+            f"{cls.__name__}.apply: forward's arguments {held} can only be given by keyword, so "
+            "backward has no place for their gradients; make them positional"
         )
-    return bound.args if separate else bound.args[1:]
+    return bound.args if separate else bound.args[1:], bound.kwargs
+
+
+def _assert_no_containers(cls: type[Function], raw: tuple[Any, ...]) -> None:
+    for i, y in enumerate(raw):
+        items = tuple(y.values()) if isinstance(y, dict) else y
+        if _holds_tensors(items):
+            raise InvalidType(
+                f"{cls.__name__}: result {i} of forward is a {type(y).__name__} that holds "
+                "tensors, which would come back without gradients; return a tuple or list of "
+                "tensors, and build the rest around it outside of apply"
+            )
 
 
 def _assert_dirty_returned(cls: type[Function], ctx: FunctionCtx, raw: tuple[Any, ...]) -> None:
@@ -355,7 +434,7 @@ def _output(
     node: FunctionNode | None,
     index: int,
     y: Any,
-    args: tuple[Any, ...],
+    args: list[Any],
     ctx: FunctionCtx,
     cls: type[Function],
 ) -> Any:

@@ -19,7 +19,8 @@ import numpy as np
 
 from ..backends import native as native_backend
 from ..core import dispatch_log, policy
-from ..core.device import is_device_array
+from ..core.device import device, is_device_array
+from ..core.dtype import dtype
 from ..core.errors import AdjointError, NotTraceable
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
@@ -59,6 +60,8 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
             return function(*args)
         places = tuple([x.device for x in inputs])
     call = _key_of(args)
+    if call is None:
+        return function(*args)
     key = (places, casting and casting.signature, call)
     plan = declared.plans.get(key)
     family = None
@@ -95,11 +98,12 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
     return found
 
 
+_LASTING = (int, float, complex, str, np.generic, dtype, device, type)  # values that stay equal
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
 def _key_of(args: Any) -> Any:
-    """What decides which plan is for arguments."""
+    """What decides which plan is for arguments; None where one of them may be other next time."""
     grad = get_mode().grad
     key: list[Any] = []
     for x in _flat(args):
@@ -111,8 +115,11 @@ def _key_of(args: Any) -> Any:
             key.append(None)
         elif type(x) is _Sequence:
             key += x
+        elif isinstance(x, _LASTING) or type(x) is object:
+            signed = isinstance(x, (float, complex, np.inexact))
+            key += (type(x), repr(x) if signed and not x else x)  # 0.0 == -0.0
         else:
-            key += (type(x), repr(x) if type(x) is float and not x else x)
+            return None
     return tuple(key)
 
 

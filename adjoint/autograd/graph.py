@@ -5,13 +5,74 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html#torch-autograd-graph
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.errors import InvalidArgument
 from ..graph.node import Node
+from .engine import at_end, is_at_end
 from .modes import _ModeSwitch
 
-__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = ["Node", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+
+
+class MultiGradHandle:
+    """Removes the hooks that `register_multi_grad_hook` made, by `remove()` or as a context."""
+
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiGradHandle:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> MultiGradHandle:
+    """Call `fn` once in each backward that reaches `tensors`: with all their gradients, None for
+    those that get none in it, once the last has come ("all"), or with the first that comes ("any").
+
+    Errors: InvalidArgument for another mode; AutogradError for a tensor that does not require grad.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.graph.register_multi_grad_hook.html
+
+    >>> a, b, c = (ad.ones(1, requires_grad=True) for _ in range(3))
+    >>> handle = ad.autograd.graph.register_multi_grad_hook((a, b, c), print)
+    >>> (a * b * 2).backward()
+    [tensor([2.]), tensor([2.]), None]
+    >>> handle.remove()
+    """
+    if mode not in ("all", "any"):
+        raise InvalidArgument(
+            f"register_multi_grad_hook: expects mode to be 'any' or 'all', got {mode!r}"
+        )
+    found: dict[int, Any] = {}  # gradients of the backward that runs now
+
+    def hook_of(i: int) -> Callable[[Any], None]:
+        def hook(g: Any) -> None:
+            if not is_at_end(end):
+                found.clear()  # of a backward that failed
+                at_end(end)
+                if mode == "any":
+                    fn(g)
+            found[i] = g
+
+        return hook
+
+    def end() -> None:
+        gradients = [found.get(i) for i in range(len(tensors))]
+        found.clear()
+        if mode == "all":
+            fn(gradients)
+
+    return MultiGradHandle([x.register_hook(hook_of(i)) for i, x in enumerate(tensors)])
 
 
 class saved_tensors_hooks(_ModeSwitch):  # noqa: N801 - PyTorch's name

@@ -8,6 +8,7 @@ from ..core.errors import CheckpointError
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
+from .restricted_pickle import brief
 
 _REGISTRIES = {"_parameters": Parameter, "_buffers": Tensor, "_modules": Module}
 _HOOKS = frozenset((
@@ -42,7 +43,7 @@ def restore_module(module: Any, state: Any) -> None:
         module.__dict__[name] = _registry(kind, name, wanted, state.get(name, {}))
     names = state.get("_non_persistent_buffers_set", set())
     if type(names) is not set or not names <= module._buffers.keys():
-        raise CheckpointError(f"the non-persistent buffers of a {kind} are {names!r:.80}")
+        raise CheckpointError(f"the non-persistent buffers of a {kind} are {brief(names)}")
     module.__dict__["_non_persistent_buffers_set"] = names
     done = _HOOKS | _CACHES | _REGISTRIES.keys() | {"_non_persistent_buffers_set"}
     for name, value in state.items():
@@ -60,6 +61,6 @@ def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any
     for key, value in content.items():
         if type(key) is not str or not (value is None or isinstance(value, wanted)):
             raise CheckpointError(
-                f"the {name[1:]} of a {kind} hold {key!r:.60}, a {type(value).__name__}"
+                f"the {name[1:]} of a {kind} hold {brief(key)}, a {type(value).__name__}"
             )
     return dict(content)

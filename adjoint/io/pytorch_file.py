@@ -20,7 +20,7 @@ import numpy as np
 from ..core.errors import CheckpointError
 from .pickle_writer import PickleWriter
 from .pytorch_names import Storage, StorageType, build, find
-from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite
+from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite, brief
 from .source import Source
 from .zip_archive import Archive, write_archive
 
@@ -75,12 +75,12 @@ def read_pytorch(archive: Archive) -> Any:
 def _identity(identity: Any, length: int) -> tuple[StorageType, str, int]:
     """Class, key and number of elements of a storage that is kept outside of the pickle."""
     if type(identity) is not tuple or len(identity) != length or identity[0] != "storage":
-        raise CheckpointError(f"the pickle refers to {identity!r:.80}, which is no storage")
+        raise CheckpointError(f"the pickle refers to {brief(identity)}, which is no storage")
     kind, key, _, count = identity[1:5]
     if type(kind) is not StorageType:
-        raise CheckpointError(f"a storage has class {kind!r:.80}")
+        raise CheckpointError(f"a storage has class {brief(kind)}")
     if type(key) is not str or type(count) is not int or count < 0:
-        raise CheckpointError(f"a storage is called {key!r:.80} and has {count!r:.80} elements")
+        raise CheckpointError(f"a storage is called {brief(key)} and has {brief(count)} elements")
     return kind, key, count
 
 
@@ -137,12 +137,12 @@ class _Legacy:
     def _view(self, whole: Storage, view: Any) -> Storage:
         """A storage that is a part of another one, as very old files have it."""
         if type(view) is not tuple or len(view) != 3 or type(view[0]) is not str:
-            raise CheckpointError(f"a storage is a view {view!r:.80}")
+            raise CheckpointError(f"a storage is a view {brief(view)}")
         key, offset, count = view
         if any(type(n) is not int or n < 0 for n in (offset, count)):
-            raise CheckpointError(f"a storage is a view {view!r:.80}")
+            raise CheckpointError(f"a storage is a view {brief(view)}")
         if offset + count > whole.array.size:
-            raise CheckpointError(f"a storage is the view {view!r:.80}, outside its storage")
+            raise CheckpointError(f"a storage is the view {brief(view)}, outside its storage")
         if key not in self.views:
             self.views[key] = Storage(whole.array[offset : offset + count], whole.kind)
         return self.views[key]

@@ -22,7 +22,7 @@ from ..nn.parameter import Buffer, Parameter
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .module_state import restore_module
-from .restricted_pickle import Named, assert_key
+from .restricted_pickle import Named, assert_key, brief
 from .safe_globals import find_allowed, get_safe_globals, is_forbidden
 
 STORAGE_NAMES = {
@@ -72,13 +72,13 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None)
         raise CheckpointError(f"a tensor is made of a {type(storage).__name__}, not of a storage")
     kind = kind or storage.kind.dtype
     if type(kind) is not dtype:
-        raise CheckpointError(f"a tensor has dtype {kind!r:.60}")
+        raise CheckpointError(f"a tensor has dtype {brief(kind)}")
     if not isinstance(size, tuple) or not isinstance(stride, tuple) or len(size) != len(stride):
-        raise CheckpointError(f"a tensor has size {size!r:.60} and stride {stride!r:.60}")
+        raise CheckpointError(f"a tensor has size {brief(size)} and stride {brief(stride)}")
     numbers = (offset, *size, *stride)
     if len(size) > 64 or any(type(n) is not int or not 0 <= n < 2**62 for n in numbers):
         raise CheckpointError(
-            f"a tensor has offset {offset!r:.60}, size {size!r:.60}, stride {stride!r:.60}"
+            f"a tensor has offset {brief(offset)}, size {brief(size)}, stride {brief(stride)}"
         )
     if storage.array.nbytes % kind.itemsize:
         raise CheckpointError(f"a storage of {storage.array.nbytes} bytes is seen as {kind}")
@@ -100,7 +100,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None)
 
 def _with_grad(tensor: Any, requires_grad: Any) -> Any:
     if type(requires_grad) is not bool:
-        raise CheckpointError(f"a tensor has requires_grad={requires_grad!r:.60}")
+        raise CheckpointError(f"a tensor has requires_grad={brief(requires_grad)}")
     return tensor.requires_grad_() if requires_grad else tensor
 
 
@@ -156,7 +156,7 @@ def _with_attributes(tensor: Any, state: Any) -> Any:
         raise CheckpointError(f"a tensor has attributes in a {type(state).__name__}")
     for name, value in state.items():
         if type(name) is not str or hasattr(type(tensor), name):
-            raise CheckpointError(f"a tensor's own attribute {name!r:.60} is set by the file")
+            raise CheckpointError(f"a tensor's own attribute {brief(name)} is set by the file")
         tensor.__dict__[name] = value
     return tensor
 
@@ -203,7 +203,7 @@ def _set(kind: type) -> Any:
 
 def _bytes(text: Any = "", encoding: Any = "latin1") -> bytes:
     if type(text) is not str or encoding not in ("latin1", "latin-1", "ascii", "utf-8"):
-        raise CheckpointError(f"bytes are made of {text!r:.60} by {encoding!r:.60}")
+        raise CheckpointError(f"bytes are made of {brief(text)} by {brief(encoding)}")
     return text.encode(encoding)
 
 
@@ -211,31 +211,31 @@ def _bytearray(content: Any = b"", encoding: Any = None) -> bytearray:
     if encoding is not None:
         content = _bytes(content, encoding)
     if type(content) not in (bytes, bytearray):
-        raise CheckpointError(f"a bytearray is made of {content!r:.60}")
+        raise CheckpointError(f"a bytearray is made of {brief(content)}")
     return bytearray(content)
 
 
 def _complex(real: Any, imaginary: Any = 0.0) -> complex:
     if type(real) not in (int, float) or type(imaginary) not in (int, float):
-        raise CheckpointError(f"a complex number is made of {real!r:.60}")
+        raise CheckpointError(f"a complex number is made of {brief(real)}")
     return complex(real, imaginary)
 
 
 def _device(kind: Any, index: Any = None) -> Any:
     if type(kind) is not str or len(kind) > 40 or type(index) not in (int, type(None)):
-        raise CheckpointError(f"a device is called {kind!r:.60}")
+        raise CheckpointError(f"a device is called {brief(kind)}")
     return device(kind if index is None else f"{kind}:{index}")
 
 
 def _size(sizes: Any = ()) -> Any:
     if not isinstance(sizes, (tuple, list)) or any(type(n) is not int for n in sizes):
-        raise CheckpointError(f"a torch.Size is made of {sizes!r:.60}")
+        raise CheckpointError(f"a torch.Size is made of {brief(sizes)}")
     return Size(sizes)
 
 
 def _layout(name: Any) -> str:
     if name not in ("torch.strided", "strided"):
-        raise CheckpointError(f"the file names the layout {name!r:.60}; adjoint's is strided")
+        raise CheckpointError(f"the file names the layout {brief(name)}; adjoint's is strided")
     return "strided"
 
 
@@ -246,14 +246,14 @@ def _numpy_dtype(code: Any, align: Any = False, copy: Any = False) -> Any:
     """A numeric dtype from its short code, such as "f8"."""
     text = code.decode() if type(code) is bytes else code
     if type(text) is not str or text.lstrip("<|=")[:1] not in tuple("biufc") or len(text) > 4:
-        raise CheckpointError(f"the file names NumPy's dtype {code!r:.60}; numbers only are read")
+        raise CheckpointError(f"the file names NumPy's dtype {brief(code)}; numbers only are read")
     return np.dtype(text)
 
 
 def _numpy_scalar(kind: Any, raw: Any) -> Any:
     raw = raw.encode("latin1") if type(raw) is str else raw
     if not isinstance(kind, np.dtype) or type(raw) is not bytes or len(raw) != kind.itemsize:
-        raise CheckpointError(f"a NumPy number of {kind!r:.60} is made of {raw!r:.60}")
+        raise CheckpointError(f"a NumPy number of {brief(kind)} is made of {brief(raw)}")
     return np.frombuffer(raw, kind)[0]
 
 
@@ -283,7 +283,7 @@ def _fill_numpy_array(array: Any, state: Any) -> bool:
     if version != 1 or not sizes_fit or not isinstance(kind, np.dtype) or type(raw) is not bytes:
         return False
     if len(raw) != math.prod(shape) * kind.itemsize:
-        raise CheckpointError(f"a NumPy array of shape {shape!r:.60} has {len(raw)} bytes")
+        raise CheckpointError(f"a NumPy array of shape {brief(shape)} has {len(raw)} bytes")
     array.__setstate__((1, shape, kind, bool(fortran), raw))
     return True
 

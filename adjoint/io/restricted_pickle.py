@@ -24,7 +24,27 @@ from ..nn.modules.module import Module
 MAX_PICKLE = 64 << 20  # bytes of one pickle; tensors' data lie outside it
 MAX_OPERATIONS = 5_000_000  # of which the greediest, an empty set, takes 200 bytes of memory
 MAX_DEPTH = 200  # containers inside one another, well inside Python's recursion limit
+MAX_SHARED = 1 << 18  # elements that calls are given again and again, beyond two a byte of the file
 MAX_VALUES = 100_000_000  # values of a structure written out in full, shared parts repeated
+
+
+def brief(value: Any) -> str:
+    """`value` as messages show it: in bounded text and time, whatever a file made it of."""
+    if type(value) in (str, bytes, bytearray):
+        return f"{value[:60]!r}{'...' if len(value) > 60 else ''}"
+    if isinstance(value, Named):
+        return value.name
+    if type(value) in (tuple, list) and len(value) <= 8:
+        inner = ", ".join(map(_flat, value))
+        return f"[{inner}]" if type(value) is list else f"({inner}{',' * (len(value) == 1)})"
+    return _flat(value)
+
+
+def _flat(value: Any) -> str:
+    plain = type(value) in (bool, float, type(None), dtype, device)
+    if plain or (type(value) is int and value.bit_length() <= 64):
+        return repr(value)
+    return brief(value) if type(value) in (str, bytes) else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +75,7 @@ class Unpickler:
     memo: dict[int, Any] = field(init=False, default_factory=dict)
     # What `find` gave, by id: nothing else is called.
     callables: dict[int, Any] = field(init=False, default_factory=dict)
+    given: int = field(init=False, default=0)  # elements that calls were given so far
 
     def load(self) -> Any:
         """The value; CheckpointError for anything that is not plain data."""
@@ -179,10 +200,23 @@ class Unpickler:
             raise CheckpointError(f"the pickle calls a {type(target).__name__}, no allowed name")
         return target
 
+    def _spend(self, value: Any, level: int = 0) -> None:
+        """Count the elements that a call is given: it may copy them, however often it is given the
+        same ones.
+        """
+        if type(value) in _SIZED:
+            self.given += len(value)
+            if self.given > MAX_SHARED + 2 * len(self.data):
+                raise CheckpointError("the pickle gives the same values to calls without end")
+            if type(value) is tuple and level < 2:
+                for part in value:
+                    self._spend(part, level + 1)
+
     def _reduce(self) -> None:
         arguments, target = self._last(), self._callable(self._last())
         if type(arguments) is not tuple:
             raise CheckpointError("the pickle calls a function without a tuple of arguments")
+        self._spend(arguments)
         call = target.call if isinstance(target, Named) else target
         self.stack.append(call(*arguments))
 
@@ -190,15 +224,17 @@ class Unpickler:
         arguments, target = self._last(), self._callable(self._last())
         if type(arguments) is not tuple:
             raise CheckpointError("the pickle makes an object without a tuple of arguments")
+        self._spend(arguments)
         if isinstance(target, Named):
             self.stack.append(target.call(*arguments))
         elif isinstance(target, type):
             self.stack.append(target.__new__(target, *arguments))
         else:
-            raise CheckpointError(f"the pickle makes an object of {target!r:.80}, no class")
+            raise CheckpointError(f"the pickle makes an object of {brief(target)}, no class")
 
     def _build(self) -> None:
         state, instance = self._last(), self.stack[-1]
+        self._spend(state)
         if not self.build(instance, state):
             raise CheckpointError(
                 f"the pickle sets the state of a {type(instance).__module__}."
@@ -297,6 +333,7 @@ def _assert_protocol(version: int) -> None:
         raise CheckpointError(f"the pickle has protocol {version}; 2 to 5 are read")
 
 
+_SIZED = (str, bytes, bytearray, tuple, list, dict, OrderedDict, Counter, set, frozenset)
 _FLAT_KEYS = (str, bytes, float, bool, type(None), dtype, device)
 
 

@@ -5,6 +5,7 @@ custom primitives. (What can be compared is in tests/test_scenarios.)
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ import adjoint as ad
 from adjoint.core.errors import InvalidType
 from adjoint.core.op import Op
 from adjoint.eager.dispatch import apply
+
+from ..pytorch import torch
 
 
 def leaf(*values):
@@ -497,3 +500,69 @@ def test_a_gradient_rule_that_returns_one_tensor_is_told_what_to_return(way):
         apply(Rule(lambda g: None), x).sum().backward()
     apply(Rule(lambda g: [g * 2]), x).sum().backward()  # a list will do
     assert x.grad.tolist() == [2, 2]
+
+
+def test_modules_are_made_and_read_in_inference_mode():
+    for lib in (ad, torch):
+        with lib.inference_mode():
+            layer = lib.nn.Linear(3, 4)
+            assert layer.weight.requires_grad and layer.weight.is_inference()
+            layer.load_state_dict(lib.nn.Linear(3, 4).state_dict())
+            assert not layer(lib.ones(2, 3)).requires_grad
+            assert copy.deepcopy(layer).weight.requires_grad
+            w = lib.ones(3, requires_grad=True)
+        (w * 2).sum().backward()
+        assert w.grad.tolist() == [2, 2, 2]
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+            w * lib.ones(3, requires_grad=True)
+        assert not w.requires_grad_(False).requires_grad
+        with pytest.raises(RuntimeError, match="outside InferenceMode"):
+            w.requires_grad_()
+
+
+def test_programs_are_frozen_and_exported_in_inference_mode(tmp_path):
+    model, x = ad.nn.Sequential(ad.nn.Linear(3, 4), ad.nn.ReLU()), ad.ones(2, 3)
+    expected = model(x)
+    path = str(tmp_path / "model.onnx")
+    with ad.inference_mode():
+        ad.onnx.export(model, (x,), path)
+        for found in (ad.inference.freeze(model, x), ad.onnx.load(path)):
+            np.testing.assert_allclose(found(x).numpy(), expected.detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_hook_that_returns_another_dtype_is_refused(inner):
+    for lib in (ad, torch):
+        x = lib.ones(2, requires_grad=True)
+        y = x * 2
+        (y if inner else x).register_hook(lambda g: g.double())
+        with pytest.raises(RuntimeError, match="has changed the type of value"):
+            y.sum().backward()
+        assert x.grad is None
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_hooks_of_several_gradients(mode):
+    seen = {}
+    for lib in (ad, torch):
+        calls = seen[lib] = []
+        a, b, c = (lib.ones(1, requires_grad=True) for _ in range(3))
+        hook = lib.autograd.graph.register_multi_grad_hook(
+            (a, b, c), lambda g, calls=calls: calls.append(str(g)), mode=mode
+        )
+        for last in (b, c):
+            (a * 2 * last).backward()
+        if mode == "any":
+            calls[:] = [len(calls)]  # which comes first is the engine's business
+        failing = a * b
+        failing.register_hook(lambda g: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            failing.backward()
+        (a * c * 3).backward()
+        count = len(calls)
+        hook.remove()
+        (a * b * c).backward()
+        assert len(calls) == count
+    assert seen[ad] == seen[torch]
+    with pytest.raises(ad.InvalidArgument, match="'some'"):
+        ad.autograd.graph.register_multi_grad_hook((a,), print, mode="some")

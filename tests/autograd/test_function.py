@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 
@@ -244,7 +245,7 @@ def needs_input_grad(lib):
 
 
 @scenario
-def list_of_tensors_gets_no_gradient(lib):
+def list_of_tensors_whose_gradient_is_none(lib):
     class Total(lib.autograd.Function):
         @staticmethod
         def forward(ctx, xs, y):
@@ -257,7 +258,7 @@ def list_of_tensors_gets_no_gradient(lib):
     a, y = leaf(lib, 1.0), leaf(lib, 2.0)
     out = Total.apply([a, a], y)
     out.backward()
-    return a.grad is None, y.grad, Total.apply([a, a], y.detach()).requires_grad
+    return a.grad is None, y.grad
 
 
 @scenario
@@ -619,3 +620,150 @@ def test_float32_in_gradients_conform():
     F.apply(x).sum().backward()
     assert x.grad.dtype is ad.float32
     np.testing.assert_array_equal(x.grad.numpy(), [1, 1])
+
+
+# ---- containers, which PyTorch detaches ----------------------------------------------------------
+
+
+class Weighted(ad.autograd.Function):
+    """Sum of the tensors in a list, times their numbers, and of y."""
+
+    @staticmethod
+    def forward(ctx, xs, y, *, times=1):
+        ctx.wanted, ctx.times = ctx.needs_input_grad, times
+        ctx.save_for_backward(*xs)
+        return sum(x * i * times for i, x in enumerate(xs, 1)) + y, xs[0] * y
+
+    @staticmethod
+    def backward(ctx, g, h):
+        xs = ctx.saved_tensors
+        grads = [g * i * ctx.times for i in range(1, len(xs) + 1)]
+        grads[0] = grads[0] + h * 5
+        return grads, None
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "graph"])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_tensors_in_lists_have_gradients(kind, way):
+    a, b = ad.ones(2, requires_grad=True), ad.ones(2, requires_grad=True)
+    context = {"eager": contextlib.nullcontext, "lazy": ad.lazy, "graph": ad.Graph}[way]()
+    with context:
+        y, z = Weighted.apply(kind([a, b]), 5.0, times=2)
+        (y.sum() + z.sum()).backward()
+    assert a.grad.tolist() == [7, 7]
+    assert b.grad.tolist() == [4, 4]
+    frozen = ad.ones(2)
+    y, _ = Weighted.apply(kind([frozen, frozen]), 5.0)
+    assert not y.requires_grad
+
+
+def test_needs_input_grad_is_one_an_argument():
+    seen = []
+
+    class Seen(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, xs, y, n):
+            seen.append(ctx.needs_input_grad)
+            return y * n
+
+        @staticmethod
+        def backward(ctx, g):
+            return None, g, None
+
+    x, y = ad.ones(1, requires_grad=True), ad.ones(1)
+    Seen.apply([y, x], y, 3)
+    Seen.apply([y], y, 3)
+    Seen.apply([], x, 3)
+    assert seen == [(True, False, False), (False, False, False), (False, True, False)]
+
+
+class Numbers(ad.autograd.Function):
+    """Forward reads values, so a graph runs it as a whole."""
+
+    @staticmethod
+    def forward(ctx, xs):
+        ctx.save_for_backward(*xs)
+        return ad.from_numpy(xs[0].detach().numpy() * xs[1].detach().numpy())
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return [g * b, g * a]
+
+
+def test_tensors_in_lists_where_forward_reads_values():
+    a, b = ad.tensor([2.0], requires_grad=True), ad.tensor([3.0], requires_grad=True)
+    for context in (contextlib.nullcontext(), ad.Graph()):
+        a.grad = b.grad = None
+        with context:
+            Numbers.apply([a, b]).sum().backward()
+        assert (a.grad.item(), b.grad.item()) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda g: [g], "argument 0 of forward is a list of 2.*got 1"),
+        (lambda g: (g, g), "incorrect number of gradients"),
+        (lambda g: g, "got a Tensor"),
+    ],
+)
+def test_gradients_of_lists_are_counted(given, message):
+    class Sum(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, xs):
+            return xs[0] + xs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            return given(g)
+
+    x = ad.ones(1, requires_grad=True)
+    with pytest.raises(ad.AutogradError, match=message):
+        Sum.apply([x, x]).backward()
+
+
+def test_a_list_that_forward_returns_is_differentiated():
+    class Two(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return [x * 2, x * 3]
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g * 2 + h * 3
+
+    x = ad.ones(1, requires_grad=True)
+    ys = Two.apply(x)
+    assert type(ys) is list
+    (ys[0] + ys[1] * 10).backward()
+    assert x.grad.item() == 32
+
+
+@pytest.mark.parametrize(
+    "result", [lambda y: {"y": y}, lambda y: (y, [y]), lambda y: (y, {"y": y}), lambda y: [[y]]]
+)
+def test_tensors_that_would_come_back_without_history_are_refused(result):
+    class Held(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return result(x * 2)
+
+        @staticmethod
+        def backward(ctx, *g):
+            return g[0]
+
+    with pytest.raises(ad.InvalidType, match="without gradients; return a tuple"):
+        Held.apply(ad.ones(1, requires_grad=True))
+    Held.apply(ad.ones(1))  # nothing is lost
+
+
+def test_tensors_by_keyword_only_are_refused():
+    class Key(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, *, y):
+            return x * y
+
+    with pytest.raises(ad.InvalidType, match="make them positional"):
+        Key.apply(ad.ones(1), y=ad.ones(1))
+    assert Key.apply(ad.ones(1), y=2).item() == 2

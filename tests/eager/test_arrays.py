@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -279,3 +280,35 @@ def test_out_of_memory_is_an_error_of_ours():
     with pytest.raises(AdjointError, match="clone: Unable to allocate") as error:
         x.clone()
     assert isinstance(error.value, MemoryError)
+
+
+MUTATED = """
+import gc
+import adjoint as ad
+gc.set_threshold(1)
+victim = []
+def clear(phase, info):
+    if victim:
+        victim.pop().clear()
+gc.callbacks.append(clear)
+def tensors():
+    return [ad.ones(3) * i for i in range(20)]
+for call in (ad.cat, ad.stack, ad.block_diag, ad.autograd.backward):
+    for turn in range(12):
+        given = tensors()
+        if turn > 3:
+            victim.append(given)
+        try:
+            call(*given) if call is ad.block_diag else call(given)
+        except (ValueError, RuntimeError, TypeError, IndexError):
+            pass
+        victim.clear()
+print("fine")
+"""
+
+
+def test_lists_that_the_collector_empties_while_they_are_launched():
+    command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", MUTATED]
+    checked = {**os.environ, "PYTHONMALLOC": "debug"}
+    done = subprocess.run(command, capture_output=True, text=True, env=checked)
+    assert done.stdout == "fine\n", done.stderr[-2000:]

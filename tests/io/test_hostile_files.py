@@ -595,6 +595,38 @@ def test_values_that_unfold_without_end():
     refuse(b"(" + laughs + b"t", "parts")
 
 
+DOUBLED = b")" + b"q\0h\0\x86" * 60  # a pair of the same pair of the same ...: 2**60 parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DOUBLED + b"Q",
+        b"c_codecs\nencode\n" + DOUBLED + b"\x85R",
+        b"c__builtin__\nbytearray\n" + DOUBLED + b"\x85R",
+        b"ctorch\nSize\n" + DOUBLED + b"\x85R",
+        b"ctorch\ndevice\n" + DOUBLED + b"\x85R",
+        b"cnumpy\ndtype\n" + DOUBLED + b"\x85R",
+        b"c__builtin__\ncomplex\n" + DOUBLED + b"\x85R",
+    ],
+)
+def test_values_that_take_forever_to_show(text):
+    refuse(text, "a tuple")
+
+
+def test_values_that_calls_are_given_without_end():
+    again = b"h\1h\0\x85R" * 300
+    raw = b"B" + struct.pack("<I", 10**6) + b"a" * 10**6 + b"q\0"
+    refuse(b"](c__builtin__\nbytearray\nq\1" + raw + b"\x85R" + again + b"e", "without end")
+    many = b"]q\0(" + b"K\1" * 10**4 + b"e"
+    refuse(b"](c__builtin__\nset\nq\1" + many + b"\x85R" + again + b"e", "without end")
+    state = (
+        b"K\1J" + struct.pack("<i", 10**6) + b"\x85cnumpy\ndtype\nX\2\0\0\0u1K\0K\1\x87R\x89" + raw
+    )
+    made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1btR"
+    refuse(b"](" + made + b"(" + state + b"tq\2b" + (made + b"h\2b") * 30 + b"e", "without end")
+
+
 def test_keys_that_take_forever_to_hash():
     doubled = b"K\x01" + b"q\0h\0\x86" * 60
     refuse(b"}" + doubled + b"Ns", "64 parts")

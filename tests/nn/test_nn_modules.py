@@ -182,6 +182,23 @@ def test_embedding_bag(mode, padding, last):
     assert_alike(run, RNG.standard_normal((6, 3)))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_of_nothing_have_a_history(mode):
+    for t in (ad, torch):
+        w = t.ones(5, 3, requires_grad=True)
+        index, starts = t.zeros(0, dtype=t.int64), t.zeros(2, dtype=t.int64)
+        y = t.nn.functional.embedding_bag(index, w, starts, mode=mode)
+        y.sum().backward()
+        assert tuple(y.shape) == (2, 3) and w.grad.abs().sum() == 0
+
+
+def test_cosine_similarity_of_small_halves_has_finite_gradients():
+    for t in (ad, torch):
+        x = t.tensor([[1e-4, 0, 0]], dtype=t.float16, requires_grad=True)
+        t.nn.functional.cosine_similarity(x, t.ones_like(x)).sum().backward()
+        assert t.isfinite(x.grad).all()
+
+
 def test_embedding_bag_weights():
     index, offsets = RNG.integers(0, 6, 5), np.array([0, 2])
 

@@ -431,6 +431,53 @@ def test_gradients_flow_through_conversions():
     assert x.grad.tolist() == [6, 6]
 
 
+BORDERS = {  # a tensor, and NumPy's array of its memory
+    "numpy": lambda t, array: (x := t.tensor(array), x.numpy()),
+    "numpy of a view": lambda t, array: (x := t.tensor(array)[:], x.numpy()),
+    "numpy of a detached leaf": lambda t, array: (
+        x := t.tensor(array, requires_grad=True),
+        x.detach().numpy(),
+    ),
+    "force": lambda t, array: (x := t.tensor(array), x.numpy(force=True)),
+    "asarray of NumPy": lambda t, array: (x := t.tensor(array), np.asarray(x)),
+    "from_numpy": lambda t, array: (t.from_numpy(array), array),
+    "as_tensor": lambda t, array: (t.as_tensor(array), array),
+    "asarray": lambda t, array: (t.asarray(array), array),
+    "from_dlpack": lambda t, array: (t.from_dlpack(array), array),
+}
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.filterwarnings("ignore:Setting the (shape|dtype)")
+def test_what_is_done_to_an_array_object_leaves_the_tensor(border):
+    for t in (ad, torch):
+        x, array = BORDERS[border](t, np.arange(6.0))
+        array.shape = (2, 3)
+        array.dtype = np.int64
+        array.setflags(write=False)
+        assert tuple(x.shape) == (6,)
+        assert x.dtype is t.float64
+        x.detach().add_(1)
+        assert np.array_equal(array.view(np.float64).ravel(), np.arange(1.0, 7.0))
+        assert x.detach().numpy().flags.writeable
+
+
+def test_memory_of_an_object_that_has_an_array_is_known_to_others():
+    class Holder:
+        array = np.zeros(2)
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+    graph, holder = ad.Graph(), Holder()
+    outside = ad.as_tensor(holder)
+    with graph:
+        y = outside + 1
+    assert y.tolist() == [1, 1]
+    holder.array[0] = 5
+    assert y.tolist() == [6, 1]
+
+
 def test_dlpack_shares_memory_both_ways():
     for theirs in (np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])):
         x = ad.from_dlpack(theirs)

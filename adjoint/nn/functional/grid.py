@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.create.memory import from_numpy
+from ...ops.elementwise.comparison import where
 from ...ops.shape.joining import stack
 from ...tensor import Tensor
 
@@ -75,7 +76,7 @@ def _reflected(x: Any, low: float, high: float) -> Any:
 def _bounded(x: Any, size: int, padding_mode: str, align: bool) -> Any:
     if padding_mode == "reflection":
         x = _reflected(x, *((0, size - 1) if align else (-0.5, size - 0.5)))
-    return x if padding_mode == "zeros" else x.clamp(0, size - 1)
+    return x if padding_mode == "zeros" else where(x == x, x, 0).clamp(0, size - 1)
 
 
 def _cubic_weights(t: Any) -> list[Any]:
@@ -129,15 +130,16 @@ def grid_sample(
         )
     align = _aligned(align_corners)
     sizes = tuple(input.shape[2:])
-    places = []  # in pixels, one for each dimension of the image
+    centres = []  # in pixels, one for each dimension of the image
     for i, n in enumerate(sizes):
         x = grid[..., rank - 1 - i]
         x = (x + 1) / 2 * (n - 1) if align else ((x + 1) * n - 1) / 2
-        places.append(x if mode == "bicubic" else _bounded(x, n, padding_mode, align))
+        centres.append(x if mode == "bicubic" else _bounded(x, n, padding_mode, align))
     axes: list[list[tuple[Any, Any]]] = []  # per dimension: pixels and their weights
-    for x, n in zip(places, sizes, strict=True):
+    for x, n in zip(centres, sizes, strict=True):
         if mode == "nearest":
-            axes.append([(x.detach().round(), None)])
+            one = where((x == x) | (x != x), 1, x)  # so the gradient of `grid` is 0, not none
+            axes.append([(x.detach().round(), one if x is centres[0] else None)])
             continue
         low = x.detach().floor()
         t = x - low
@@ -148,6 +150,7 @@ def grid_sample(
             axes.append(list(zip(around, _cubic_weights(t), strict=True)))
     batch, channels = input.shape[:2]
     flat = input.reshape(batch, channels, math.prod(sizes))
+    places = math.prod(grid.shape[1:-1])
     terms = []
     for corner in itertools.product(*axes):
         index: Any = 0
@@ -156,11 +159,11 @@ def grid_sample(
         for (pixel, part), n in zip(corner, sizes, strict=True):
             valid = (pixel >= 0) & (pixel <= n - 1)
             inside = valid if inside is None else inside & valid
-            index = index * n + pixel.clamp(0, n - 1).long()
+            index = index * n + where(valid, pixel, 0).long()
             if part is not None:
                 weight = part if weight is None else weight * part
-        found = flat.gather(2, index.reshape(batch, 1, -1).expand(batch, channels, -1))
-        factor = inside.to(input.dtype) if weight is None else weight * inside.to(input.dtype)
-        terms.append(found * factor.reshape(batch, 1, -1))
+        found = flat.gather(2, index.reshape(batch, 1, places).expand(batch, channels, places))
+        found = where(inside.reshape(batch, 1, places), found, 0)
+        terms.append(found if weight is None else found * weight.reshape(batch, 1, places))
     total = terms[0] if len(terms) == 1 else stack(terms).sum(0)
     return total.reshape(batch, channels, *grid.shape[1:-1])

@@ -173,8 +173,8 @@ def smooth_l1_loss(
 @fused
 def _smooth_l1(input: Tensor, target: Tensor, beta: float, reduction: str) -> Tensor:
     d = input - target
-    size = d.abs()
-    loss = where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta)
+    near = d.clamp(-beta, beta)  # its products are finite wherever the loss is
+    loss = near * (d - 0.5 * near) * (1 / beta)
     return _reduced(loss, reduction, "smooth_l1_loss")
 
 
@@ -207,8 +207,8 @@ def _huber(
     input: Tensor, target: Tensor, weight: Tensor | None, delta: float, reduction: str
 ) -> Tensor:
     d = input - target
-    size = d.abs()
-    loss = where(size <= delta, d * d * 0.5, (size - 0.5 * delta) * delta)
+    near = d.clamp(-delta, delta)
+    loss = near * (d - 0.5 * near)
     return _weighted(loss, weight, reduction, "huber_loss")
 
 

@@ -193,7 +193,7 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     sizes = np.bincount(bags, minlength=count)
     longest = int(sizes.max(initial=0))
     if not longest:
-        return rows.new_zeros((count, rows.shape[1]))
+        return rows.new_zeros((count, rows.shape[1])) + rows.sum(0)  # zeros with a history
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     order = np.argsort(bags, kind="stable")
     place = first[:, None] + np.arange(longest)

@@ -69,7 +69,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, TensorBase):
         return to(data, device=device, dtype=dtype)  # type: ignore[no-any-return]
     result = finish(array_from(data, target(dtype), copy=False), device)
-    return exported(result) if isinstance(data, np.ndarray) else result
+    return exported(result) if hasattr(data, "__array__") else result
 
 
 @public(method=False)

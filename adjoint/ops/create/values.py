@@ -56,7 +56,9 @@ def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
 
 
 def checked_array(array: Any) -> Any:
-    """A plain ndarray that shares `array`; an error where no tensor can show its memory."""
+    """A plain ndarray of our own that shares the memory: whoever gives `array` another shape or
+    dtype leaves it as it is. An error where no tensor can show that memory.
+    """
     numpy = array.dtype
     if numpy not in dt.BY_NUMPY:
         if numpy.newbyteorder("=") in dt.BY_NUMPY:
@@ -80,7 +82,7 @@ def checked_array(array: Any) -> Any:
                 f"from_numpy: given numpy array strides {array.strides} are not a multiple of the "
                 f"element byte size {numpy.itemsize}; make a copy of the array with array.copy()"
             )
-    return array if type(array) is np.ndarray else array.view(np.ndarray)
+    return array.view(np.ndarray)
 
 
 def converted(array: Any, dtype: dt.dtype | None, copy: bool) -> Any:

@@ -16,7 +16,7 @@ from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, public
-from ..linalg.matmul import matmul
+from ..elementwise.comparison import where
 from ..samples import array
 from ..shape.sizes import hold_sizes
 from .pooling import MaxPool, MaxPoolIndices, pool_geometry
@@ -285,14 +285,37 @@ def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
         return sums / prod(kernel)
     result: Any = input
     for i, (n, c) in enumerate(zip(size, count, strict=True)):
-        weights = np.zeros((n, c))
-        for j, (start, end) in enumerate(_bounds(n, c)):
-            weights[start:end, j] = 1 / (end - start)
-        axis = i - rank
-        rows = result.movedim(axis, -1)
-        product = matmul(rows, input.new_tensor(weights, dtype=input.dtype))
-        result = product.movedim(-1, axis)
-    return result.contiguous()
+        bounds = np.array(list(_bounds(n, c)), np.int64).reshape(c, 2)
+        lengths = bounds[:, 1] - bounds[:, 0]
+        sums = window_sums(result, input._data.ndim - rank + i, bounds)
+        result = sums / input.new_tensor(
+            lengths.reshape(c, *(1,) * (rank - i - 1)), dtype=input.dtype
+        )
+    return result
+
+
+def window_sums(input: Tensor, axis: int, bounds: Any, weights: Any = None) -> Tensor:
+    """The sums over windows along `axis`, whose `bounds` are (count, 2) places; each element times
+    its weight, of (count, length of the longest). No element counts in a window of others: one that
+    is infinite or no number does not spread.
+    """
+    starts, ends = bounds[:, 0], bounds[:, 1]
+    width = int((ends - starts).max(initial=1))
+    table = np.minimum(starts[:, None] + np.arange(width), ends[:, None] - 1)
+    taken = FUNCTIONS["index_select"](input, axis, _constant(input, table.reshape(-1), dt.int64))
+    shape = tuple(input.shape)
+    along = (len(bounds), width) + (1,) * (len(shape) - axis - 1)
+    taken = FUNCTIONS["unflatten"](taken, axis, along[:2])
+    if weights is not None:
+        taken = taken * _constant(input, weights.reshape(along), input.dtype)
+    within = np.arange(width) < (ends - starts)[:, None]
+    if not within.all():
+        taken = where(_constant(input, within.reshape(along), dt.bool_), taken, 0)
+    return taken.sum(axis + 1)
+
+
+def _constant(beside: Tensor, array: Any, dtype: dt.dtype) -> Tensor:
+    return beside.new_tensor(array, dtype=dtype)  # type: ignore[attr-defined, no-any-return]
 
 
 def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:

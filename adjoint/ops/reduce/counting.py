@@ -17,7 +17,7 @@ from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import public
+from ...eager.public import FUNCTIONS, public
 from ...eager.tensors import fresh
 from ...eager.writes import values_of
 from .. import return_types
@@ -26,7 +26,7 @@ from ..create.ranges import linspace
 from ..promotion import cast
 from ..samples import array
 from ..shape.sizes import hold_sizes, hold_values
-from .sort import assert_sortable, searchsorted
+from .sort import argsort, assert_sortable, searchsorted
 
 __all__ = ["bincount", "histc", "histogram", "histogramdd", "unique", "unique_consecutive"]
 
@@ -275,10 +275,9 @@ def histogramdd(
 
 
 def _tensors(flags: tuple[bool, ...], values: Any, *extras: Any) -> Any:
-    """`values` as a tensor; with those of the `extras` that are wanted, a tuple."""
+    """`values`; with those of the `extras` that are wanted, a tuple."""
     found = tuple(fresh(extra) for flag, extra in zip(flags, extras, strict=True) if flag)
-    first = fresh(values)
-    return (first, *found) if found else first
+    return (values, *found) if found else values
 
 
 @public()
@@ -292,7 +291,8 @@ def unique(
     """The distinct elements in ascending order (with `dim`, the distinct slices along it); and,
     where asked, the place of each element among them, and how often each occurs.
 
-    Shapes: the number of distinct elements depends on the values; no gradient.
+    Shapes: the number of distinct elements depends on the values. The gradient of each goes to the
+    first of its equals.
     Errors: DTypeError for complex; IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.unique.html
 
@@ -315,8 +315,18 @@ def unique(
         equal_nan=False,
     )
     values = values.astype(data.dtype, copy=False)
+    found = fresh(values)
+    if input.requires_grad:
+        order = argsort(fresh(inverse.reshape(-1)), stable=True)
+        found = _taken(input, order[fresh(counts.cumsum() - counts)], axis)
     inverse = inverse.reshape(data.shape if dim is None else (-1,))
-    return _tensors((return_inverse, return_counts), values, inverse, counts)
+    return _tensors((return_inverse, return_counts), found, inverse, counts)
+
+
+def _taken(input: Tensor, places: Tensor, axis: int | None) -> Tensor:
+    """The elements, or with an axis the slices, at `places`: values that gradients go through."""
+    rows = input if axis is not None and input.ndim else input.reshape(-1)
+    return FUNCTIONS["index_select"](rows, axis or 0, places)  # type: ignore[no-any-return]
 
 
 @public()
@@ -326,7 +336,7 @@ def unique_consecutive(
     """The elements (with `dim`, the slices along it) that differ from the one before; and, where
     asked, the place of each element among them, and how long each run is.
 
-    Shapes: the number of runs depends on the values; no gradient.
+    Shapes: the number of runs depends on the values. A run's gradient goes to its first element.
     Errors: IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html
 
@@ -347,7 +357,11 @@ def unique_consecutive(
     values = rows[first]
     if dim is not None and data.ndim:
         values = np.ascontiguousarray(np.moveaxis(values, 0, dim))
+    found = fresh(values)
+    if input.requires_grad:
+        axis = None if dim is None else dim % max(data.ndim, 1)
+        found = _taken(input, fresh(np.flatnonzero(first)), axis)
     inverse = np.cumsum(first) - 1
     counts = np.diff(np.flatnonzero(np.append(first, True)))
     inverse = inverse.reshape(data.shape) if dim is None else inverse
-    return _tensors((return_inverse, return_counts), values, inverse, counts)
+    return _tensors((return_inverse, return_counts), found, inverse, counts)

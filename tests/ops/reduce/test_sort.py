@@ -143,6 +143,27 @@ def test_unique(x):
             )
 
 
+@pytest.mark.parametrize(
+    ("name", "dim", "gradient"),
+    [
+        ("unique", None, [[1, 1, 0], [0, 0, 0]]),
+        ("unique", 0, [[1, 1, 1], [0, 0, 0]]),
+        ("unique", -1, [[1, 1, 0], [1, 1, 0]]),
+        ("unique_consecutive", None, [[1, 1, 1], [0, 1, 1]]),
+        ("unique_consecutive", 0, [[1, 1, 1], [0, 0, 0]]),
+        ("unique_consecutive", -1, [[1, 1, 1], [1, 1, 1]]),
+    ],
+)
+def test_gradients_of_distinct_values_go_to_the_first(name, dim, gradient):
+    call = function(name, dim=dim)
+    x = ad.tensor([[1.0, 2.0, 1.0], [1.0, 2.0, 1.0]], requires_grad=True)
+    y = call(ad, x)
+    assert call(torch, torch.tensor(x.tolist(), requires_grad=True)).requires_grad
+    assert ad.equal(y.detach(), call(ad, x.detach()))
+    y.sum().backward()
+    assert x.grad.tolist() == gradient
+
+
 def test_unique_slices():
     x = np.array([[1, 2, 1, 1], [0, 3, 0, 0], [1, 2, 1, 1], [1, 2, 1, 1]])
     for dim in (0, 1):

@@ -131,3 +131,18 @@ def test_a_number_that_an_op_must_know_is_part_of_its_kernel() -> None:
         y = ad.nn.functional.elu(x - 0.5, n)
         expected = np.where(x.numpy() > 0.5, x.numpy() - 0.5, n * np.expm1(x.numpy() - 0.5))
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.float16])
+def test_zeros_of_both_signs_are_two_numbers(kind) -> None:
+    x = ad.tensor([-1.0, 1.0])
+    for zero in (0.0, -0.0, 0.0):
+        y = ad.nn.functional.threshold(x, 0.5, kind(zero))
+        assert np.signbit(y.numpy()).tolist() == [np.signbit(zero), False]
+
+
+def test_a_number_that_changes_is_read_each_time() -> None:
+    x, slope = ad.tensor([-1.0, 1.0]), np.array(0.0)
+    for n in (1.0, 2.0, 3.0):
+        slope[...] = n
+        assert ad.nn.functional.leaky_relu(x, slope).tolist() == [-n, 1]
