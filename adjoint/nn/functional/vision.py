@@ -12,12 +12,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...ops.create.memory import from_numpy
-from ...ops.nn.averaging import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    window_sums,
-)
+from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ...ops.shape.sizes import hold_sizes
 from ...tensor import Tensor
 
@@ -219,16 +214,15 @@ def _antialiased(x: Any, axis: int, count: int, factor: float | None, align: boo
     stretch = max(scale, 1.0)
     support = (1.0 if a is None else 2.0) * stretch
     centres = scale * (np.arange(count) + 0.5)
+    places = np.arange(size)[:, None]
     first = np.maximum((centres - support + 0.5).astype(np.int64), 0)
     last = np.minimum((centres + support + 0.5).astype(np.int64), size)
-    bounds = np.stack([first, last], 1)
-    places = first[:, None] + np.arange(int((last - first).max()))
-    distance = (places - centres[:, None] + 0.5) / stretch
+    distance = (places - centres + 0.5) / stretch
     weights = np.maximum(1 - np.abs(distance), 0) if a is None else _cubic_kernel(distance, a)
-    weights = np.where(places < last[:, None], weights, 0)
-    weights = weights / weights.sum(1, keepdims=True)
-    wide = x.float() if x.dtype.itemsize < 4 else x
-    return window_sums(wide, axis, bounds, weights).to(x.dtype)
+    weights = np.where((places >= first) & (places < last), weights, 0)
+    weights = weights / weights.sum(0)
+    matrix = from_numpy(weights).to(x)
+    return (x.transpose(axis, -1) @ matrix).transpose(axis, -1)
 
 
 def _sizes(
@@ -318,19 +312,19 @@ def interpolate(
         return _AREA[rank - 1](input, counts)
     align = bool(align_corners)
     result: Any = input
-    a = -0.5 if mode == "bicubic" else None
+    if antialias:
+        a = -0.5 if mode == "bicubic" else None
+        for axis in reversed(range(2, input.ndim)):
+            result = _antialiased(result, axis, counts[axis - 2], factors[axis - 2], align, a)
+        return result
     wide = np.float64 if input.dtype is dt.float64 else np.float32
     make = _MODES[mode][0]
-    axes = range(2, input.ndim)
-    for axis in reversed(axes) if antialias else axes:
+    for axis in range(2, input.ndim):
         count, factor = counts[axis - 2], factors[axis - 2]
         n = input.shape[axis]
         if count == n and factor is None:
             continue
-        if antialias:
-            result = _antialiased(result, axis, count, factor, align, a)
-        else:
-            result = _resize(result, axis, make(n, count, factor, align, wide), factor)
+        result = _resize(result, axis, make(n, count, factor, align, wide), factor)
     return result.clone() if result is input else result
 
 
