@@ -154,7 +154,7 @@ class Walk:
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
     """What computes an op from a list of arrays."""
     if isinstance(op, Drawn):
-        return lambda arrays: compute(op.of_this_run(), arrays)
+        return lambda arrays: op.compute(xp, *arrays)
     if isinstance(op, (Ahead, Behind)):
         return lambda arrays: quietly(op.compute, xp, *arrays)
     if xp is None:

@@ -7,16 +7,17 @@ what is drawn again from a state that was set back (`utils.checkpoint`) is the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from ..core.device import CPU
-from ..core.dtype import bool_
+from ..core.dtype import bool_, float64, int64
 from ..core.errors import Unsupported
 from ..core.op import Op
+from ..core.scalar import Number
 from ..core.spec import Spec
 from ..eager.tensors import wrap
 from ..ops.random.draws import Draw
@@ -26,16 +27,21 @@ from ..program.program import Node
 
 class Drawn(Op, abstract=True):
     """A draw whose seed and number are those of the run. Where it is `behind` nodes that draw as
-    often as values say, the last input is by how many these draws were more than one each.
+    often as values say, the last input is by how many these draws were more than one each; fields
+    that are `named` come with each run (dropout's p), as inputs behind the draw's own.
     """
 
     drawn = True
     needs = "xs"
     own_tokens = True
 
-    def __init__(self, draw: Any, streams: Sequence[Stream], behind: bool = False) -> None:
+    def __init__(
+        self, draw: Any, streams: Sequence[Stream], behind: bool = False,
+        named: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self.draw = draw
         self.behind = behind
+        self.named = named
         self.stream = streams[draw.seed]
         self.place = draw.draw - self.stream.first  # among the draws of a run
         self.device = getattr(draw, "device", CPU)
@@ -63,7 +69,7 @@ class Drawn(Op, abstract=True):
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
         """The draw's."""
         found: tuple[Any, ...] = self.draw.gradient(g, *saved)
-        return (*found, None) if self.behind else found
+        return (*found, *(None,) * (len(self.named) + self.behind))
 
     def compute(self, xp: Any, *inputs: Any) -> Any:
         """The numbers of this run.
@@ -73,15 +79,21 @@ class Drawn(Op, abstract=True):
         if self.stream.captured:
             raise Unsupported(self.stream.captured)
         more = int(inputs[-1]) if self.behind else 0
-        return core_compute.compute(self.of_this_run(more), list(self._own(inputs)))
+        own = self._own(inputs)
+        numbers = inputs[len(own) : len(own) + len(self.named)]
+        return core_compute.compute(self.of_this_run(more, numbers), list(own))
 
-    def of_this_run(self, more: int = 0) -> Any:
+    def of_this_run(self, more: int = 0, numbers: Sequence[Any] = ()) -> Any:
         """The draw, as eager execution would make it now."""
         seed, first = self.stream.now
-        return replace(self.draw, seed=seed, draw=first + self.place + more)
+        given = {
+            name: type(getattr(self.draw, name))(x)
+            for name, x in zip(self.named, numbers, strict=True)
+        }
+        return replace(self.draw, seed=seed, draw=first + self.place + more, **given)
 
     def _own(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        return inputs[:-1] if self.behind else inputs
+        return inputs[: len(inputs) - len(self.named) - self.behind]
 
 
 class Advance(Op, abstract=True):
@@ -175,9 +187,9 @@ class Streams:
     def drawn(self, op: Draw, inputs: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...]]:
         """A draw as a program has it, which has no numbers yet, and its inputs."""
         more = self._more_at(op.seed, op.draw)
-        if more is None:
-            return Drawn(op, self.all), inputs
-        return Drawn(op, self.all, behind=True), (*inputs, more)
+        op, named, numbers = _without_numbers(op)
+        behind = () if more is None else (more,)
+        return Drawn(op, self.all, bool(behind), named), (*inputs, *numbers, *behind)
 
     def _more_at(self, place: int, number: int) -> Any:
         known = self._more.get(place, {})
@@ -217,6 +229,19 @@ class Streams:
                 node.op = Drawn(node.op, self.all)
             elif node.op.drawn and not isinstance(node.op, Drawn):
                 raise Unsupported(f"compile: {node.op.name}, random numbers by another way")
+
+
+def _without_numbers(op: Draw) -> tuple[Draw, tuple[str, ...], list[Any]]:
+    """The draw for some numbers where its fields are such that come with each run, the names of
+    these, and what stands for them.
+    """
+    found = {f.name: x for f in fields(op) if type(x := getattr(op, f.name)) is Number}  # type: ignore[arg-type]
+    if not found:
+        return op, (), []
+    values = {name: x.arithmetic.values[x.place] for name, x in found.items()}
+    wide = {name: float64 if type(x) is float else int64 for name, x in values.items()}
+    given = [x.operand(wide[name]) for name, x in found.items()]
+    return replace(op, **values), tuple(found), given  # type: ignore[type-var]
 
 
 class Drawing:

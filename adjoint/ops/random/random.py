@@ -605,7 +605,8 @@ def _like(drawn: Any, *inputs: Any) -> Any:
 def _mask(
     shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Any, place: Device
 ) -> Tensor:
-    return drawn(Mask, generator, place, float(keep), value, shape, d)
+    keep = keep if isinstance(keep, float) else float(keep)  # also a number that is yet to come
+    return drawn(Mask, generator, place, keep, value, shape, d)
 
 
 def dropout_mask(
