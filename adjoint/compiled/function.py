@@ -511,7 +511,7 @@ class CompiledFunction:
     def _difference(self, key: Any, listing: dict[str, str]) -> str:
         """In which a call differs from those before, in words."""
         for each in self._programs.get(key, ()):
-            return each.program.difference() or "nothing"
+            return each.difference()
         before = self._latest.listing  # type: ignore[union-attr]
         for name in (*listing, *before):
             was, now = before.get(name, "nothing"), listing.get(name, "nothing")
@@ -601,6 +601,10 @@ class _Variant:
         _on_host(given)  # lazy ones are computed
         values = self._values(numbers)
         return None if values is None else ([*given, *values[0]], values[1])
+
+    def difference(self) -> str:
+        """Why it is not the program of a call of its signature, in words."""
+        return self.program.difference() or self._places.difference() or "another form of a place"
 
     def entry(self, mode: Mode, key: list[Any], leaves: bool) -> Entry | None:
         """A short way for calls like one; None where places hold what counts, too."""

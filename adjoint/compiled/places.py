@@ -101,6 +101,7 @@ class Places:
         self._moving = [key in learnt.set for key in keys]
         self._same = [key in learnt.same for key in keys]
         self.kept: list[Any] = []  # which are known by their ids
+        self._numbers: list[Any] = []  # for which it was captured
         self.changed: list[int] = []  # which of them the program sets
 
     def values(self) -> list[Any]:
@@ -129,6 +130,7 @@ class Places:
         Errors: Written for lists and dicts whose items the function has set.
         """
         given = []
+        _, self._numbers = self.split(values)
         kinds = zip(self._symbolic, self._moving, self._same, strict=True)
         for value, (symbolic, moving, same) in zip(values, kinds, strict=True):
             x = next(symbols)
@@ -174,6 +176,17 @@ class Places:
                 "set it to None"
             )
         return (found, [left[n] for n in self.changed]) if self.slots else found
+
+    def difference(self) -> str:
+        """The first number by which the program may not go on, in words; '' if there is none."""
+        before = iter(self._numbers)
+        kinds = zip(self.slots, self.values(), self._symbolic, strict=True)
+        for slot, x in ((slot, x) for slot, x, symbolic in kinds if symbolic):
+            if type(x) in _NUMBERS and repr(was := next(before, x)) != repr(x):
+                return (
+                    f"the number {slot.key} was {was} and is {x}, and the function's code read it"
+                )
+        return ""
 
     def set(self, values: Sequence[Any]) -> None:
         """Let the places that the program sets hold these."""

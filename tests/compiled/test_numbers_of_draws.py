@@ -91,3 +91,15 @@ def test_other_draws_follow_their_numbers():
             ad.manual_seed(5)
             found.append(function(x).tolist())
         assert found[0] == found[1]
+
+
+def test_a_number_that_is_read_is_named():
+    class Held:
+        value = 0.5
+
+    held = Held()
+    run = ad.compile(lambda x: x + round(held.value, 2))
+    for value in (0.5, 0.25, 0.75):
+        held.value = value
+        assert run(ad.zeros(2)).tolist() == [value, value]
+    assert run.reasons[2] == "the number value, which the function read, was 0.25 and is 0.75"
