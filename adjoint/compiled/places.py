@@ -183,9 +183,7 @@ class Places:
         kinds = zip(self.slots, self.values(), self._symbolic, strict=True)
         for slot, x in ((slot, x) for slot, x, symbolic in kinds if symbolic):
             if type(x) in _NUMBERS and repr(was := next(before, x)) != repr(x):
-                return (
-                    f"the number {slot.key} was {was} and is {x}, and the function's code read it"
-                )
+                return f"the number {slot.key}, which the function read, was {was} and is {x}"
         return ""
 
     def set(self, values: Sequence[Any]) -> None:

@@ -103,3 +103,29 @@ def test_a_number_that_is_read_is_named():
         held.value = value
         assert run(ad.zeros(2)).tolist() == [value, value]
     assert run.reasons[2] == "the number value, which the function read, was 0.25 and is 0.75"
+
+
+@pytest.mark.parametrize("value", [0.5, 3])
+def test_numbers_that_fill_tensors_come_with_each_run(value):
+    class Held:
+        pass
+
+    held = Held()
+    held.value = value
+    functions = {
+        "full": lambda x: x + ad.full((2,), held.value),
+        "half": lambda x: x + ad.full((2,), held.value, dtype=ad.bfloat16),
+        "like": lambda x: ad.full_like(x, held.value).mul_(x + 1),
+        "new": lambda x: x.new_full((3, 2), held.value) * x,
+        "none": lambda x: x.new_full((0,), held.value),
+        "leaf": lambda x: ad.full((), held.value, dtype=ad.float32, requires_grad=True) * x,
+    }
+    for name, function in functions.items():
+        run = ad.compile(function)
+        for factor in (1, 2, 3, -4):
+            held.value = value * factor
+            found, wanted = run(ad.ones(2)), function(ad.ones(2))
+            assert found.dtype is wanted.dtype
+            assert found.tolist() == wanted.tolist(), name
+            assert found.requires_grad == wanted.requires_grad
+        assert len(run.reasons) == 2, (name, run.reasons)

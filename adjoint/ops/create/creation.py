@@ -19,6 +19,7 @@ from ...core.errors import (
     ShapeError,
     Unsupported,
 )
+from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
 from ...eager.public import public
@@ -282,8 +283,24 @@ def full(
     if d is None:
         d = fill_value.dtype if isinstance(fill_value, TensorBase) else dt.of_scalar(value)
     place = as_device(device)
+    if type(value) is Number and _takes(d, value):
+        return _full_of(value, shape, d, place, requires_grad)
     array = filled_array(shape, value, d, "full", place)
     return finish(array, place, requires_grad, pin_memory)
+
+
+def _takes(d: dt.dtype, value: Number) -> bool:
+    """Whether a number that is yet to come, and is of a kind that is known, will fit a dtype."""
+    return d.is_floating_point or (d is dt.int64 and isinstance(value, int))
+
+
+def _full_of(
+    value: Number, shape: Sequence[int], d: dt.dtype, place: Device, requires_grad: bool
+) -> Tensor:
+    """What a number fills that comes with each run of a program."""
+    one: Any = value.operand(d)
+    result: Tensor = one.expand(tuple(shape)).clone().to(place)
+    return result.requires_grad_() if requires_grad else result
 
 
 def filled_array(
@@ -393,6 +410,8 @@ def full_like(
     """
     array = _array_like(np.empty_like, input, dtype, memory_format, "full_like")
     d = dt.from_numpy_dtype(array.dtype)
+    if type(fill_value) is Number and array.flags.c_contiguous and _takes(d, fill_value):
+        return _full_of(fill_value, array.shape, d, _beside(input, device), requires_grad)
     array[...] = convert_number(fill_number(fill_value, "full_like"), d, "full_like")
     return finish(array, _beside(input, device), requires_grad)
 
@@ -617,7 +636,10 @@ def new_full(
     shape = sizes_from((tuple(size),), None, "new_full")
     value = fill_number(fill_value, "new_full")
     place = _beside(self, device)
-    array = filled_array(shape, value, target(dtype) or self.dtype, "new_full", place)
+    d = target(dtype) or self.dtype
+    if type(value) is Number and _takes(d, value):
+        return _full_of(value, shape, d, place, requires_grad)
+    array = filled_array(shape, value, d, "new_full", place)
     return finish(array, place, requires_grad)
 
 
