@@ -19,7 +19,10 @@ _SPARSE = "sparse tensors are not here yet; use dense ones, or SciPy's matrices 
 _QUANTIZED = "quantized tensors are not here; int8 tensors and a scale, or ONNX Runtime"
 _LIBRARIES = "of one library (cuDNN, MIOpen, oneDNN); the function without the prefix serves"
 _TRANSFORMS = "function transforms are not here yet; adjoint.autograd.functional has "
-_SCRIPT = "part of TorchScript's compiler; adjoint.compile compiles, adjoint.export writes files"
+_SCRIPT = (
+    "not here, if PyTorch has it (most such names are of TorchScript's compiler); docs/pytorch.md "
+    "lists what there is"
+)
 
 TOP: Reasons = (
     (r"sparse_\w+ .*indices(_copy)? values_copy .*spmm|dsmm|hsmm|hspmm|smm|saddmm|sspaddmm "
@@ -56,7 +59,6 @@ TOP: Reasons = (
 ABSENT: dict[str, Reasons] = {
     "": TOP,
     "nn": (
-        ("SyncBatchNorm", "it needs accelerators; BatchNorm, with distributed's all_reduce"),
         ("DataParallel", "there is one device; use the module itself, or DistributedDataParallel"),
         ("UninitializedBuffer", "UninitializedParameter is here; buffers get their shape at once"),
         ("factory_kwargs", "give device and dtype as they are"),

@@ -308,7 +308,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.orthogonal_
 
     >>> q = ad.nn.init.orthogonal_(ad.empty(3, 3))
-    >>> bool(((q @ q.T - ad.identity(3)).abs() < 1e-5).all())
+    >>> bool(((q @ q.T - ad.eye(3)).abs() < 1e-5).all())
     True
     """
     if tensor.ndim < 2:

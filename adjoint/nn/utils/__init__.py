@@ -24,7 +24,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def clip_grad_norm(*args: Any, **kwargs: Any) -> Any:
+def clip_grad_norm(
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Any:  # fmt: skip
     """`clip_grad_norm_` under its old name."""
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
@@ -32,7 +35,7 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Any:
         FutureWarning,
         stacklevel=2,
     )
-    return clip_grad_norm_(*args, **kwargs)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
