@@ -30,7 +30,7 @@ from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layouts import block_layouts
-from ..inference.opening import open_activations, open_variances
+from ..inference.opening import open_activations, open_outer_products, open_variances
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -698,7 +698,7 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
-    if open_activations(graph) + open_variances(graph):
+    if open_activations(graph) + open_variances(graph) + open_outer_products(graph):
         merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:

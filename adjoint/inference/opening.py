@@ -6,7 +6,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from ..core.spec import prod
 from ..ops.elementwise.functions import Tanh, sqrt, tanh
+from ..ops.linalg.matmul import Linear, LinearInput, LinearWeight, MatMul
 from ..ops.nn.activation import Gelu
 from ..ops.reduce.statistics import VarMean
 from ..ops.special.special import Erf, erf
@@ -63,15 +65,41 @@ def open_variances(graph: Program) -> int:
     return _opened(graph, made)
 
 
+@rewriting
+def open_outer_products(graph: Program) -> int:
+    """Write products whose sums have one term (a layer of one feature, its gradients) as
+    multiplications, which are part of kernels.
+    """
+
+    def made(node: Node) -> Program | None:
+        op, shapes = node.op, [x.shape for x in node.values]
+        if isinstance(op, Linear) and shapes[1][1] == 1:
+            return _written(_layer, *node.values)
+        if isinstance(op, LinearInput) and shapes[1][0] == 1:
+            return _written(lambda g, w: [g * w], *node.values)
+        if isinstance(op, LinearWeight) and prod(shapes[0][:-1]) == 1:
+            return _written(lambda g, x: [g.reshape(-1, 1) * x.reshape(1, -1)], *node.values)
+        if isinstance(op, MatMul) and shapes[0][-1] == 1:
+            return _written(lambda x, y: [x * y], *node.values)
+        return None
+
+    return _opened(graph, made)
+
+
+def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
+    y = x * w.reshape(-1)
+    return [y if bias is None else y + bias]
+
+
 def _opened(graph: Program, made: Callable[[Node], Program | None]) -> int:
-    """Put what is made of a node of one input in its place; how often. What is rounded once, and
-    not with each op, stays.
+    """Put what is made of a node in its place; how often. What is rounded once, and not with each
+    op, stays.
     """
     changes: dict[Value, Value] = {}
     nodes = []
     for node in graph.renewed(changes):
-        exact = len(node.values) == 1 and node.values[0].spec.dtype.name in EXACT
-        program = made(node) if exact else None
+        exact = all(x.spec.dtype.name in EXACT for x in node.values)
+        program = made(node) if exact and len(node.values) == len(node.inputs) else None
         nodes += [node] if program is None else program.nodes
         if program is not None:
             changes.update(zip(node.outputs, program.outputs, strict=True))
@@ -81,11 +109,11 @@ def _opened(graph: Program, made: Callable[[Node], Program | None]) -> int:
     return found
 
 
-def _written(function: Callable[[Any], list[Any]], x: Value) -> Program:
-    """The ops by which a function of tensors computes its results from `x`."""
-    of = symbol(x.spec)
+def _written(function: Callable[..., list[Any]], *xs: Value) -> Program:
+    """The ops by which a function of tensors computes its results from these."""
+    of = [symbol(x.spec) for x in xs]
     with recording():
-        results = function(of)
-    program = program_of([of._data], [y._data for y in results])
-    program.replace({program.inputs[0]: x})
+        results = function(*of)
+    program = program_of([x._data for x in of], [y._data for y in results])
+    program.replace(dict(zip(program.inputs, xs, strict=True)))
     return program

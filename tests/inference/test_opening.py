@@ -6,7 +6,7 @@ import pytest
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.compiled import step as compiled_step
-from adjoint.inference.opening import open_activations, open_variances
+from adjoint.inference.opening import open_activations, open_outer_products, open_variances
 from adjoint.inference.passes import merge_equal
 from adjoint.nn import functional as F
 
@@ -88,6 +88,51 @@ def test_open_variances(name, after):
         check(open_variances, function, x, before=["var_mean"], after=after)
     for other in (x.bfloat16(), x.to(ad.complex64), x[:0]):  # rounded once; complex; nothing
         assert open_variances(graph_of(lambda x: [getattr(ad, name)(x, 1)][:1], other)) == 0
+
+
+OUTER = {
+    "linear": (lambda x, w: [F.linear(x, w)], (5, 1), (3, 1), ["reshape", "mul"]),
+    "rows": (lambda x, w: [F.linear(x, w)], (2, 5, 1), (3, 1), ["reshape", "mul"]),
+    "row": (lambda x, w: [F.linear(x, w)], (1,), (3, 1), ["reshape", "mul"]),
+    "matmul": (lambda x, y: [x @ y], (5, 1), (1, 4), ["mul"]),
+    "batch": (lambda x, y: [x @ y], (2, 1, 5, 1), (3, 1, 4), ["mul"]),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_open_outer_products(name):
+    function, left, right, after = OUTER[name]
+    rng = np.random.default_rng(0)
+    x, w = (ad.tensor(rng.standard_normal(shape).astype(np.float32)) for shape in (left, right))
+    x[..., 0] *= ad.tensor(rng.choice([1.0, -0.0, 0.0, np.inf], x.shape[:-1]).astype(np.float32))
+    graph = graph_of(lambda x: function(x, w), x)
+    assert open_outer_products(graph) == 1
+    assert [node.op.name for node in graph.nodes] == after
+    compiled = ad.compile(lambda x, w: function(x, w)[0])
+    for other in (x, x.double()):
+        with ad.no_grad():
+            wanted, found = function(other, w.to(other))[0], compiled(other, w.to(other))
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+        np.testing.assert_array_equal(np.signbit(found.numpy()), np.signbit(wanted.numpy()))
+    for narrow in (ad.bfloat16, ad.complex64):
+        low = w.to(narrow)
+        graph = graph_of(lambda x, low=low: function(x, low), x.to(narrow))
+        assert open_outer_products(graph) == 0
+
+
+def test_gradients_of_layers_of_one_feature_are_opened():
+    layers = ad.nn.Sequential(ad.nn.Linear(1, 4), ad.nn.Tanh(), ad.nn.Linear(4, 1))
+
+    def gradients(x):
+        return [y.detach() for y in ad.autograd.grad(layers(x).sum(), list(layers.parameters()))]
+
+    compiled = ad.compile(gradients)
+    for rows in (1, 1, 7):
+        x = ad.randn(rows, 1)
+        for found, wanted in zip(compiled(x), gradients(x), strict=True):
+            assert ad.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    names = [row.name for row in compiled.explain(ad.ones(1, 1)).rows]
+    assert not any("linear" in name for name in names)  # forward of the last layer is not needed
 
 
 def test_variances_within_a_step_are_kernels():
