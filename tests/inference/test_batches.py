@@ -159,4 +159,4 @@ def test_layers_side_by_side_train_as_eagerly(batch):
         y = ad.tensor(np.arange(batch) % 5)
         pair.run(drawn(batch, 20, seed=seed), y)
     ops = [type(s.op) for part in pair.program.parts for s in part.schedule.steps]
-    assert ops.count(Products) >= 2
+    assert ops.count(Products) >= (2 if batch > 1 else 1)  # weights' gradients of one row multiply
