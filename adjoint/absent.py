@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .core import config
-from .core.errors import MissingName
+from .core.errors import MissingName, Unsupported
 
 Reasons = tuple[tuple[str, str], ...]
 
@@ -149,10 +149,12 @@ def missing(space: str, name: str) -> AttributeError:
     )
 
 
-def refusing(space: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`, for names that it lacks."""
+def refused(place: str, name: str, why: str) -> Callable[..., Any]:
+    """A function that programs may import, and that refuses to be called."""
 
-    def __getattr__(name: str) -> Any:  # noqa: N807
-        raise missing(space, name)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise Unsupported(f"{place}.{name}: {why}")
 
-    return __getattr__
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Refused: {why}.\n\n    Errors: Unsupported.\n"
+    return function

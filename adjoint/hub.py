@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from .core.errors import CheckpointError, Unsupported
+from .absent import refused
+from .core.errors import CheckpointError
 
 __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",
@@ -97,18 +97,10 @@ def load_state_dict_from_url(
     return read(path, map_location, weights_only=weights_only)
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise Unsupported(
-            f"hub.{name}: it would run a repository's code that was downloaded; install the "
-            "package and import it, or read its weights by hub.load_state_dict_from_url"
-        )
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Refused: it would run downloaded code.\n\n    Errors: Unsupported.\n"
-    return function
-
-
-load = _refused("load")
-list = _refused("list")
-help = _refused("help")
+_CODE = (
+    "it would run a repository's code that was downloaded; install the package and import it, or "
+    "read its weights by hub.load_state_dict_from_url"
+)
+load = refused("hub", "load", _CODE)
+list = refused("hub", "list", _CODE)
+help = refused("hub", "help", _CODE)

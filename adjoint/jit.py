@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from .absent import refused
 from .core.errors import Unsupported
 from .futures import Future
 from .nn.modules.module import Module
@@ -154,12 +155,7 @@ class RecursiveScriptModule(ScriptModule):
 
 
 def _refused(name: str, why: str) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise Unsupported(f"jit.{name}: {why}; {_INSTEAD}")
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Refused: {why}.\n\n    Errors: Unsupported.\n"
-    return function
+    return refused("jit", name, f"{why}; {_INSTEAD}")
 
 
 load = _refused("load", "files of TorchScript hold programs of it, which are not read")

@@ -5,26 +5,24 @@ None is made here: what would make one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from ..absent import refused
 from ..core.errors import Unsupported
 
 __all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard"]
 
 __path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
 
-
-def _refuse(name: str) -> Any:
-    raise Unsupported(
-        f"distributed.tensor.{name}: tensors of several ranks are not here; "
-        "nn.parallel.DistributedDataParallel averages gradients, distributed has collectives"
-    )
+_INSTEAD = (
+    "tensors of several ranks are not here; nn.parallel.DistributedDataParallel averages "
+    "gradients, distributed has collectives"
+)
 
 
 class _Unmade:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse(type(self).__name__)
+        raise Unsupported(f"distributed.tensor.{type(self).__name__}: {_INSTEAD}")
 
 
 class DTensor(_Unmade):
@@ -55,18 +53,10 @@ class Partial(Placement):
     """A summand."""
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        _refuse(name)
-
-    function.__name__ = function.__qualname__ = name
-    return function
-
-
 for _name in (
     "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce", "all_to_all_single",
     "all_to_all_single_autograd", "broadcast", "compute_local_shape_and_global_offset",
     "distribute_module", "distribute_tensor", "init_device_mesh", "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd", "wait_tensor",
 ):  # fmt: skip
-    globals()[_name] = _refused(_name)
+    globals()[_name] = refused("distributed.tensor", _name, _INSTEAD)

@@ -45,8 +45,10 @@ class Course:
         "_rounds", "_settled", "_steps", "_streams", "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
-    def __init__(self, program: Any, rounds: list[Round]) -> None:
-        """`program` is a `Compiled` that has been connected to memory."""
+    def __init__(self, program: Any, rounds: list[Round], threads: int) -> None:
+        """`program` is a `Compiled` that has been connected to memory; its products were cut for so
+        many threads.
+        """
         captured = program.captured
         self._program = program
         self._rounds = rounds
@@ -54,7 +56,7 @@ class Course:
         self._wanting, self._presence = program.wanting, captured.presence
         self._steps, self._guards = program.steps, program.guards
         self._general = bool(program.owned or captured.alike or captured.looked)
-        self._threads = program.threads
+        self._threads = threads
         self._owned = [(x, x._leaf.grad) for x in program.owned.values()]
         self._leaves, self._gradients = captured.leaves, program.grads
         self._dropped = captured.dropped

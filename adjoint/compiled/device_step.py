@@ -153,9 +153,7 @@ class Walk:
 
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
     """What computes an op from a list of arrays."""
-    if isinstance(op, Drawn):
-        return lambda arrays: op.compute(xp, *arrays)
-    if isinstance(op, (Ahead, Behind)):
+    if isinstance(op, (Ahead, Behind, Drawn)):
         return lambda arrays: quietly(op.compute, xp, *arrays)
     if xp is None:
         return partial(compute, op)

@@ -180,9 +180,8 @@ class Places:
     def difference(self) -> str:
         """The first number by which the program may not go on, in words; '' if there is none."""
         before = iter(self._numbers)
-        kinds = zip(self.slots, self.values(), self._symbolic, strict=True)
-        for slot, x in ((slot, x) for slot, x, symbolic in kinds if symbolic):
-            if type(x) in _NUMBERS and repr(was := next(before, x)) != repr(x):
+        for slot, x, symbolic in zip(self.slots, self.values(), self._symbolic, strict=True):
+            if symbolic and type(x) in _NUMBERS and repr(was := next(before, x)) != repr(x):
                 return f"the number {slot.key}, which the function read, was {was} and is {x}"
         return ""
 

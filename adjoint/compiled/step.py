@@ -356,7 +356,6 @@ class Compiled:
     def _let_go(self) -> None:
         """Of all memory of its own, before there is other."""
         self.course = None
-        self.threads = 0  # that products were cut for
         self.grads: list[Any] = []
         self.copies: list[tuple[Any, Any]] = []
         self.steps: list[Any] = []  # of optimizers
@@ -454,8 +453,7 @@ class Compiled:
             rounds.append(Round(part, self.errors[k], step, undone, undone or not only))
         for part in self.parts:
             part.space.arrays.clear()  # what runs knows addresses, or has its own
-        self.threads = threads
-        self.course = Course(self, rounds)
+        self.course = Course(self, rounds, threads)
         return True
 
     def restoring_gradients(self) -> Callable[[], None]:

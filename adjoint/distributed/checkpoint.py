@@ -36,7 +36,7 @@ from ..tensor import Tensor
 from .collectives import assert_eager, target_of
 from .group import ProcessGroup, group_of, is_initialized
 from .objects import all_gather_object, broadcast_object_list
-from .optim import ZeroRedundancyOptimizer
+from .optim import ZeroRedundancyOptimizer, is_of_elements
 
 __all__ = ["async_save", "load", "save"]
 
@@ -89,11 +89,6 @@ def _members(optimizer: Any) -> Iterator[_Members]:
             yield _Members(number, p, *_place(p), tuple(p._data.shape))
 
 
-def _is_cut(optimizer: Any, name: str) -> bool:
-    """Whether a state is one of elements, which lies as the parameter does."""
-    return name not in getattr(optimizer, "scalars", ("step",))
-
-
 def _stepping(optimizer: Any) -> Any:
     return optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
 
@@ -133,7 +128,7 @@ class _Found:
                 if not isinstance(value, Tensor):
                     raise InvalidType(f"save: {place} is a {type(value).__name__}, not a tensor")
                 data = _array(value, place)
-                if _is_cut(inner, name) and data.shape == member.local:
+                if is_of_elements(inner, name) and data.shape == member.local:
                     self.parts.append(Part(place, member.shape, member.start, data))
                 elif member.start == 0:
                     self.parts.append(Part(place, data.shape, 0, data))
@@ -518,7 +513,7 @@ class _Checkpoint:
             for name in names.get(member.number, ()):
                 entry = self.entry(f"{prefix}{member.number}.{name}")
                 shape, start, local = tuple(entry["shape"]), 0, tuple(entry["shape"])
-                if _is_cut(inner, name) and shape == member.shape:
+                if is_of_elements(inner, name) and shape == member.shape:
                     start, local = member.start, member.local
                 data = np.empty(local, BY_NAME[entry["dtype"]].numpy)
                 self.read(f"{prefix}{member.number}.{name}", shape, start, data.reshape(-1))

@@ -370,7 +370,6 @@ class Unit:
         self, module: Any, group: ProcessGroup, shards: list[Shard], gives_back: bool
     ) -> None:
         self.group = group
-        self.shards = shards
         self.gives_back = gives_back  # after forward
         by_dtype: dict[Any, list[Shard]] = {}
         for shard in shards:

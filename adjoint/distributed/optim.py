@@ -328,11 +328,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def _is_cut(self, name: str, value: Any) -> bool:
         """Whether a rank has a part of such a state."""
-        return (
-            self.cuts
-            and isinstance(value, Tensor)
-            and name not in getattr(self._class, "scalars", ("step",))
-        )
+        return self.cuts and isinstance(value, Tensor) and is_of_elements(self._class, name)
 
     def _joined(self, p: Any, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """The state of a whole parameter."""
@@ -417,6 +413,11 @@ class ZeroRedundancyOptimizer(Optimizer):
             for value in state.values()
             if isinstance(value, Tensor)
         )
+
+
+def is_of_elements(optimizer: Any, name: str) -> bool:
+    """Whether a state of an optimizer (or of a class of them) lies as the parameter does."""
+    return name not in getattr(optimizer, "scalars", ("step",))
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -287,17 +287,16 @@ def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     for i, (n, c) in enumerate(zip(size, count, strict=True)):
         bounds = np.array(list(_bounds(n, c)), np.int64).reshape(c, 2)
         lengths = bounds[:, 1] - bounds[:, 0]
-        sums = window_sums(result, input._data.ndim - rank + i, bounds)
+        sums = _window_sums(result, input._data.ndim - rank + i, bounds)
         result = sums / input.new_tensor(
             lengths.reshape(c, *(1,) * (rank - i - 1)), dtype=input.dtype
         )
     return result
 
 
-def window_sums(input: Tensor, axis: int, bounds: Any, weights: Any = None) -> Tensor:
-    """The sums over windows along `axis`, whose `bounds` are (count, 2) places; each element times
-    its weight, of (count, length of the longest). No element counts in a window of others: one that
-    is infinite or no number does not spread.
+def _window_sums(input: Tensor, axis: int, bounds: Any) -> Tensor:
+    """The sums over windows along `axis`, whose `bounds` are (count, 2) places. No element counts
+    in a window of others: one that is infinite or no number does not spread.
     """
     starts, ends = bounds[:, 0], bounds[:, 1]
     width = int((ends - starts).max(initial=1))
@@ -306,8 +305,6 @@ def window_sums(input: Tensor, axis: int, bounds: Any, weights: Any = None) -> T
     shape = tuple(input.shape)
     along = (len(bounds), width) + (1,) * (len(shape) - axis - 1)
     taken = FUNCTIONS["unflatten"](taken, axis, along[:2])
-    if weights is not None:
-        taken = taken * _constant(input, weights.reshape(along), input.dtype)
     within = np.arange(width) < (ends - starts)[:, None]
     if not within.all():
         taken = where(_constant(input, within.reshape(along), dt.bool_), taken, 0)

@@ -115,7 +115,8 @@ class _Code:
         )
         a, right, c, bias = (self.argument(b, "ptr", name) for name in ("a", "b", "c", "bias"))
         alpha, beta = (self.argument(b, self.elem, name) for name in ("alpha", "beta"))
-        masks: list[Reg | None] = [None] * (width - 1) + [self.mask(b, count)]
+        rest = self.mask(b, count)
+        masks: list[Reg | None] = [None] * (width - 1) + [rest]
         reads = masks if self.masks else [None] * width
         places = [(i, j) for i in range(rows) for j in range(width)]
         self.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
@@ -175,7 +176,7 @@ class _Code:
                 if j < width - 1:
                     self.store(b, b.get(sums[i, j]), outs[i, j])
             last = [(b.get(sums[i, width - 1]), outs[i, width - 1]) for i in range(rows)]
-            b.store_masked(last, self.mask(b, count), 4)
+            b.store_masked(last, rest, 4)
             b.put(top, b.at(c_here, c_row * rows, self.elem))
             even = b.compare("eq", tile & 1, 0)
             b.put(first, b.at(a_here, b.select(even, near, far), self.elem))
