@@ -19,6 +19,7 @@ from ..core.errors import CheckpointError
 from ..core.spec import Size
 from ..nn.modules.module import Module
 from ..nn.parameter import Buffer, Parameter
+from ..ops.create.conversion import strided
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .module_state import restore_module
@@ -233,10 +234,10 @@ def _size(sizes: Any = ()) -> Any:
     return Size(sizes)
 
 
-def _layout(name: Any) -> str:
+def _layout(name: Any) -> Any:
     if name not in ("torch.strided", "strided"):
         raise CheckpointError(f"the file names the layout {brief(name)}; adjoint's is strided")
-    return "strided"
+    return strided
 
 
 # ---- NumPy ---------------------------------------------------------------------------------------

@@ -641,3 +641,8 @@ def test_the_documented_way_there_and_back(tmp_path):
     assert done.returncode == 0, done.stderr
     first, tuned, last = map(float, re.findall(r"0\.\d+", done.stdout))
     assert first > tuned > last
+
+
+def test_a_layout_is_ours(tmp_path):
+    torch.save({"layout": torch.strided}, tmp_path / "layout.pt")
+    assert ad.load(tmp_path / "layout.pt")["layout"] is ad.strided
