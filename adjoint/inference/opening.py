@@ -76,7 +76,7 @@ def open_outer_products(graph: Program) -> int:
         if isinstance(op, Linear) and shapes[1][1] == 1:
             return _written(_layer, *node.values)
         if isinstance(op, LinearInput) and shapes[1][0] == 1:
-            return _written(lambda g, w: [g * w], *node.values)
+            return _written(lambda g, w: [g * w.reshape(-1)], *node.values)
         if isinstance(op, LinearWeight) and prod(shapes[0][:-1]) == 1:
             return _written(lambda g, x: [g.reshape(-1, 1) * x.reshape(1, -1)], *node.values)
         if isinstance(op, MatMul) and shapes[0][-1] == 1:

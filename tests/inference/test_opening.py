@@ -131,6 +131,12 @@ def test_gradients_of_layers_of_one_feature_are_opened():
         x = ad.randn(rows, 1)
         for found, wanted in zip(compiled(x), gradients(x), strict=True):
             assert ad.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for x in (ad.randn(1), ad.randn(2, 3, 1)):
+        for found, wanted in zip(compiled(x), gradients(x), strict=True):
+            assert ad.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        wanted = ad.autograd.grad(layers(x.requires_grad_()).sum(), x)[0]
+        found = ad.compile(lambda x: ad.autograd.grad(layers(x).sum(), x)[0])(x)
+        assert ad.allclose(found, wanted) and found.shape == wanted.shape
     names = [row.name for row in compiled.explain(ad.ones(1, 1)).rows]
     assert not any("linear" in name for name in names)  # forward of the last layer is not needed
 
