@@ -3,7 +3,7 @@ from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..eager.elements cimport copies, owner
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
-from .handover cimport copy_all, give, holders, take_all, tensors_of, write_all
+from .handover cimport copy_all, give, holders, take_all, write_all
 from .signature cimport Signature
 
 cdef class Round:
@@ -14,7 +14,7 @@ cdef class Round:
 cdef class Course:
     cdef object _program, _memory, _guards, _threads
     cdef list _wanting, _presence, _steps
-    cdef bint _general
+    cdef bint _counted, _general
     cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
     cdef list _returned, _writes, _given_writes, _copies
     cdef bint _settled

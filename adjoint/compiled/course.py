@@ -12,7 +12,7 @@ from ..core.mode import MODE
 from ..eager.elements import copies, owner
 from ..program.standing import have_gradients, have_memory, want_gradients
 from .capture import CAPTURING
-from .handover import copy_all, give, holders, take_all, tensors_of, write_all
+from .handover import copy_all, give, holders, take_all, write_all
 from .signature import Signature
 
 get_mode = MODE.get
@@ -40,9 +40,9 @@ class Course:
     """A call, from the arguments to what is returned."""
 
     __slots__ = (
-        "_bound", "_copies", "_dropped", "_general", "_given_writes", "_gradients", "_guards",
-        "_holders", "_inputs", "_leaves", "_memory", "_owned", "_presence", "_program", "_returned",
-        "_rounds", "_settled", "_steps", "_streams", "_threads", "_wanting", "_writes",
+        "_bound", "_copies", "_counted", "_dropped", "_general", "_given_writes", "_gradients",
+        "_guards", "_holders", "_inputs", "_leaves", "_memory", "_owned", "_presence", "_program",
+        "_returned", "_rounds", "_settled", "_steps", "_streams", "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
     def __init__(self, program: Any, rounds: list[Round], threads: int) -> None:
@@ -60,7 +60,8 @@ class Course:
         self._owned = [(x, x._leaf.grad) for x in program.owned.values()]
         self._leaves, self._gradients = captured.leaves, program.grads
         self._dropped = captured.dropped
-        self._holders: list[int] | None = None  # of gradients, when nobody else has seen them
+        self._holders: list[int] = []  # of gradients, when nobody else has seen them
+        self._counted = False  # whether they are known
         self._memory = program.memory
         self._inputs = program.inputs
         self._streams = captured.streams
@@ -86,9 +87,7 @@ class Course:
         for x, gradient in self._owned:
             if x._leaf.grad is not gradient:
                 return True
-        if self._holders is None:
-            return False
-        return holders(self._leaves, self._gradients) != self._holders
+        return self._counted and not holders(self._leaves, self._gradients, self._holders)
 
     def run(self, arguments: list[Any], observer: Any, lease: Any, numbers: Sequence[Any]) -> Any:
         """What the function returns."""
@@ -111,11 +110,8 @@ class Course:
             profile.made(arrays)
         program = self._program
         returned = program.captured.returned
-        if lease is None and returned.plain:
-            results = tensors_of(arrays)
-        else:
-            nodes = program._history(arguments, lease, arrays)
-            results = returned.wrapped(arrays, nodes, program.ahead, arguments)
+        nodes = None if lease is None else program._history(arguments, lease, arrays)
+        results = returned.wrapped(arrays, nodes, program.ahead, arguments)
         staged: list[Any] = []
         for x, source in self._writes:
             staged.append((x, source.copy()))
@@ -126,8 +122,9 @@ class Course:
             # Apart, since variables here would hold gradients.
             copy_all(self._copies)
             give(self._leaves, self._gradients, self._dropped)
-        if self._holders is None:
-            self._holders = holders(self._leaves, self._gradients)
+        if not self._counted:
+            holders(self._leaves, self._gradients, self._holders)
+            self._counted = True
         return returned.rebuilt(results, arguments, numbers[program.captured.options :])
 
     def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:

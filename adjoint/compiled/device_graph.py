@@ -164,7 +164,7 @@ class Replayed:
         wanted = dict.fromkeys((*program.gradients, *self.stepped))
         self.gradients = {y: self._empty(y) for y in wanted if y.array is None}
         self.given: list[Any] = []  # gradients as leaves have them
-        self.holders: Any = None  # of these, when nobody else had seen them
+        self.holders: list[int] = []  # of these, when nobody else had seen them
         self.states = program.states_now()
         self.recording: Any = None
         self.kernels: list[list[Any]] = []  # of each optimizer, that were recorded
@@ -177,13 +177,13 @@ class Replayed:
         """Whether states are where they were when it was recorded, and nobody keeps gradients of
         the last run, which the next one would overwrite.
         """
-        if self.holders is not None and self.holders != self._holders():
+        if self.given and not self._held_alike():
             return False
         now = self.program.states_now()
         return all(a is b for a, b in zip(now, self.states, strict=True))
 
-    def _holders(self) -> list[int]:
-        return holders(self.program.captured.leaves, self.given)
+    def _held_alike(self) -> bool:
+        return holders(self.program.captured.leaves, self.given, self.holders)
 
     @property
     def bytes(self) -> int:
@@ -261,7 +261,8 @@ class Replayed:
             version.bump("step")
         self.given = [wrap(array_of(self.gradients, y)) for y in program.gradients]
         give(program.captured.leaves, self.given, program.captured.dropped)
-        self.holders = self._holders()
+        self.holders = []
+        self._held_alike()
 
 
 def array_of(known: dict[Value, Any], y: Value) -> Any:

@@ -324,7 +324,7 @@ class OnDevice(Compiled):
             self.obstacles = [Obstacle("states", f"were elsewhere {RECORDINGS} times")]
         return self._rebuilt(arrays, {}, arguments, numbers)
 
-    def _rebuilt(self, arrays: Sequence[Any], nodes: Any, arguments: Any, numbers: Any) -> Any:
+    def _rebuilt(self, arrays: list[Any], nodes: Any, arguments: Any, numbers: Any) -> Any:
         """What the function would return."""
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)

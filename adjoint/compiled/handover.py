@@ -16,6 +16,7 @@ from ..core.interpreted import cython
 from ..eager.arrays import address, copy_memory
 from ..eager.tensors import wrap
 from ..eager.writes import announce
+from ..graph.node import Leaf, new_node
 
 ndarray = np.ndarray
 
@@ -103,19 +104,53 @@ def tensors_of(arrays: list[Any]) -> list[Any]:
     return found
 
 
-def holders(leaves: list[Any], gradients: list[Any]) -> list[int]:
-    """References to each gradient, but its leaf's, and to its array: who holds the last ones?"""
-    found: list[int] = []
+def end_all(
+    tensors: list[Any],
+    wanting: list[int],
+    ended: Any,
+    states: tuple[Any, ...],
+    arguments: Sequence[Any],
+) -> None:
+    """Let results that want gradients and have no node stand behind `states`, which are nodes, and
+    the nodes of arguments: the op `ended` gives no gradient.
+    """
+    parents = states
+    for x in arguments:
+        node = x._node
+        if node is not None:
+            parents = (*parents, node)
+    if not parents:
+        parents = _NOWHERE
+    for n in wanting:
+        y = tensors[n]
+        if y._node is None:
+            data = y._data
+            y._node = new_node(ended, parents, (), None, data.shape, data.dtype)
+
+
+_KEPT = wrap(np.zeros(()))
+_NOWHERE: tuple[Any, ...] = (Leaf(_KEPT),)
+
+
+def holders(leaves: list[Any], gradients: list[Any], known: list[int]) -> bool:
+    """Whether the references to each gradient, but its leaf's, and to its array are as many as is
+    `known`; where nothing is, they are noted: who holds the last ones?
+    """
+    first = not known
     for k in range(len(gradients)):
         x, g = leaves[k], gradients[k]
         leaf = x._leaf
         data = g._data
         if cython.compiled:
-            found.append(Py_REFCNT(g) - (leaf.grad is g))  # type: ignore[name-defined]  # noqa: F821
-            found.append(Py_REFCNT(data))  # type: ignore[name-defined]  # noqa: F821
+            count = Py_REFCNT(g) - (leaf.grad is g)  # type: ignore[name-defined]  # noqa: F821
+            more = Py_REFCNT(data)  # type: ignore[name-defined]  # noqa: F821
         else:
-            found += (sys.getrefcount(g) - (leaf.grad is g), sys.getrefcount(data))
-    return found
+            count, more = sys.getrefcount(g) - (leaf.grad is g), sys.getrefcount(data)
+        if first:
+            known += (count, more)
+        elif count != known[2 * k] or more != known[2 * k + 1]:
+            return False
+    return True
 
 
 def give(leaves: list[Any], gradients: list[Any], dropped: list[Any]) -> None:

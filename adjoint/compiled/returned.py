@@ -7,8 +7,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..core.deferred import Later
 from ..core.device import device
 from ..core.dtype import dtype
@@ -17,11 +15,9 @@ from ..core.op import Op
 from ..core.scalar import Number
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap
-from ..graph.node import Leaf, new_node
 from ..program.reads import PLAIN
 from .form import Computed, Constant, Fields, Filled, Form, Given, Items, Made, Named, Numbered
-from .handover import tensors_of
+from .handover import end_all, tensors_of
 
 
 class Returned:
@@ -51,28 +47,23 @@ class Returned:
         self.tensors.clear()
         self.why = why
         self._ended = Ended(why)
-        self.plain = not any(self.histories) and not any(self.leaves)  # tensors, and no more
         self._wanting = [n for n, want in enumerate(self.histories) if want]
         self._to_require = [n for n, leaf in enumerate(self.leaves) if leaf]
 
     def wrapped(
-        self, arrays: Sequence[Any], nodes: Mapping[int, Any], states: Any, arguments: Sequence[Any]
-    ) -> list[Any]:
+        self, arrays: list[Any], nodes: Mapping[int, Any] | None, states: Any,
+        arguments: Sequence[Any],
+    ) -> list[Any]:  # fmt: skip
         """Tensors of what was computed now, some of which have nodes, some are leaves. Others that
         want gradients stand behind the nodes of `states` and `arguments`, to which there is no way.
         """
-        found = tensors_of(list(arrays))
-        for n, node in nodes.items():
-            found[n]._node = node
-        ends = [found[n] for n in self._wanting if not found[n]._node]
-        if ends:
-            parents: tuple[Any, ...] = (_NOWHERE,)
-            if self.why is not None:
-                parents = (*states, *[x._node for x in arguments if x._node is not None])
-            for y in ends:
-                y._node = new_node(
-                    self._ended, parents or (_NOWHERE,), (), None, y._data.shape, y._data.dtype
-                )
+        found = tensors_of(arrays)
+        if nodes is not None:
+            for n, node in nodes.items():
+                found[n]._node = node
+        if self._wanting:
+            before = (states, arguments) if self.why is not None else ((), ())
+            end_all(found, self._wanting, self._ended, *before)
         for n in self._to_require:
             found[n].requires_grad_()
         return found
@@ -163,7 +154,3 @@ class Ended(Op, abstract=True):
             f"compile: backward through what a compiled function returned: {self.why}; call "
             "backward within the function"
         )
-
-
-_KEPT = wrap(np.zeros(()))
-_NOWHERE = Leaf(_KEPT)

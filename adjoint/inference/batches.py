@@ -12,7 +12,7 @@ from ..core.spec import Spec, prod
 from ..program.compute import compute
 from ..program.program import Node, Program, Value, inferred
 from ..program.rewriting import rewriting
-from .passes import EXACT, sort
+from .passes import EXACT, PRODUCTS, sort
 
 
 class Products(Op, abstract=True):
@@ -52,7 +52,7 @@ class Products(Op, abstract=True):
 def work_of(node: Node) -> int:
     """Multiply-adds of a product of two matrices, as `Op.library` says which; 0 for all others."""
     kind = node.op.library
-    if kind not in ("product", "linear", "linear_input", "linear_weight"):
+    if kind not in PRODUCTS:
         return 0
     (x, w, *_), y = node.values, node.output
     if kind == "product" and not len(x.shape) == 2 == len(w.shape):

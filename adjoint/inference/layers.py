@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import native
 from ..core.device import namespace_of
 from ..core.op import Op
 from ..core.spec import Spec
@@ -24,6 +25,7 @@ from ..ops.nn.convolution import Convolution, ConvolutionInput
 from ..ops.nn.pooling import MaxPool
 from ..program.program import Node, Program, Value, make
 from ..program.rewriting import rewriting
+from .passes import EXACT, PRODUCTS
 
 ADD = "add"  # among what follows a layer: an operand
 BIAS = "bias"  # first among what follows a transposed convolution: an operand, of channels
@@ -109,6 +111,45 @@ _OPS: dict[str, Op] = {
     "relu": Relu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "silu": Silu(), "gelu": Gelu(False),
     "gelu_tanh": Gelu(True), "elu": Elu(1.0, 1.0, 1.0),
 }  # fmt: skip
+
+
+RECTIFIED: tuple[Followed, ...] = (("relu", 0.0, 0.0),)
+
+
+@rewriting
+def rectify_products(graph: Program) -> int:
+    """Let ReLU follow the product that it is computed from, where nothing else reads that and
+    generated code computes it: its tiles have the elements at hand.
+    """
+    users = graph.users()
+    outputs = set(graph.outputs)
+    changes: dict[Value, Value] = {}
+    for node in graph.nodes:
+        if not isinstance(node.op, Relu):
+            continue
+        [x] = node.values
+        source = x.node
+        if source is None or x in outputs or users[x] != [node] or not _is_generated(source):
+            continue
+        layer = make(Layer(source.op, len(source.inputs), RECTIFIED), *source.inputs)
+        graph.nodes[graph.nodes.index(source)] = layer
+        changes[node.output] = layer.output
+    graph.nodes = [node for node in graph.nodes if not changes.keys() & set(node.outputs)]
+    graph.replace(changes)
+    return len(changes)
+
+
+def _is_generated(node: Node) -> bool:
+    """Whether it is a product of generated code."""
+    from ..backends.native.lowering.bound import product_into
+
+    op, y = node.op, node.output
+    if op.library not in PRODUCTS or y.spec.dtype.name not in EXACT or 0 in y.shape:
+        return False
+    if any(bias.shape != y.shape[-1:] for bias in node.values[2:]):
+        return False
+    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*node.values, y)]
+    return native.load() and product_into(op.library, arrays[:-1], arrays[-1]) is not None
 
 
 def _following(op: Op | None) -> Followed | None:

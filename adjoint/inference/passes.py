@@ -22,6 +22,7 @@ from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
 
+PRODUCTS = ("product", "linear", "linear_input", "linear_weight")  # `Op.library`
 EXACT = ("float32", "float64")  # dtypes of layers into whose weights scales are multiplied
 
 

@@ -11,11 +11,13 @@ from ..autograd.fusion import Written
 from ..core.op import Op
 from ..eager.arrays import address
 from ..ops.index.slicing import Place, basic_index
+from ..ops.nn.activation import Relu
 from ..ops.shape.joining import Stack
 from ..program.program import Value
 from .batches import Products
 from .buffers import ALIGNMENT
 from .kernels import Kernel
+from .layers import Layer
 from .layouts import Blocked
 
 Calls = list[Callable[[], object]]
@@ -172,23 +174,35 @@ class PlaceStep(Step):
 
 
 class ProductStep(Step):
-    """A matrix product: of two values, or a layer's."""
+    """A matrix product: of two values, or a layer's; ReLU may follow."""
 
     how = "product"
+
+    def __init__(self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value]) -> None:
+        super().__init__(op, inputs, outputs)
+        self.rectified = isinstance(op, Layer)
+        self.library = op.base.library if isinstance(op, Layer) else op.library
 
     def writes(self, y: Value, arrays: Mapping[Value, Any], target: Any) -> bool:
         """Generated code does, where it is what computes the product in any case."""
         from ..backends.native.lowering.bound import product_into
 
-        return product_into(self.op.library, [arrays[x] for x in self.values], target) is not None
+        given = [arrays[x] for x in self.values]
+        return product_into(self.library, given, target) is not None
 
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """By NumPy or oneDNN, into the output's memory."""
-        from ..backends.native.lowering.bound import bound_product
+        from ..backends.native.lowering.bound import bound_op, bound_product, product_into
 
         given = [arrays[x] for x in self.values]
         out = arrays[self.outputs[0]]
-        return bound_product(self.op.library, given, out, kept.scratch)
+        if not self.rectified:
+            return bound_product(self.library, given, out, kept.scratch)
+        within = product_into(self.library, given, out, True)
+        if within is not None:
+            return [within]
+        calls = bound_product(self.library, given, out, kept.scratch)
+        return [*calls, *bound_op(Relu(), [out], [out])]
 
 
 class ProductsStep(Step):

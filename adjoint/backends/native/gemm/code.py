@@ -1,9 +1,10 @@
 """Machine code for matrix products, as LLVM IR: tiles in registers, panels in the cache.
 
-c = alpha a b + beta c, or a b + bias. The inner loop (`_tile`) keeps a tile of c in registers, ROWS
-rows by one to WIDTH vectors, and for each k multiplies scalars of a by vectors of b. The vectors
-come from a panel, a slice of b copied to where it stays in the first-level cache, in the order of
-its use; where b is stored by columns, that copy transposes it. The scalars are read where they are.
+c = alpha a b + beta c, or a b + bias, and of these what is above 0. The inner loop (`tiles`) keeps
+a tile of c in registers, ROWS rows by one to WIDTH vectors, and for each k multiplies scalars of a
+by vectors of b. The vectors come from a panel, a slice of b copied to where it stays in the
+first-level cache, in the order of its use; where b is stored by columns, that copy transposes it.
+The scalars are read where they are.
 Each element's sum is taken in the same order, blocks of k one after another, whatever tile and
 thread it falls to.
 
@@ -30,7 +31,7 @@ LARGE = 5 << 19  # multiply-adds from which a library's product is faster
 TURNED_LEFT = 64  # rows, columns and k from which a that is stored by columns is read better here
 UNEVEN = 512  # elements between rows of b with which the library takes up to 1.6 times as long
 SMALL_RIGHT = 1 << 17  # elements of b up to which a bias costs the library more than it is ahead
-SCALE, ADD, BIAS = 1, 2, 4  # what a tile does with its sums
+SCALE, ADD, BIAS, RELU = 1, 2, 4, 8  # what a tile does with its sums
 TURNED_ROWS, TURNED_COLUMNS = 128, 256  # of c, where its transpose is computed
 
 
@@ -45,7 +46,7 @@ class Shape(NamedTuple):
     b_row: int
     b_column: int
     c_row: int
-    mode: int = 0  # ADD: c is added to
+    mode: int = 0  # ADD: c is added to; RELU: what is below 0 becomes 0
 
 
 TASK_WORDS = 5  # number of the shape, offsets in bytes into a, b, c and bias
@@ -102,11 +103,11 @@ class _Code:
 
     def tiles(self, rows: int, width: int, by_columns: bool) -> None:
         """Tiles below each other: c = sum, times alpha (mode has SCALE), plus beta c (ADD) or bias
-        (BIAS); each `rows` by `width` vectors, of the last of which `count` lanes are there. The
-        scalars of a for one k lie side by side (`by_columns`), or those of one row do; `step` lies
-        between the others. From tile to tile, a moves by `near` and `far` in turns. Whole tiles
-        fetch the next one's part of a meanwhile (side by side, where two share lines, the second
-        next one's).
+        (BIAS), but at least 0 (RELU); each `rows` by `width` vectors, of the last of which `count`
+        lanes are there. The scalars of a for one k lie side by side (`by_columns`), or those of one
+        row do; `step` lies between the others. From tile to tile, a moves by `near` and `far` in
+        turns. Whole tiles fetch the next one's part of a meanwhile (side by side, where two share
+        lines, the second next one's).
         """
         b = Body(self.module)
         k, step, b_row, c_row, mode, count, tiles, near, far = (
@@ -172,6 +173,9 @@ class _Code:
                         added = self.load(b, b.at(bias, j * self.lanes, self.elem), masks[j])
                         for i in range(rows):
                             b.put(sums[i, j], b.get(sums[i, j]) + added)
+                with b.when(b.compare("ne", mode & RELU, 0)):
+                    for place in places:
+                        b.put(sums[place], b.intrinsic("maximum", b.get(sums[place]), zero))
             for i, j in places:
                 if j < width - 1:
                     self.store(b, b.get(sums[i, j]), outs[i, j])
@@ -360,7 +364,8 @@ class _Code:
                 k = b.intrinsic("smin", g["k"] - p, step)
                 first = b.compare("eq", p, 0)
                 scaled = g["mode"] & SCALE
-                mode = b.select(first, g["mode"], scaled | ADD)
+                last = b.select(p + step >= ends, g["mode"] & RELU, 0)
+                mode = b.select(first, g["mode"] & ~RELU, scaled | ADD) | last
                 beta = b.select(first, g["beta"], b.const(self.elem, 1.0))
                 a = b.at(g["a"], band * g["a_row"] + p * g["a_column"], self.elem)
                 left_a, row_a = b.alloca("ptr"), b.alloca("i64")
@@ -506,6 +511,7 @@ class _Code:
                 bias = b.at(g["bias"], j + i, self.elem)
                 self._transpose(b, g["m"], valid, source, g["m"], to, g["c_row"], valid,
                                 (biased, bias))  # fmt: skip
+        self._rectify(b, g)
         self.define(".turned", self.PRODUCT.format(e=self.elem), b)
 
     def product(self) -> None:
@@ -574,6 +580,20 @@ class _Code:
             f"i64 {lda.ref}, ptr {g['b'].ref}, i64 {ldb.ref}, {e} {b.get(beta).ref}, "
             f"ptr {g['c'].ref}, i64 {g['c_row'].ref})",
         )  # fmt: skip
+        self._rectify(b, g)
+
+    def _rectify(self, b: Body, g: dict[str, Reg]) -> None:
+        """The same as tiles do for RELU, when all has been written."""
+        zero = b.const(self.elem, 0.0, self.lanes)
+        with (
+            b.when(b.compare("ne", g["mode"] & RELU, 0)),
+            b.loop(0, g["m"]) as i,
+            b.loop(0, g["n"], self.lanes) as j,
+        ):
+            mask = self.mask(b, g["n"] - j)
+            at = b.at(g["c"], i * g["c_row"] + j, self.elem)
+            x = b.intrinsic("maximum", self.load(b, at, mask), zero)
+            b.store_masked([(x, at)], mask, 4)
 
     # ---- entries ---------------------------------------------------------------------------------
 
@@ -636,7 +656,7 @@ class _Code:
             fields = Shape(*(word(shape, j) for j in range(len(Shape._fields))))  # type: ignore[arg-type]
             a, right, c, bias = (b.at(array, word(task, 1 + j)) for j, array in enumerate(arrays))
             none = b.emit("i1", 0, f"icmp eq ptr {arrays[3].ref}, null")
-            start = b.select(none, fields.mode, b.const("i64", BIAS))  # type: ignore[arg-type]
+            start = b.select(none, b.const("i64", 0), BIAS) | fields.mode  # type: ignore[operator]
             x = {name: value.ref for name, value in fields._asdict().items()}
             one = b.const(self.elem, 1.0).ref
             b.line(

@@ -7,6 +7,7 @@ product are handed out by our pool.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import struct
@@ -25,7 +26,7 @@ from ..onednn import api as onednn
 from ..runtime import machine_code, object_code
 from ..runtime.sequence import Call
 from . import code as gemm_code
-from .code import BIAS, TASK_WORDS, Shape
+from .code import BIAS, RELU, TASK_WORDS, Shape
 
 __all__ = ["BIAS", "TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
@@ -134,6 +135,13 @@ class Plan:
         work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
         self._quick = work < policy.GEMM_QUICK
         self._chunks = code.chunks
+
+    def rectified(self) -> Plan:
+        """The same for max(c, 0)."""
+        other = copy.copy(self)
+        other._shapes = self._shapes.copy()
+        other._shapes[:, Shape._fields.index("mode")] |= RELU
+        return other
 
     def _before(self, biased: bool) -> bytes:
         return struct.pack("3q", self._shapes.ctypes.data, self._tasks.ctypes.data, biased)

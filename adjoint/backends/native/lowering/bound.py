@@ -216,9 +216,12 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     return [functools.partial(quietly, compute)]
 
 
-def product_into(library: str, operands: Sequence[Any], out: Any) -> Call | None:
-    """What computes an op of that `library` into an array that may have gaps between its rows, or
-    lie by columns; None where only a copy of its result could be brought there.
+def product_into(
+    library: str, operands: Sequence[Any], out: Any, rectified: bool = False
+) -> Call | None:
+    """What computes an op of that `library`, or what of it is above 0 (`rectified`), into an array
+    that may have gaps between its rows, or lie by columns; None where only a copy of its result
+    could be brought there.
     """
     x, y, *bias = operands
     if not all(_are_at_hand(library, x, y)):
@@ -231,7 +234,7 @@ def product_into(library: str, operands: Sequence[Any], out: Any) -> Call | None
     if found is None:
         return None
     plan, given, c = found
-    call: Call = plan.call(given, c)
+    call: Call = (plan.rectified() if rectified else plan).call(given, c)
     return call
 
 
