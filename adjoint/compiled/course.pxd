@@ -3,6 +3,7 @@ from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..eager.elements cimport copies, owner
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
+from .form cimport Results
 from .handover cimport copy_all, give, holders, take_all, write_all
 from .signature cimport Signature
 
@@ -16,6 +17,8 @@ cdef class Course:
     cdef list _wanting, _presence, _steps
     cdef bint _counted, _general
     cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
+    cdef Results _results
+    cdef Py_ssize_t _options
     cdef list _returned, _writes, _given_writes, _copies
     cdef bint _settled
     cdef bint stands(self) except -1

@@ -41,8 +41,9 @@ class Course:
 
     __slots__ = (
         "_bound", "_copies", "_counted", "_dropped", "_general", "_given_writes", "_gradients",
-        "_guards", "_holders", "_inputs", "_leaves", "_memory", "_owned", "_presence", "_program",
-        "_returned", "_rounds", "_settled", "_steps", "_streams", "_threads", "_wanting", "_writes",
+        "_guards", "_holders", "_inputs", "_leaves", "_memory", "_options", "_owned", "_presence",
+        "_program", "_results", "_returned", "_rounds", "_settled", "_steps", "_streams",
+        "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
     def __init__(self, program: Any, rounds: list[Round], threads: int) -> None:
@@ -66,6 +67,7 @@ class Course:
         self._inputs = program.inputs
         self._streams = captured.streams
         self._returned = program.returned
+        self._results, self._options = captured.returned.results, captured.options
         self._writes, self._given_writes = program.writes, program.given_writes
         self._copies = program.copies
         self._settled = False  # whether all steps have been made once
@@ -108,10 +110,9 @@ class Course:
         profile = mode.observer
         if profile is not None:
             profile.made(arrays)
-        program = self._program
-        returned = program.captured.returned
+        program, given = self._program, self._results
         nodes = None if lease is None else program._history(arguments, lease, arrays)
-        results = returned.wrapped(arrays, nodes, program.ahead, arguments)
+        results = given.wrapped(arrays, nodes, program.ahead, arguments)
         staged: list[Any] = []
         for x, source in self._writes:
             staged.append((x, source.copy()))
@@ -125,7 +126,7 @@ class Course:
         if not self._counted:
             holders(self._leaves, self._gradients, self._holders)
             self._counted = True
-        return returned.rebuilt(results, arguments, numbers[program.captured.options :])
+        return given.rebuilt(results, arguments, numbers[self._options :])
 
     def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""

@@ -328,9 +328,10 @@ class OnDevice(Compiled):
         """What the function would return."""
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)
-        results = self.captured.returned.wrapped(arrays, nodes, self.ahead, arguments)
+        given = self.captured.returned.results
+        results = given.wrapped(arrays, nodes, self.ahead, arguments)
         more = numbers[self.captured.options :]
-        return self.captured.returned.rebuilt(results, arguments, more)
+        return given.rebuilt(results, arguments, more)
 
     def _run(
         self, arguments: list[Any], observer: Any, lease: Lease | None, numbers: Sequence[Any]

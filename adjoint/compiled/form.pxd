@@ -1,4 +1,5 @@
 cimport cython
+from .handover cimport end_all, tensors_of
 
 cdef class Made:
     cdef public list computed
@@ -40,3 +41,12 @@ cdef class Filled(Form):
 
 cdef class Fields(Filled):
     cpdef object new(self, Made made)
+
+cdef class Results:
+    cdef Form _form
+    cdef list _wanting, _leaves
+    cdef object _ended
+    cdef bint _closed
+    @cython.locals(found=list)
+    cpdef list wrapped(self, list arrays, object nodes, tuple states, object arguments)
+    cpdef object rebuilt(self, list computed, object arguments, object numbers=*)

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from .handover import end_all, tensors_of
+
 
 class Made:
     """What a run gives, from which results are made."""
@@ -147,3 +149,45 @@ class Fields(Filled):
         for name, part in self.parts.items():
             object.__setattr__(result, name, part.of(made))
         return result
+
+
+class Results:
+    """What gives a run's results the form in which the function gave its own."""
+
+    __slots__ = ("_closed", "_ended", "_form", "_leaves", "_wanting")
+
+    def __init__(
+        self, form: Form, wanting: list[int], leaves: list[int], ended: Any, closed: bool
+    ) -> None:
+        """Results `wanting` gradients without a node of their own have the op `ended`, behind all
+        that was there before (`closed`), or nothing; `leaves` were made by the function.
+        """
+        self._form = form
+        self._wanting, self._leaves = wanting, leaves
+        self._ended, self._closed = ended, closed
+
+    def wrapped(
+        self, arrays: list[Any], nodes: Any, states: tuple[Any, ...], arguments: Sequence[Any]
+    ) -> list[Any]:
+        """Tensors of what was computed now, some of which have `nodes` (by number, or None), some
+        are leaves. Others that want gradients stand behind the nodes `states` and those of
+        `arguments`, to which there is no way.
+        """
+        found = tensors_of(arrays)
+        if nodes is not None:
+            for n, node in nodes.items():
+                found[n]._node = node
+        if self._wanting:
+            if self._closed:
+                end_all(found, self._wanting, self._ended, states, arguments)
+            else:
+                end_all(found, self._wanting, self._ended, (), [])
+        for n in self._leaves:
+            found[n].requires_grad_()
+        return found
+
+    def rebuilt(
+        self, computed: list[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
+    ) -> Any:
+        """What the function would return."""
+        return self._form.of(Made(computed, arguments, numbers))

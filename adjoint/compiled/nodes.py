@@ -155,4 +155,4 @@ class _Recorded:
         found: Sequence[Any] = ()
         if self.op is not None:
             found = capture.applied(self.op, (*tensors, *self.outside), self.wanting)
-        return self._returned.rebuilt(list(found), tensors)
+        return self._returned.results.rebuilt(list(found), tensors)

@@ -16,8 +16,18 @@ from ..core.scalar import Number
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..program.reads import PLAIN
-from .form import Computed, Constant, Fields, Filled, Form, Given, Items, Made, Named, Numbered
-from .handover import end_all, tensors_of
+from .form import (
+    Computed,
+    Constant,
+    Fields,
+    Filled,
+    Form,
+    Given,
+    Items,
+    Named,
+    Numbered,
+    Results,
+)  # fmt: skip
 
 
 class Returned:
@@ -32,6 +42,7 @@ class Returned:
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self.histories: list[bool] = []  # whether they want gradients
         self.why: str | Exception | None = None  # those that want gradients have none
+        self.results: Any = None  # what gives those of a run, when the capture is over
         self.leaves: list[bool] = []  # whether they are leaves, which the function has made
         self.numbers: list[Number] = []  # computed ones
         self._met = met
@@ -46,33 +57,13 @@ class Returned:
         """
         self.tensors.clear()
         self.why = why
-        self._ended = Ended(why)
-        self._wanting = [n for n, want in enumerate(self.histories) if want]
-        self._to_require = [n for n, leaf in enumerate(self.leaves) if leaf]
-
-    def wrapped(
-        self, arrays: list[Any], nodes: Mapping[int, Any] | None, states: Any,
-        arguments: Sequence[Any],
-    ) -> list[Any]:  # fmt: skip
-        """Tensors of what was computed now, some of which have nodes, some are leaves. Others that
-        want gradients stand behind the nodes of `states` and `arguments`, to which there is no way.
-        """
-        found = tensors_of(arrays)
-        if nodes is not None:
-            for n, node in nodes.items():
-                found[n]._node = node
-        if self._wanting:
-            before = (states, arguments) if self.why is not None else ((), ())
-            end_all(found, self._wanting, self._ended, *before)
-        for n in self._to_require:
-            found[n].requires_grad_()
-        return found
-
-    def rebuilt(
-        self, computed: list[Any], arguments: Sequence[Any], numbers: Sequence[Any] = ()
-    ) -> Any:
-        """What the function would return."""
-        return self._form.of(Made(computed, arguments, numbers))
+        self.results = Results(
+            self._form,
+            [n for n, want in enumerate(self.histories) if want],
+            [n for n, leaf in enumerate(self.leaves) if leaf],
+            Ended(why),
+            why is not None,
+        )
 
     def _of(self, found: Any) -> Form:
         """The form of a part, which is one object where it stands twice."""

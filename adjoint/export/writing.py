@@ -374,7 +374,7 @@ class _Program:
         known: dict[int, Form] = {key: ("state", n) for key, n in self.places.items()}
         known.update((id(x), ("tensor", n)) for n, x in enumerate(computed))
         known.update((id(x), ("argument", n)) for n, x in enumerate(arguments))
-        found = self.captured.returned.rebuilt(computed, arguments)
+        found = self.captured.returned.results.rebuilt(computed, arguments)
         return form_of(found, lambda x: known[id(x)], "export: what the function returns")
 
     def _source(self, x: Any) -> tuple[str, int]:
