@@ -43,31 +43,43 @@ class Arithmetic:
         self.given.append(made.place)
         return made
 
-    def function(self, sources: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None]:
+    def function(self, sources: Sequence[Any], late: int | None = None) -> Callable[..., Any]:
         """What computes `sources`, numbers of this and others, for other values of those that come
         with each run; it gives None where another decision would have been taken.
 
+        With `late`, the first so many of these numbers come later: it takes the rest, and gives
+        what computes the sources of the first.
         It is Python that is written here, a line for each step: a loop over them takes longer.
         """
         known: dict[str, Any] = {f"v{place}": value for place, value in enumerate(self.values)}
-        lines = []
+        first = self.given if late is None else self.given[:late]
+        behind = set(first)  # places of what depends on them
+        early: list[str] = []
+        lines: list[str] = []
         for k, (function, a, b, place) in enumerate(self.steps):
             known[f"f{k}"] = function
             text = _TEXTS.get(function, "f(a, b)")
-            lines.append(f"  v{place} = {_filled(text, f'f{k}', a, b)}")
+            if not behind.isdisjoint((a, b)):
+                behind.add(place)
+            (lines if place in behind else early).append(
+                f"v{place} = {_filled(text, f'f{k}', a, b)}"
+            )
         for k, (function, a, b, outcome) in enumerate(self.decisions):
             known[f"d{k}"] = function
-            text = _TEXTS.get(function, "f(a, b)")
-            lines.append(f"  if ({_filled(text, f'd{k}', a, b)}) is not {outcome}: return None")
-        if lines:  # what fails may stand behind a decision: the formula will say
-            lines = [" try:", *lines, " except (ArithmeticError, ValueError): return None"]
+            text = _filled(_TEXTS.get(function, "f(a, b)"), f"d{k}", a, b)
+            line = f"if ({text}) is not {outcome}: return None"
+            (early if behind.isdisjoint((a, b)) else lines).append(line)
         found = []
         for k, source in enumerate(sources):
             known[f"s{k}"] = source
             found.append(f"v{source.place}" if type(source) in _WRITTEN else f"s{k}")
-        given = ", ".join(f"v{place}" for place in self.given)
-        lines = [f"def run({given}):", *lines, f" return ({''.join(f'{x}, ' for x in found)})"]
-        exec("\n".join(lines), known)
+        result = f"({''.join(f'{x}, ' for x in found)})"
+        if late is None:
+            text = _written("run", first, [*early, *lines], result)
+        else:
+            inner = _written("inner", first, lines, result)
+            text = _written("run", self.given[late:], early, "inner", inner)
+        exec(text, known)
         return known["run"]  # type: ignore[no-any-return]
 
     def _new(self, value: Any) -> Any:
@@ -133,6 +145,20 @@ _TEXTS: dict[Any, str] = {
     _absolute: "abs(a)",
     as_float32: f"a if {-_FLOAT32_MOST!r} < a < {_FLOAT32_MOST!r} else f(a, b)",
 }  # fmt: skip
+
+
+def _written(
+    name: str, given: Sequence[int], lines: Sequence[str], result: str, inner: str = ""
+) -> str:
+    """The text of a function of numbers, None where it fails: what fails may stand behind a
+    decision, and the formula will say.
+    """
+    body = [f" {line}" for line in lines]
+    if lines:
+        body = ["try:", *body, "except (ArithmeticError, ValueError): return None"]
+    body += [*inner.splitlines(), f"return {result}"]
+    head = f"def {name}({', '.join(f'v{place}' for place in given)}):"
+    return "\n".join([head, *(f" {line}" for line in body)])
 
 
 def _filled(text: str, function: str, a: int, b: int) -> str:

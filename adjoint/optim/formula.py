@@ -49,6 +49,7 @@ class Formula:
         given = [x._data for x in symbols]
         p, g, *states = symbols
         self.numbers, known = _pattern(numbers, self.arithmetic)
+        late = len(self.arithmetic.given)
         with recording():
             change(options, known, dict(zip(names, states, strict=True)), p, g)
         self.written = [
@@ -60,7 +61,10 @@ class Formula:
             raise NotTraceable("a formula that changes the gradient")
         program = program_of(given, [symbols[n]._data for n in self.written])
         self.run = MultiTensor(dtypes, program, self.written)
-        self.values = self.arithmetic.function(self.run.scalars)
+        # The numbers change with each step, and options seldom.
+        self.values = self.arithmetic.function(self.run.scalars, late)
+        self._asked: list[Any] = []  # the last options, if each is known by being the same object
+        self._rest: Any = None  # what gives the scalars for these
 
     def with_numbers(self, asked: tuple[dict[str, Any], Any]) -> tuple[Formula, Any] | None:
         """Itself, and the kernel's scalars for these options and numbers; None where it is not
@@ -74,14 +78,38 @@ class Formula:
             given.append(numbers)
         elif not _fits(numbers, self.numbers, given):
             return None
+        rest = self._rest
+        if rest is None or not self._are_asked(group):
+            rest = self._of_options(group)
+        found = None if rest is None else rest(*given)
+        return None if found is None else (self, found)
+
+    def _are_asked(self, group: dict[str, Any]) -> bool:
+        """Whether a group's options are the last ones."""
+        asked = self._asked
+        k = 0
+        for name in self.options:
+            if group.get(name, _ABSENT) is not asked[k]:
+                return False
+            k += 1
+        return True
+
+    def _of_options(self, group: dict[str, Any]) -> Any:
+        """What gives the scalars for a group's options; None where it is not their formula."""
+        given: list[float] = []
+        asked: list[Any] = []
+        same = True  # whether an option that is the same object later says the same
         for name, pattern in self.options.items():
             value = group.get(name, _ABSENT)
             if type(value) is float and pattern is _NUMBER:
                 given.append(value)
             elif value is not pattern and not _fits(value, pattern, given):
                 return None
-        found = self.values(*given)
-        return None if found is None else (self, found)
+            asked.append(value)
+            same = same and _is_fixed(value)
+        rest = self.values(*given)
+        self._asked, self._rest = asked, rest if same else None
+        return rest
 
 
 def formula_of(change: Any, group: Any, numbers: Any, names: Any, dtypes: Any) -> Formula | str:
@@ -138,6 +166,12 @@ def _pattern(value: Any, arithmetic: Arithmetic) -> tuple[Any, Any]:
     return value, value
 
 
+def _is_fixed(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_fixed, value))
+    return value is None or value is _ABSENT or isinstance(value, (bool, int, float, str))
+
+
 def _fits(value: Any, pattern: Any, numbers: list[float]) -> bool:
     """Whether `value` is like `pattern`; its numbers are added to `numbers`."""
     if pattern is _NUMBER:
@@ -150,7 +184,8 @@ def _fits(value: Any, pattern: Any, numbers: list[float]) -> bool:
     if type(pattern) is tuple:
         if not isinstance(value, (list, tuple)) or len(value) != len(pattern):
             return False
-        for each, part in zip(value, pattern, strict=True):
+        for k in range(len(pattern)):
+            each, part = value[k], pattern[k]
             if type(each) is float and part is _NUMBER:
                 numbers.append(each)
             elif not _fits(each, part, numbers):

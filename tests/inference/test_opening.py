@@ -6,7 +6,12 @@ import pytest
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.compiled import step as compiled_step
-from adjoint.inference.opening import open_activations, open_outer_products, open_variances
+from adjoint.inference.opening import (
+    open_activations,
+    open_narrow_gradients,
+    open_outer_products,
+    open_variances,
+)
 from adjoint.inference.passes import merge_equal
 from adjoint.nn import functional as F
 
@@ -152,3 +157,22 @@ def test_variances_within_a_step_are_kernels():
     for y, z in zip(compiled(x), standardized(x), strict=True):
         np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-4, atol=1e-5)
     assert not compiled.explain(x).host_calls
+
+
+@pytest.mark.parametrize("rows", [(5,), (2, 3), (0,), (1,)])
+def test_open_narrow_gradients(rows):
+    """The gradient of weights of one column is a sum of multiplications; others stay products."""
+    rng = np.random.default_rng(0)
+    counts = {}
+    for features in (1, 2):
+        g, x = (ad.tensor(rng.standard_normal((*rows, n))) for n in (4, features))
+
+        def weight(g, x):
+            with ad.enable_grad():
+                w = ad.zeros(4, x.shape[-1], dtype=g.dtype, requires_grad=True)
+                return [ad.autograd.grad(F.linear(x, w), w, g)[0]]
+
+        counts[features] = open_narrow_gradients(graph_of(lambda g, x=x: weight(g, x), g))
+        [found], [wanted] = ad.compile(weight)(g, x), weight(g, x)
+        assert ad.allclose(found, wanted) and found.shape == wanted.shape
+    assert counts == {1: 1, 2: 0}
