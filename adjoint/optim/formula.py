@@ -86,12 +86,9 @@ class Formula:
 
     def _are_asked(self, group: dict[str, Any]) -> bool:
         """Whether a group's options are the last ones."""
-        asked = self._asked
-        k = 0
-        for name in self.options:
-            if group.get(name, _ABSENT) is not asked[k]:
+        for k, name in enumerate(self.options):
+            if group.get(name, _ABSENT) is not self._asked[k]:
                 return False
-            k += 1
         return True
 
     def _of_options(self, group: dict[str, Any]) -> Any:
