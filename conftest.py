@@ -33,6 +33,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _only_what_is_new_is_looked_through():
+    """Nor through what earlier files have left, and what they have imported."""
+    gc.collect()
+    gc.freeze()
+
+
 def verifier():
     """Verifies each program that a pass has changed; where it says nothing, nothing has changed."""
     before = []
