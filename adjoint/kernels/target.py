@@ -25,7 +25,7 @@ class Target:
     triple: str
     cpu: str
     features: str
-    effort: int = 2  # of LLVM's code generator, 0 to 3: any gives the same bits
+    effort: int = 2  # of LLVM, 0 to 3: any gives the same bits
 
     @property
     def vector_bytes(self) -> int:
@@ -52,7 +52,7 @@ class Target:
         llvm = _llvm()
         module = llvm.parse_assembly(text)
         module.triple = self.triple
-        _passes().run(module, llvm.create_pass_builder(_machine(self), _tuning()))
+        _passes(self.effort > 0).run(module, llvm.create_pass_builder(_machine(self), _tuning()))
         return module
 
 
@@ -119,16 +119,17 @@ def _tuning() -> Any:
     return _llvm().create_pipeline_tuning_options(speed_level=2)
 
 
-@functools.lru_cache(maxsize=1)
-def _passes() -> Any:
+@functools.lru_cache(maxsize=2)
+def _passes(simplify: bool) -> Any:
     """What our code needs: everything inline, variables in registers; it is vector code already."""
     passes = _llvm().create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
+    if simplify:
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
     return passes
 
 
