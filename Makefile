@@ -22,13 +22,20 @@ BOTH := $(addprefix tests/, $(addsuffix .py, $(addprefix autograd/test_, autogra
 	$(addprefix ops/test_, elementwise indexing movement ops) ops/nn/test_convolution $(addprefix ops/reduce/test_, reduction sort) \
 	$(addprefix nn/test_, nn nn_modules) optim/test_optim backends/numpy/test_selection))
 
+# The compiler's own tests run the code that users run; others, in which kernels run a few times on little, what is compiled sooner.
+# The native backend's run both ways: the latter in `test`, the former in `test-all`.
+OTHERS := ADJOINT_OPTIMIZE=0 $(PYTEST) --ignore=tests/kernels
+
 test: .venv/.peers .venv/.built lint  ## every op, every module, every promise once
-	$(PYTEST)
+	$(OTHERS)
+	$(PYTEST) tests/kernels
 
 test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and other ways to compute (docs/testing.md)
-	$(PYTEST) -m sweep
+	$(OTHERS) -m sweep --ignore=tests/backends/native
+	$(PYTEST) -m sweep tests/kernels
+	$(PYTEST) -m "" tests/backends/native
 	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
-	ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
+	ADJOINT_OPTIMIZE=0 ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
 	PYTHONMALLOC=debug PYTHONDEVMODE=1 $(PYTEST) $(CORE)
 	$(MAKE) pythons

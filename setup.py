@@ -49,13 +49,14 @@ def made() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
+    level = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O1"]
     each = [
         Extension(
             name,
             [f"{name.replace('.', '/')}.py"],
             include_dirs=[numpy.get_include()],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-            extra_compile_args=[] if sys.platform == "win32" else ["-O1", "-fno-strict-aliasing"],
+            extra_compile_args=[] if sys.platform == "win32" else [*level, "-fno-strict-aliasing"],
             optional=True,
         )
         for name in extensions.MODULES

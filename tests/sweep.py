@@ -35,3 +35,10 @@ def swept(case: Any) -> Any:
         return pytest.param(*case.values, marks=(*case.marks, pytest.mark.sweep), id=case.id)
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.sweep)
+
+
+def spread(cases: Iterable[Any], count: int) -> list[Any]:
+    """`count` of the cases, the first and the last among them: neighbours are often alike."""
+    found = list(cases)
+    count = min(count, len(found))
+    return [found[k * (len(found) - 1) // max(count - 1, 1)] for k in range(count)]

@@ -21,6 +21,8 @@ REGISTRIES = {"EXECUTORS", "RECORDERS", "WRITERS"}
 def fills(text: str) -> set[str]:
     """What a module sets of other modules: calls of their `connect`, entries of registries."""
     found = set()
+    if not any(word in text for word in ("connect", *REGISTRIES)):
+        return found
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value).rpartition(".")[2]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.core import debug
+from adjoint.core import config, debug
 from adjoint.core.errors import Unsupported
 
 from . import cache
@@ -25,6 +25,7 @@ class Target:
     triple: str
     cpu: str
     features: str
+    effort: int = 2  # of LLVM, 0 to 3: any gives the same bits
 
     @property
     def vector_bytes(self) -> int:
@@ -51,7 +52,7 @@ class Target:
         llvm = _llvm()
         module = llvm.parse_assembly(text)
         module.triple = self.triple
-        _passes().run(module, llvm.create_pass_builder(_machine(self), _tuning()))
+        _passes(self.effort > 0).run(module, llvm.create_pass_builder(_machine(self), _tuning()))
         return module
 
 
@@ -78,7 +79,8 @@ def host() -> Target:
     """
     llvm = _llvm()
     features = llvm.get_host_cpu_features().flatten()
-    target = Target(llvm.get_default_triple(), llvm.get_host_cpu_name(), features)
+    effort = min(config.read_count("ADJOINT_OPTIMIZE"), 3)
+    target = Target(llvm.get_default_triple(), llvm.get_host_cpu_name(), features, effort)
     if not (target.has("fma") or target.has("neon")):
         raise Unsupported(f"kernels on {target.cpu}: it has no fused multiply-add")
     return target
@@ -108,7 +110,7 @@ def _machine(target: Target) -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.features, opt=target.effort, reloc="pic", codemodel="small"
     )
 
 
@@ -117,16 +119,17 @@ def _tuning() -> Any:
     return _llvm().create_pipeline_tuning_options(speed_level=2)
 
 
-@functools.lru_cache(maxsize=1)
-def _passes() -> Any:
+@functools.lru_cache(maxsize=2)
+def _passes(simplify: bool) -> Any:
     """What our code needs: everything inline, variables in registers; it is vector code already."""
     passes = _llvm().create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
+    if simplify:
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
     return passes
 
 

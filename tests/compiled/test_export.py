@@ -827,9 +827,8 @@ def test_structures_that_were_made_by_hand_end_in_errors_of_ours():
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(3))
-def test_many_structures_that_were_made_by_hand(seed):
-    assert hostile(2000, seed + 1)["CheckpointError"] > 1000
+def test_many_structures_that_were_made_by_hand():
+    assert hostile(2000, 1)["CheckpointError"] > 1000
 
 
 def test_what_a_file_says_wrongly_is_named():

@@ -19,7 +19,7 @@ ILL = 0.02  # whose values rounding decides
 
 
 @pytest.mark.parametrize(
-    ("first", "count", "size"), [(0, 40, 8), *(swept((1000 + 200 * k, 200, 14)) for k in range(4))]
+    ("first", "count", "size"), [(0, 40, 8), *(swept((1000 + 200 * k, 100, 14)) for k in range(4))]
 )
 def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
     found: Counter[str] = Counter()

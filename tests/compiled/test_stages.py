@@ -159,8 +159,15 @@ def test_programs_are_verified_after_each_pass():
         graph.outputs = [Value(graph.inputs[0].spec)]
         return 1
 
-    del rewriting.PASSES["wrong"]
+    @rewriting.rewriting
+    def silent(graph):
+        graph.outputs = []
+        return 0
+
+    del rewriting.PASSES["wrong"], rewriting.PASSES["silent"]
     captured = ad.compile(lambda x: x * 2).graph(ad.ones(3))["captured"].program
+    with pytest.raises(AssertionError, match="silent has changed a program without a word"):
+        silent(captured)
     with pytest.raises(GraphError, match=r"after wrong: the output .* is not computed"):
         wrong(captured)
 

@@ -11,7 +11,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
-from tests.distributed.worlds import ENGINES, outcomes
+from tests.distributed.worlds import ENGINES
 
 SUMS = ("float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64",
         "complex64", "complex128")  # fmt: skip
@@ -265,18 +265,18 @@ def on_differences_in_debug_mode(rank, size):
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-NAMES = [name for name in list(globals()) if name.startswith("on_")]
+SCENARIOS = [value for name, value in list(globals().items()) if name.startswith("on_")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_scenario(engine, name):
-    outcomes(__name__, name, 3, engine)
+def test_scenario(engine, scenario, world):
+    world.outcomes(scenario, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_differences_are_named_on_both_sides(engine):
-    for said in outcomes(__name__, "on_differences_in_debug_mode", 3, engine):
+def test_differences_are_named_on_both_sides(engine, world):
+    for said in world.outcomes(on_differences_in_debug_mode, engine):
         shapes, dtypes, order, roots = said
         assert "rank 0 does all_reduce (SUM) of adjoint.float32 (3,)" in shapes
         assert "rank 1 does all_reduce (SUM) of adjoint.float32 (4,)" in shapes
@@ -286,12 +286,12 @@ def test_differences_are_named_on_both_sides(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_messages_name_what_is_wrong(engine):
-    (said, *_) = outcomes(__name__, "on_bad_arguments", 3, engine)
+def test_messages_name_what_is_wrong(engine, world):
+    (said, *_) = world.outcomes(on_bad_arguments, engine)
     words = ("contiguous", "rank 3", "own", "average", "BOR", "9", "int", "compile: all_reduce")
     for text, word in zip(said, words, strict=True):
         assert word in text
-    (objects, *_) = outcomes(__name__, "on_objects", 3, engine)
+    (objects, *_) = world.outcomes(on_objects, engine)
     assert "builtins.object" in objects
 
 

@@ -13,7 +13,7 @@ import adjoint.distributed as dist
 from adjoint import nn
 from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
 from adjoint.nn.parallel import DistributedDataParallel as DDP
-from tests.distributed.worlds import ENGINES, ROOT, outcomes, run
+from tests.distributed.worlds import ENGINES, ROOT, run
 
 TOLERANCE = {ad.float64: 1e-10, ad.float32: 1e-5}
 
@@ -547,31 +547,29 @@ def on_a_backward_that_failed_is_forgotten(rank, size):
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-NAMES = [name for name in list(globals()) if name.startswith("on_")]
+SCENARIOS = [value for name, value in list(globals().items()) if name.startswith("on_")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_scenario(engine, name):
-    outcomes(__name__, name, 3, engine)
+def test_scenario(engine, scenario, world):
+    world.outcomes(scenario, engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_who_lacks_which_gradient_is_said_everywhere(engine):
-    for some, one, all_ in outcomes(
-        __name__, "on_unused_parameters_are_named_on_every_rank", 3, engine
-    ):
+def test_who_lacks_which_gradient_is_said_everywhere(engine, world):
+    for some, one, all_ in world.outcomes(on_unused_parameters_are_named_on_every_rank, engine):
         assert "on rank 0: spare.weight, spare.bias)" in some
         assert "on rank 1: spare.weight, spare.bias, other.weight, other.bias)" in one
         assert all(f"on rank {r}: spare.weight" in all_ for r in range(3))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_refused_says_why(engine):
-    for compiled, twice, _ in outcomes(__name__, "on_refusals", 3, engine):
+def test_what_is_refused_says_why(engine, world):
+    for compiled, twice, _ in world.outcomes(on_refusals, engine):
         assert "compile: DistributedDataParallel: communication cannot be recorded" in compiled
         assert "create_graph" in twice
-    for shapes, counts in outcomes(__name__, "on_modules_that_differ", 3, engine):
+    for shapes, counts in world.outcomes(on_modules_that_differ, engine):
         assert "rank 0 has weight: (3, 2)" in shapes and "rank 1 has weight: (4, 2)" in shapes
         assert "rank 0 has 2 parameters, rank 2 has 4" in counts
 

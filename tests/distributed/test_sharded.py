@@ -21,7 +21,7 @@ from adjoint.distributed import checkpoint as checkpoints
 from adjoint.distributed.fsdp import fully_shard
 from adjoint.distributed.optim import ZeroRedundancyOptimizer
 from adjoint.utils.checkpoint import checkpoint
-from tests.distributed.worlds import ENGINES, ROOT, outcomes, run
+from tests.distributed.worlds import ENGINES, ROOT, run
 
 
 @contextlib.contextmanager
@@ -380,13 +380,13 @@ def on_a_checkpoint_of_three_ranks(rank, size):
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-NAMES = [name for name in list(globals()) if name.startswith("on_")]
+SCENARIOS = [value for name, value in list(globals().items()) if name.startswith("on_")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_scenario(engine, name):
-    outcomes(__name__, name, 3, engine)
+def test_scenario(engine, scenario, world):
+    world.outcomes(scenario, engine)
 
 
 def test_state_of_a_rank_is_its_share_to_the_element():
@@ -594,8 +594,8 @@ def test_what_cannot_be_sharded_is_refused():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_checkpoint_is_loaded_by_other_numbers_of_ranks(engine):
-    place = outcomes(__name__, "on_a_checkpoint_of_three_ranks", 3, engine)[0]
+def test_a_checkpoint_is_loaded_by_other_numbers_of_ranks(engine, world):
+    place = world.outcomes(on_a_checkpoint_of_three_ranks, engine)[0]
     model, optimizer = alone()
     for size, rank in ((1, 0), (2, 1), (3, 2), (8, 0), (8, 5), (8, 7)):
         with fake(rank, size):

@@ -1,12 +1,13 @@
-"""Runs a module's scenarios on the ranks of a world: `adjoint run` starts this file on each.
+"""Runs scenarios on the ranks of a world: `adjoint run` starts this file on each.
 
 A scenario is a function `on_...(rank, size)`. What it raises, or returns, is printed as JSON, which
-is what the tests look at. All scenarios of a module run in one world: a process costs seconds.
+is what the tests look at. All scenarios of all modules run in one world, and what it has said is
+kept in a file for the other processes that test: each rank costs seconds.
 """
 
 from __future__ import annotations
 
-import functools
+import fcntl
 import importlib
 import importlib.util
 import json
@@ -53,45 +54,70 @@ def run(arguments, *, check=True, timeout=120, **more):
     return done
 
 
-@functools.cache
-def world(module, size, engine):
-    """What each rank says of each scenario: `{scenario: [of rank 0, of rank 1, ...]}`."""
-    done = run(["--nproc", size, "--engine", engine, __file__, module], check=False)
-    said = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            row = json.loads(line)
-            said.setdefault(row["name"], {})[row["rank"]] = row
-    assert said, done.stderr[-2000:]
-    return {name: [rows[rank] for rank in range(size)] for name, rows in said.items()}
+class World:
+    """Three ranks of an engine, which start when first something is asked of them."""
+
+    SIZE = 3
+    MODULES = ("test_collectives", "test_data_parallel", "test_sharded")
+
+    def __init__(self, folder):
+        self.folder = folder  # of all processes that test
+        self.said = {}
+
+    def outcomes(self, scenario, engine):
+        """What a scenario (the function) returned, by rank; the first rank's traceback, where one
+        has raised.
+        """
+        rows = self._rows(engine)[f"{scenario.__module__}.{scenario.__name__}"]
+        for rank in range(self.SIZE):
+            assert not rows[rank]["error"], rows[rank]["error"][-1500:]
+        return [rows[rank]["value"] for rank in range(self.SIZE)]
+
+    def _rows(self, engine):
+        """What each rank says of each scenario: `{scenario: {rank: {...}}}`."""
+        if engine not in self.said:
+            with open(self.folder / f"world-{engine}", "a+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes second reads
+                file.seek(0)
+                text = file.read()
+                if not text:
+                    text = self._run(engine)
+                    file.write(text)
+            rows = self.said[engine] = {}
+            for line in text.splitlines():
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    rows.setdefault(row["name"], {})[row["rank"]] = row
+        return self.said[engine]
+
+    def _run(self, engine):
+        options = ["--nproc", self.SIZE, "--engine", engine, __file__]
+        done = run([*options, *self.MODULES], check=False, timeout=600)
+        assert "{" in done.stdout, done.stderr[-2000:]
+        return done.stdout
 
 
-def outcomes(module, name, size, engine):
-    """What the scenario returned, by rank; the first rank's traceback, where one has raised."""
-    rows = world(module, size, engine)[name]
-    for row in rows:
-        assert not row["error"], row["error"][-1500:]
-    return [row["value"] for row in rows]
-
-
-def main(module):
+def main(modules):
     import adjoint as ad
 
     sys.path.insert(0, str(ROOT))
     ad.distributed.init_process_group(timeout=20)
     rank, size = ad.distributed.get_rank(), ad.distributed.get_world_size()
-    found = vars(importlib.import_module(module))
-    for name in [name for name in found if name.startswith("on_")]:
-        error, value = "", None
-        ad.manual_seed(0)
-        try:
-            value = found[name](rank, size)
-        except (Exception, pytest.fail.Exception):
-            error = traceback.format_exc()
-        row = json.dumps({"name": name, "rank": rank, "error": error, "value": value})
-        os.write(1, (row + "\n").encode())  # in one piece
+    for module in modules:
+        for name, scenario in vars(importlib.import_module(f"tests.distributed.{module}")).items():
+            if not name.startswith("on_"):
+                continue
+            error, value = "", None
+            ad.manual_seed(0)
+            try:
+                value = scenario(rank, size)
+            except (Exception, pytest.fail.Exception):
+                error = traceback.format_exc()
+            said = {"name": f"{scenario.__module__}.{name}", "rank": rank}
+            row = json.dumps({**said, "error": error, "value": value})
+            os.write(1, (row + "\n").encode())  # in one piece
     ad.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -51,10 +51,14 @@ SYMBOL = re.compile(r"@_?Py[A-Z_]\w*")  # of the C API, in LLVM's text
 # C structs that are published as such: NumPy's memory handler, DLPack's tensor.
 STRUCTS = {"_Handler", "_DLTensor"}
 KEYED = {"get", "pop", "setdefault"}  # methods that take a key
+# Without one of these words there is none of it.
+WORDS = re.compile("|".join((*NAMES, "from_address", r"\bid\b", SYMBOL.pattern)))
 
 
 def uses(source: str) -> list[str]:
     """Each use of an object's layout: which line, and what stands there."""
+    if not WORDS.search(source):
+        return []
     tree = ast.parse(source)
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     found = []

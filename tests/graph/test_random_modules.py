@@ -1218,7 +1218,7 @@ def compare(program):
 
 
 @pytest.mark.parametrize(
-    ("number", "count"), [(0, 50), *(swept((number, 500)) for number in range(1, 5))]
+    ("number", "count"), [(0, 50), *(swept((number, 200)) for number in range(1, 5))]
 )
 def test_random_modules_train_in_steps_as_eagerly(number, count):
     @seed(number)

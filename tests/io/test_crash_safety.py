@@ -51,7 +51,7 @@ def fork():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its victims")
-@few_or_many("kills", 10, 200)
+@few_or_many("kills", 10, 60)
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(kills, tmp_path):
     path = tmp_path / "x.safetensors"
     ad.save(checkpoint(0), path)

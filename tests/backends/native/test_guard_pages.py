@@ -46,7 +46,7 @@ RUNS: dict[str, list[str]] = {
         f"{HERE}/indexing/test_ranking.py",
     ],
     "draws": [f"{HERE}/test_draws.py", "-k", "bits or integers or masks or perm"],
-    "registry": [f"{HERE}/test_fuzz.py"],
+    "registry": [f"{HERE}/test_fuzz.py", "-m", ""],  # of all ops
     "routines": [f"{HERE}/test_determinism.py", "-k", "every_run"],
     "pooling": [f"{HERE}/onednn/test_max_pooling.py"],
     "products": [f"{HERE}/gemm/test_gemm.py", "-k", "tile or bias or nothing"],
@@ -68,7 +68,7 @@ def child(arguments: list[str]) -> Any:
 
 @pytest.mark.parametrize("name", [n if n == "numbers" else swept(n) for n in RUNS])
 def test_nothing_outside_the_arrays_is_touched(name: str) -> None:
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", ""]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     ended = child(
         ["-m", "pytest", "-p", "tests.backends.native.guarded_memory", *options, *RUNS[name]]
     )

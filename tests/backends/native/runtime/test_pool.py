@@ -405,7 +405,7 @@ def test_busy_cores(kernels):
             counters.check()
 
 
-@few_or_many("forks", 10, 100)
+@few_or_many("forks", 5, 30)
 def test_forked_children_have_workers_of_their_own(forks, kernels):
     counters = Counters()
     with Pool(3) as workers:
@@ -427,7 +427,7 @@ def test_forked_children_have_workers_of_their_own(forks, kernels):
         counters.check()
 
 
-@few_or_many("forks", 10, 100)
+@few_or_many("forks", 5, 30)
 def test_forks_while_other_threads_run_loops(forks, kernels):
     with Pool(4) as workers:
         done = threading.Event()
@@ -454,7 +454,7 @@ def test_forks_while_other_threads_run_loops(forks, kernels):
         in_threads(work, 4)
 
 
-@few_or_many("forks", 5, 50)
+@few_or_many("forks", 5, 20)
 def test_forks_while_threads_come_and_go(forks, kernels):
     with Pool(4) as workers:
         done = threading.Event()
