@@ -25,6 +25,7 @@ import numpy as np
 
 from ..core.dtype import BY_NAME
 from ..core.errors import CheckpointError, DistributedError, InvalidArgument, InvalidType
+from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..io.atomic import replacing
 from ..io.checkpoint import MAX_HEADER, header
@@ -364,6 +365,20 @@ def async_save(state_dict: Any, *, checkpoint_id: Any, process_group: Any = None
 # ---- reading -------------------------------------------------------------------------------------
 
 
+def _check(tensors: dict[str, Any], values: dict[str, Any]) -> None:
+    """Raise ValueError, KeyError or TypeError for what no index says."""
+    if not (isinstance(tensors, dict) and isinstance(values, dict)):
+        raise TypeError("it has no tables of tensors and values")
+    for path, entry in tensors.items():
+        sizes = [*entry["shape"], *(n for _, *counts in entry["parts"] for n in counts)]
+        if any(type(n) is not int or n < 0 for n in sizes):
+            raise ValueError(f"{path!r:.80} has sizes that are none")
+        if any(type(name) is not str or len(counts) != 2 for name, *counts in entry["parts"]):
+            raise ValueError(f"{path!r:.80} has parts that are none")
+        if entry["dtype"] not in BY_NAME:
+            raise ValueError(f"{path!r:.80} has the dtype {entry['dtype']!r:.80}")
+
+
 class _Checkpoint:
     """A directory that is read."""
 
@@ -371,19 +386,26 @@ class _Checkpoint:
         self.path = os.fspath(path)
         place = os.path.join(self.path, INDEX)
         try:
+            if os.path.getsize(place) > MAX_HEADER:
+                raise ValueError("it is too long")
             with open(place, "rb") as file:
                 index = json.loads(file.read())
-            self.tensors, self.values = index["tensors"], index["values"]
             version = index["version"]
+            if version != _VERSION:
+                raise CheckpointError(f"load: {place!r} is of version {version!r}, not {_VERSION}")
+            self.tensors, self.values = index["tensors"], index["values"]
+            _check(self.tensors, self.values)
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"load: {self.path!r} holds no whole checkpoint ({INDEX} is missing)"
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except CheckpointError:
+            raise
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"load: {place!r} is not an index: {error}") from error
-        if version != _VERSION:
-            raise CheckpointError(f"load: {place!r} is of version {version!r}, not {_VERSION}")
         self.files: dict[str, dict[str, Any]] = {}  # by name: where rows begin, and checksums
+        with os.scandir(self.path) as files:
+            self.room = sum(each.stat().st_size for each in files)
 
     def _rows(self, name: str) -> dict[str, Any]:
         """Of a file: where each row lies, by its name; from its header alone."""
@@ -404,7 +426,10 @@ class _Checkpoint:
                       - row["data_offsets"][0], sums[key])
                 for key, row in found.items()
             }  # fmt: skip
-        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            if any(type(n) is not int or n < 0 for row in rows.values() for n in row):
+                raise ValueError("it has places that are none")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error,
+                RecursionError) as error:  # fmt: skip
             raise CheckpointError(f"load: {place!r} is not a whole file: {error}") from error
         self.files[name] = rows
         return rows
@@ -494,6 +519,8 @@ class _Checkpoint:
 
     def _fill_optimizer(self, path: str, optimizer: Any) -> None:
         groups = self.value(f"{path}.param_groups")
+        if not isinstance(groups, list) or any("params" not in group for group in groups):
+            raise CheckpointError(f"load: {path}.param_groups are no groups of an optimizer")
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in optimizer.param_groups]:
             raise CheckpointError(
@@ -506,6 +533,8 @@ class _Checkpoint:
         for each in self.tensors:
             if each.startswith(prefix):
                 number, _, name = each[len(prefix) :].partition(".")
+                if not number.isdecimal():
+                    raise CheckpointError(f"load: {each!r:.80} is no state of a parameter")
                 names.setdefault(int(number), []).append(name)
         states = {}
         for member in _members(optimizer):
@@ -515,7 +544,13 @@ class _Checkpoint:
                 shape, start, local = tuple(entry["shape"]), 0, tuple(entry["shape"])
                 if is_of_elements(inner, name) and shape == member.shape:
                     start, local = member.start, member.local
-                data = np.empty(local, BY_NAME[entry["dtype"]].numpy)
+                dtype = BY_NAME[entry["dtype"]].numpy
+                if prod(local) * dtype.itemsize > self.room:
+                    raise CheckpointError(
+                        f"load: {prefix}{member.number}.{name} of shape {local} is larger than all "
+                        f"files of {self.path!r}"
+                    )
+                data = np.empty(local, dtype)
                 self.read(f"{prefix}{member.number}.{name}", shape, start, data.reshape(-1))
                 state[name] = wrap(data)
             if state:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import json
 import os
+import struct
 import sys
 import tempfile
 import tracemalloc
@@ -711,6 +713,49 @@ def test_checkpoints_that_are_not_whole_are_refused(tmp_path):
     file.unlink()
     with pytest.raises(ad.CheckpointError, match="whole file"):
         load()
+
+
+def test_indexes_that_nobody_wrote_are_refused(tmp_path):
+    """Whatever stands in one: CheckpointError, in no time, without memory for what it claims."""
+    model = nn.Linear(2, 2)
+    optimizer = ad.optim.Adam(model.parameters())
+    model(ad.ones(1, 2)).sum().backward()
+    optimizer.step()
+    state = {"m": model, "o": optimizer}
+    checkpoints.save(state, checkpoint_id=tmp_path)
+    place = tmp_path / "index.json"
+    plain = json.loads(place.read_bytes())
+    tensors = plain["tensors"]
+    own = next(name for name in tensors if name.startswith("o.state.0.exp_avg"))
+
+    def altered(**entry):
+        return {**plain, "tensors": {**tensors, own: {**tensors[own], **entry}}}
+
+    name, first, count = tensors[own]["parts"][0]
+    hostile = [
+        b"[" * 100_000, b"{", b"[]", b"3", b'{"version": 1}', {**plain, "version": 2},
+        {**plain, "tensors": 3}, {**plain, "tensors": {own: 3}}, {**plain, "values": []},
+        {**plain, "values": {**plain["values"], "o.param_groups": 3}},
+        altered(shape=[1 << 50]), altered(shape=[-1]), altered(shape="x"), altered(shape=[2.5]),
+        altered(dtype="object"), altered(dtype=["float32"]), altered(parts=3), altered(parts=[3]),
+        altered(parts=[[name, first]]), altered(parts=[[3, first, count]]),
+        altered(parts=[["../index.json", first, count]]), altered(parts=[[name, -1, count]]),
+        altered(parts=[]), {**plain, "tensors": {**tensors, "o.state.x.exp_avg": tensors[own]}},
+    ]  # fmt: skip
+    for each in hostile:
+        place.write_bytes(each if type(each) is bytes else json.dumps(each).encode())
+        with pytest.raises(ad.CheckpointError):
+            checkpoints.load(state, checkpoint_id=tmp_path)
+    place.write_bytes(json.dumps(plain).encode())
+    (file,) = tmp_path.glob("*.safetensors")
+    data = file.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    for header in (b"[" * 10_000, b"[]", b"{}", b'{"__metadata__": 3}', b'{"__metadata__": {}}'):
+        file.write_bytes(struct.pack("<Q", len(header)) + header + data[8 + length :])
+        with pytest.raises(ad.CheckpointError):
+            checkpoints.load(state, checkpoint_id=tmp_path)
+    file.write_bytes(data)
+    checkpoints.load(state, checkpoint_id=tmp_path)
 
 
 def calls_of_a_step(kind, size):
