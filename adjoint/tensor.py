@@ -18,6 +18,7 @@ from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
 from .core.spec import normalize_axis
 from .core.tensor_base import TensorBase
@@ -122,7 +123,8 @@ class Tensor(TensorBase):
     """An array with automatic differentiation.
 
     Make one with `adjoint.tensor(data)`. `Tensor(2, 3)` gives uninitialised memory of that shape
-    and `Tensor([1, 2])` a tensor of the default dtype, as in PyTorch.
+    and `Tensor([1, 2])` a tensor of the default dtype, as in PyTorch; `dtype`, `device` and
+    `requires_grad` say otherwise.
 
     Source: https://docs.pytorch.org/docs/stable/tensors.html
 
@@ -130,6 +132,8 @@ class Tensor(TensorBase):
     >>> (x * x).sum().backward()
     >>> x.grad
     tensor([2., 4.])
+    >>> ad.Tensor([1, 2], dtype="int64")
+    tensor([1, 2])
     """
 
     __slots__ = ()
@@ -160,10 +164,16 @@ class Tensor(TensorBase):
 
         def __rpow__(self, other: Any) -> Any: ...
 
-    def __new__(cls, *data: Any, device: Any = None) -> Any:
+    def __new__(
+        cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
         """See the class."""
-        source = conversion.legacy_new(dt.get_default_dtype(), data, device)
-        return adopt(cls, source)
+        kind = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
+        source = conversion.legacy_new(kind, data, device)
+        if dtype is not None:
+            source = source.to(kind)  # of a tensor, whose dtype is kept otherwise
+        made = adopt(cls, source)
+        return made.requires_grad_() if requires_grad else made
 
     # ---- gradients -------------------------------------------------------------------------------
 
@@ -260,10 +270,7 @@ class Tensor(TensorBase):
     def grad(self, value: Any) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise InvalidType(
-                    f"grad: assigned grad expected to be a Tensor or None but got "
-                    f"{type(value).__name__}"
-                )
+                raise misplaced(value, "grad", due="a tensor or None")
             if value._data.shape != self._data.shape:
                 raise ShapeError(
                     f"grad: assigned grad has data of a different size: {tuple(value.shape)}, the "
@@ -413,6 +420,7 @@ class Tensor(TensorBase):
         >>> (ad.ones(1, requires_grad=True) * 2).detach_().is_leaf
         True
         """
+        assert_tensor("detach_", self)
         if self._view is not None and self._node is not None:
             raise AutogradError("detach_: can't detach views in-place; use detach() instead")
         self._node = None
@@ -433,8 +441,7 @@ class Tensor(TensorBase):
 
     @data.setter
     def data(self, value: Any) -> None:
-        if not isinstance(value, Tensor):
-            raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
+        assert_tensor("data", value, "value")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
         capture = _captured(self)

@@ -15,6 +15,7 @@ from ..core import policy
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
+from ..core.mistakes import misplaced
 from ..core.mode import MODE, Mode, mode_with, unobserved
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
@@ -527,9 +528,7 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
         make = np if type(data) is ndarray else space(output.device)
         return wrap(make.ones(data.shape, data.dtype))
     if not isinstance(gradient, TensorBase):
-        raise InvalidType(
-            f"{name}: gradients must be tensors or None, got {type(gradient).__name__}"
-        )
+        raise misplaced(gradient, name, "gradient", "a tensor or None")
     if gradient._data.shape == data.shape and gradient._data.dtype is data.dtype:
         return gradient
     if gradient._data.shape != data.shape:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
-from ..core.errors import AutogradError, InvalidType, ShapeError
+from ..core.errors import AutogradError, ShapeError
+from ..core.mistakes import assert_tensor
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -239,8 +240,7 @@ def write_out(result: Any, out: Any, name: str) -> Any:
         for each, target in zip(result, out, strict=True):
             write_out(each, target, name)
         return out
-    if not isinstance(out, TensorBase):
-        raise InvalidType(f"{name}: out= must be a tensor, got {type(out).__name__}")
+    assert_tensor(name, out, "out")
     if MODE.get().grad and (result._node is not None or out._node is not None):
         raise AutogradError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "

@@ -10,6 +10,7 @@ import numpy as np
 from ..core import policy
 from ..core.device import namespace_of
 from ..core.errors import AutogradError, ShapeError, Unsupported
+from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -239,10 +240,15 @@ def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
+        assert_tensor(name, self)
         mode = get_mode()
-        if mode.watched:
-            return mode.observer.in_place(name, method, (self, *args), kwargs)
-        return general(self, *args, **kwargs)
+        try:
+            if mode.watched:
+                return mode.observer.in_place(name, method, (self, *args), kwargs)
+            return general(self, *args, **kwargs)
+        except MISTAKES as error:
+            explain(error, function, (self, *args), kwargs)
+            raise
 
     method.__name__ = method.__qualname__ = name
     return method

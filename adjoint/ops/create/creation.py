@@ -19,6 +19,7 @@ from ...core.errors import (
     ShapeError,
     Unsupported,
 )
+from ...core.mistakes import assert_tensor
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
@@ -312,8 +313,7 @@ def filled_array(
 
 def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str) -> Any:
     """A new array of `input`'s shape, its dimensions in the same order of memory."""
-    if not isinstance(input, TensorBase):
-        raise InvalidType(f"{name}: argument 'input' must be Tensor, not {type(input).__name__}")
+    assert_tensor(name, input)
     assert_row_major(format, name)
     data = input._data
     d = target(dtype)

@@ -21,7 +21,7 @@ from ...core.errors import (
 )
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from ...eager.writes import exported
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
@@ -267,6 +267,7 @@ def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
     return capsule
 
 
+@explaining
 @public(method=False)
 def to_dlpack(tensor: Tensor) -> Any:
     """A DLPack capsule that shares the tensor's memory.
@@ -409,6 +410,7 @@ def is_storage(obj: Any) -> bool:
 
 
 @public()
+@explaining
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both show the same memory with the same shape and strides.
 
@@ -462,6 +464,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @public()
+@explaining
 def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """Change this tensor's shape in place to that of `other`.
 
