@@ -18,6 +18,7 @@ from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
 from .core.spec import normalize_axis
@@ -49,36 +50,6 @@ __all__ = ["RemovableHandle", "Tensor"]
 assert numpy_backend  # importing it registers it
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
-
-
-class RemovableHandle:
-    """Undoes a registration: `remove()`, or leaving a `with` block.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.utils.hooks.RemovableHandle.html
-
-    >>> x = ad.ones(1, requires_grad=True)
-    >>> with x.register_hook(lambda g: g * 2):
-    ...     x.sum().backward()
-    >>> x.grad
-    tensor([2.])
-    """
-
-    _next = 0
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        RemovableHandle._next += 1
-        self.id = RemovableHandle._next
-        self._hooks = hooks
-
-    def remove(self) -> None:
-        """Take the hook away; a second time does nothing."""
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.remove()
 
 
 def _size(self: Any, dim: int | None = None) -> Any:
@@ -208,7 +179,7 @@ class Tensor(TensorBase):
                     "requires_grad_: only Tensors of floating point and complex dtype can require "
                     f"gradients, not {self.dtype}; convert with .float() first"
                 )
-            if self._version is INFERENCE and not MODE.get().inference:
+            if self._changes is INFERENCE and not MODE.get().inference:
                 raise AutogradError(
                     "requires_grad_: Setting requires_grad=True on inference tensor outside "
                     "InferenceMode is not allowed; clone it first"
@@ -239,6 +210,27 @@ class Tensor(TensorBase):
         if node is self._leaf or (type(node) is Cell and not wants_gradient(node)):
             return None
         return node
+
+    @property
+    def _version(self) -> int:
+        """How often this tensor's memory was written to, also through views.
+
+        Errors: AutogradError for a tensor of inference mode, which keeps no count.
+        Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks
+
+        >>> x = ad.zeros(2)
+        >>> x.add_(1)[0].zero_()
+        tensor(0.)
+        >>> x._version
+        2
+        """
+        changes = self._changes
+        if changes is INFERENCE:
+            raise AutogradError(
+                "_version: Inference tensors do not track version counter; clone it outside of "
+                "inference mode"
+            )
+        return 0 if changes is None else int(changes.count)
 
     @property
     def output_nr(self) -> int:
@@ -432,10 +424,10 @@ class Tensor(TensorBase):
         if _captured(self) is not None:
             return alias(self)
         if isinstance(self._data, Cell):
-            return wrap(self._data, None, alias(self)._version)
+            return wrap(self._data, None, alias(self)._changes)
         data = concrete(self)
-        if self._version is not None and self._version.watchers is not None:
-            return wrap(data, None, self._version)
+        if self._changes is not None and self._changes.watchers is not None:
+            return wrap(data, None, self._changes)
         exported(self)  # neither of the two is told of writes to the other
         return exported(wrap(data))
 
@@ -452,7 +444,7 @@ class Tensor(TensorBase):
             self.set(value)
             return
         data = concrete(value)
-        if self._version is not None and self._version.watchers is not None:
+        if self._changes is not None and self._changes.watchers is not None:
             refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other
         self._show(data)
@@ -464,8 +456,8 @@ class Tensor(TensorBase):
         if self._leaf is not None:
             self._leaf.shape = tuple(data.shape)
             self._leaf.data_type = data.dtype
-        if self._version is not None and self._version.watchers is not None:
-            self._version.bump("data")
+        if self._changes is not None and self._changes.watchers is not None:
+            self._changes.bump("data")
 
     def freeze(self) -> Tensor:
         """Store no gradient for this leaf from now on; `requires_grad_(False)`.
@@ -509,7 +501,7 @@ class Tensor(TensorBase):
         >>> ad.ones(1).is_inference()
         False
         """
-        return self._version is INFERENCE
+        return self._changes is INFERENCE
 
     @property
     def _base(self) -> Any:
@@ -664,7 +656,7 @@ class Tensor(TensorBase):
 
     @property
     def _version_count(self) -> int:
-        return 0 if self._version is None else int(self._version.count)
+        return 0 if self._changes is None else int(self._changes.count)
 
     # ---- values out ------------------------------------------------------------------------------
 
@@ -916,9 +908,7 @@ def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> Rem
     executor = MODE.get().executor
     if executor is not None and hasattr(executor, "note_hooks"):
         executor.note_hooks(x, hooks)
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    return handle
+    return register(hooks, hook)
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:
@@ -986,7 +976,7 @@ def adopt(cls: type, source: Any) -> Any:
     tensor: Any = TensorBase.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
-    tensor._version = source._version
+    tensor._changes = source._changes
     return tensor
 
 

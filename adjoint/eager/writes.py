@@ -101,7 +101,7 @@ def assert_writable(x: Any, name: str) -> None:
             if view.refusal and (x.requires_grad or base.requires_grad):
                 raise AutogradError(f"{name}: {view.refusal}")
     data = x._data
-    if not mode.inference and x._version is INFERENCE:
+    if not mode.inference and x._changes is INFERENCE:
         raise AutogradError(
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
             "clone it first"
@@ -121,7 +121,7 @@ def assert_writable(x: Any, name: str) -> None:
 
 def before_change(x: Any) -> None:
     """The memory of `x` is about to be written: whoever needs what it holds keeps a copy."""
-    version = x._version
+    version = x._changes
     if version is None or version.watchers is None:
         return
     version.before_change()
@@ -137,9 +137,9 @@ def exported(x: Any) -> Any:
     """Returns `x`, whose memory others know from now on: NumPy, or whoever gave it. What they write
     there is not seen, so recorded values keep what it holds, and graphs compare.
     """
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     if version is INFERENCE:
         return x
     if version.watchers is not None:
@@ -159,9 +159,9 @@ def announce(tensors: Sequence[Any], name: str) -> list[Version]:
     """
     watched = []
     for x in tensors:
-        version = x._version
+        version = x._changes
         if version is None:
-            version = x._version = Version()
+            version = x._changes = Version()
         elif version.watchers is not None:
             before_change(x)
             watched.append(version)
@@ -183,7 +183,7 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
     if not mode.plain or not isinstance(args[0], TensorBase):
         return False
     x = args[0]
-    version = x._version
+    version = x._changes
     if version is INFERENCE:
         return False
     if mode.grad:
@@ -211,7 +211,7 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
         then.launcher.launch(arrays)
     launches[0] += 1
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     if watched:
         version.bump(name)
     else:
@@ -271,7 +271,7 @@ def copied(x: Any, y: Any, name: str) -> bool:
         source = y._data
     if not copy_memory(data, source):
         return False
-    version = x._version
+    version = x._changes
     version.count += 1
     version.changed_by = name
     return True
@@ -302,9 +302,9 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
 
 def rebase(x: Any, node: Any, name: str) -> None:
     """`x` has been changed by `name`, and `node` is now how its value came to be."""
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     elif version is INFERENCE:
         return
     version.bump(name)
@@ -370,7 +370,7 @@ def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
     mode = get_mode()
     if not mode.plain or x._node is not None or x._view is not None:
         return False
-    version = x._version
+    version = x._changes
     if version is None or version is INFERENCE or version.watchers is not None:
         return False
     if type(x._data) is not ndarray:  # of a graph: what is recorded must read the old value

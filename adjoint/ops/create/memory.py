@@ -430,7 +430,7 @@ def _assert_replaceable(x: Any, name: str) -> None:
         raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
     if x._view is not None:
         raise AutogradError(f"{name}: the tensor is a view; clone() it first")
-    version = x._version
+    version = x._changes
     if version is not None and any(r() is not None for r in version.views or ()):
         raise AutogradError(f"{name}: the tensor has views, which would keep the old memory")
 
@@ -499,14 +499,14 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
         alias: Any = source.detach()  # type: ignore[attr-defined]
-        self._data, self._version = alias._data, alias._version
+        self._data, self._changes = alias._data, alias._changes
     _bump(self, "set_")
     return self
 
 
 def _bump(x: Any, name: str) -> None:
-    if x._version is not None:
-        x._version.bump(name)
+    if x._changes is not None:
+        x._changes.bump(name)
 
 
 @public()
@@ -525,7 +525,7 @@ def share_memory_(self: Tensor) -> Tensor:
     if is_device_array(self._data):
         self._data.share()
         return self
-    version = self._version
+    version = self._changes
     if self._view is not None or (
         version is not None and any(r() is not None for r in version.views or ())
     ):
