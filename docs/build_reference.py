@@ -41,7 +41,7 @@ TOPICS = {
     "Complex numbers": "ops.complex",
     "Activations": "ops.activation ops.softmax",
     "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
-    "Gradients and modes": "autograd.gradients autograd.modes",
+    "Gradients and modes": "autograd.gradients autograd.modes core.handles",
     "Mixed precision": "amp.autocast_mode amp.grad_scaler",
     "Lazy execution and graphs": "autograd.recording reactive.graph",
     "Files": "io.checkpoint io.files",

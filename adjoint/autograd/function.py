@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..core import config
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
@@ -47,8 +48,14 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors`.
 
-        Errors: InvalidType for anything else; keep that as an attribute of ctx.
+        Errors: InvalidType for anything else; keep that as an attribute of ctx. AutogradError for a
+        second call, of which PyTorch keeps the tensors and drops those of the first.
         """
+        if self.to_save and config.CALLED == "adjoint":
+            raise AutogradError(
+                f"save_for_backward: called a second time; the {len(self.to_save)} tensor(s) of "
+                "the first call would be lost: give all of them in one call"
+            )
         for i, x in enumerate(tensors):
             if x is not None and not isinstance(x, TensorBase):
                 raise InvalidType(
