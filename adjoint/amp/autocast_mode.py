@@ -51,9 +51,10 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
     Tensors on `device_type` are converted as PyTorch's lists for that device say; gradients come
     back in the dtype of the tensors they belong to. Without `device_type`, those on the default
-    device are meant. A parameter is converted once in an outermost region while it does not change (unless `cache_enabled` is False). `dtype` is bfloat16 on the
-    CPU and float16 on CUDA unless given. A context manager and a decorator; regions nest, and
-    `enabled=False` switches one off. Operations in place and with `out=` are never converted.
+    device are meant. A parameter is converted once in an outermost region while it does not change
+    (unless `cache_enabled` is False). `dtype` is bfloat16 on the CPU and float16 on CUDA unless
+    given. A context manager and a decorator; regions nest, and `enabled=False` switches one off.
+    Operations in place and with `out=` are never converted.
 
     Errors: InvalidArgument for another device. An unsupported dtype, or CUDA where there is none,
     warns and disables the region.
