@@ -17,7 +17,14 @@ from .autograd.gradients import backward as autograd_backward
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
-from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from .core.errors import (
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+)
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
@@ -272,6 +279,11 @@ class Tensor(TensorBase):
                 raise DTypeError(
                     f"grad: assigned grad has data of a different type: {value.dtype}, the "
                     f"tensor's is {self.dtype}"
+                )
+            if value.device != self.device:
+                raise DeviceError(
+                    f"grad: assigned grad is on {value.device}, the tensor on {self.device}; move "
+                    f"it with .to({str(self.device)!r})"
                 )
             if value is self:
                 raise AutogradError("grad: can't assign Variable as its own grad")

@@ -184,3 +184,47 @@ def test_comparing_and_summaries(device):
     with pytest.raises(AssertionError, match="device"):
         ad.testing.assert_close(t.ones(2), ad.ones(2))
     assert "Linear" in str(ad.summary(t.linear(), (2, 3)))
+
+
+def test_exported_as_on_the_cpu(device, tmp_path):
+    pytest.importorskip("onnx")
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3)
+    ).eval()
+    x = ad.randn(1, 1, 4, 4)
+    wanted = model(x)
+    ad.onnx.export(model, x, tmp_path / "here.onnx")
+    model.to(device)
+    ad.onnx.export(model, x.to(device), tmp_path / "there.onnx")
+    assert (tmp_path / "there.onnx").read_bytes() == (tmp_path / "here.onnx").read_bytes()
+    assert {p.device.type for p in model.parameters()} == {device}
+    ad.testing.assert_close(ad.onnx.load(tmp_path / "there.onnx")(x), wanted)
+
+
+def test_frozen_there():
+    layer = nn.Linear(3, 2)
+    x = ad.randn(4, 3)
+    wanted = layer(x).detach()
+    layer.to("torch")
+    program = ad.inference.freeze(layer, x.to("torch"))
+    for given in (x.to("torch"), x.to("torch")[:2], x.to("torch").T.contiguous().T):
+        found = program(given)
+        assert found.device.type == "torch"
+        ad.testing.assert_close(found.cpu(), wanted[: len(given)])
+    assert layer.weight.device.type == "torch"
+    for place, other in ((layer, x), (nn.Linear(3, 2), x.to("torch"))):
+        with pytest.raises(ad.DeviceError, match=r"an input is on .* frozen on .* move it with"):
+            ad.inference.freeze(place, other)
+    mixed = nn.Sequential(layer, nn.Linear(2, 2))
+    with pytest.raises(ad.DeviceError, match=r"cpu, torch.*\.cpu\(\)"):
+        ad.inference.freeze(mixed, x)
+
+
+def test_a_gradient_of_another_device_is_refused(device):
+    here, there = ad.ones(2, requires_grad=True), ad.ones(2, device=device, requires_grad=True)
+    with pytest.raises(ad.DeviceError, match=f"is on {device}.*tensor on cpu.*to\\('cpu'\\)"):
+        here.grad = there.detach()
+    with pytest.raises(ad.DeviceError, match=f"is on cpu.*tensor on {device}"):
+        there.grad = here.detach()
+    there.grad = there.detach() * 2
+    assert there.grad.tolist() == [2.0, 2.0]
