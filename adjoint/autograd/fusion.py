@@ -237,6 +237,8 @@ def plan_for(
         base: type[Fused] = Elsewhere
         if len({x.device for x in inputs}) != 1:
             return "inputs on several devices"
+        if not getattr(type(inputs[0]._data), "has_routines", False):
+            return "the device's backend has no routines"
     else:
         base = Written if native else Fused
         if not native_backend.load():
