@@ -65,6 +65,7 @@ MODULES = (
     "adjoint.optim.swa_utils",
     "adjoint.profiler",
     "adjoint.utils.data",
+    "adjoint.utils.resume",
     "adjoint.utils.checkpoint",
     "adjoint.utils.tensorboard",
     "adjoint.linalg",
