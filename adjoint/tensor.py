@@ -607,12 +607,23 @@ class Tensor(TensorBase):
         return int(data.ctypes.data - _owner(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in row-major order without gaps.
+        """Whether the elements lie in row-major order without gaps; with a `memory_format` of
+        channels last, whether the second dimension is the last in memory.
 
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
+        >>> ad.zeros(1, 5, 5, 3).permute(0, 3, 1, 2).is_contiguous(memory_format=ad.channels_last)
+        True
         """
-        return bool(laid_out(self).flags.c_contiguous)
+        data = laid_out(self)
+        rank = {"channels_last": 4, "channels_last_3d": 5}.get(
+            str(memory_format).rpartition(".")[2]
+        )
+        if rank is None:
+            return bool(data.flags.c_contiguous)
+        if data.ndim != rank:
+            return False
+        return bool(data.transpose(0, *range(2, rank), 1).flags.c_contiguous)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -1003,9 +1014,13 @@ def _rebuild(
 
 
 def _owner(array: Any) -> Any:
-    while isinstance(array.base, type(array)):
-        array = array.base
-    return array
+    while True:
+        base = array.base
+        if not isinstance(base, type(array)):  # NumPy's as_strided has something between
+            base = getattr(base, "base", None)
+        if not isinstance(base, type(array)):
+            return array
+        array = base
 
 
 wiring.wire(Tensor)

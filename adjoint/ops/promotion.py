@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import ComplexWarning
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, promote_types
@@ -102,6 +104,16 @@ def common_dtype(values: Iterable[Any], name: str = "result_type") -> dtype:
     return found
 
 
+def note_real(x: Any, to: dtype) -> None:
+    """Warn where complex values are converted to real ones, as PyTorch does."""
+    if x._data.dtype.kind == "c" and to.category in (1, 2):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part; take .real, or .abs()",
+            ComplexWarning,
+            stacklevel=3,
+        )
+
+
 def cast(x: Any, to: dtype) -> Tensor:
     """`x` in dtype `to`, or the one of that name; `x` itself where it has it already."""
     if type(to) is not dtype:
@@ -109,6 +121,7 @@ def cast(x: Any, to: dtype) -> Tensor:
     if x._data.dtype is to.numpy or x.dtype is to:
         result: Tensor = x
     else:
+        note_real(x, to)
         result = apply(Cast(to), x)
     return result
 

@@ -325,7 +325,7 @@ def test_the_comparison_rejects_a_difference():
             lambda: ad.zeros(2, pin_memory=True), ["pin_memory", "leave it out"],
             marks=pytest.mark.skipif(ad.cuda.is_available(), reason="there is a CUDA device"),
         ),
-        (lambda: ad.ones(1).to(memory_format=ad.channels_last), ["channels_last", "leave it out"]),
+        (lambda: ad.ones(1).to(memory_format="last"), ["'last'", "channels_last", "leave it out"]),
         (lambda: ad.set_default_device("cuda:99"), ["cuda", "cpu"]),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from ...core.errors import (
     InvalidType,
     Unsupported,
 )
+from ...core.spec import prod
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, explaining, public
@@ -479,9 +480,13 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor
 
 
 @public()
-def set_(self: Tensor, source: Any = None) -> Tensor:
-    """Make this tensor show the memory of `source`, in place; without it, become empty.
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Make this tensor show the memory of `source`, in place; without it, become empty. With
+    `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
 
+    Shapes: `source` is a tensor of this dtype.
     Errors: AutogradError for a tensor that requires grad or has views; DTypeError where the dtypes
     differ.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
@@ -489,16 +494,28 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     >>> x, y = ad.zeros(1), ad.ones(2)
     >>> x.set_(y).data_ptr() == y.data_ptr()
     True
+    >>> x.set_(ad.arange(6.0), 1, (2, 2), (2, 1))
+    tensor([[1., 2.],
+            [3., 4.]])
     """
     _assert_replaceable(self, "set_")
     if source is None:
         self._data = names_on(self.device).empty(0, self._data.dtype)
     else:
         if not isinstance(source, TensorBase):
-            raise Unsupported("set_: needs a tensor as source; make one with frombuffer")
+            raise Unsupported(
+                "set_: needs a tensor as source; give the tensor whose storage it is, or make one "
+                "with frombuffer"
+            )
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
         alias: Any = source.detach()  # type: ignore[attr-defined]
+        if size is not None:
+            size = (size,) if isinstance(size, int) else tuple(size)
+            steps = [prod(size[i + 1 :]) for i in range(len(size))] if stride is None else stride
+            alias = alias.as_strided(size, steps, storage_offset)
+        elif storage_offset or stride is not None:
+            raise InvalidArgument("set_: storage_offset and stride go with a size; give it, too")
         self._data, self._changes = alias._data, alias._changes
     _bump(self, "set_")
     return self

@@ -26,7 +26,7 @@ from ...eager.writes import copied, values_of, write_by_kernel
 from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
-from ..promotion import cast
+from ..promotion import cast, note_real
 from ..shape.movement import Movement, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
@@ -441,6 +441,7 @@ _OVERWRITE = Overwrite()
 def _assignable(x: Any, value: Any) -> Any:
     """`value` as a tensor, or as a number of x's dtype."""
     if isinstance(value, TensorBase):
+        note_real(value, x.dtype)
         if type(value._data) is not type(x._data) and value.device != x.device:
             return FUNCTIONS["to"](value, x.device)
         return value
@@ -484,6 +485,8 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
+    if isinstance(src, TensorBase):
+        note_real(src, input.dtype)
     host = type(input._data) is np.ndarray
     if not host or not isinstance(src, TensorBase) or type(src._data) is not np.ndarray:
         assert_tensor("copy_", src, "src")
