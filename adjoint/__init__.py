@@ -69,10 +69,16 @@ from . import amp, cpu  # isort: skip
 from .amp import autocast as autocast, GradScaler as GradScaler  # isort: skip
 from .amp.autocast_mode import *  # isort: skip
 from .amp.wiring import wire as _wire  # isort: skip
+from .core.switches import guard as _guard  # isort: skip
 
 _wire(globals())
 cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
 backends.native.enable()
+
+_guard(
+    __name__, *(f"{__name__}.{name}" for name in ("amp", "autograd", "backends", "cuda")),
+    *(f"{__name__}.backends.{name}" for name in ("cuda", "mkl", "mkldnn", "mps", "openmp")),
+)  # fmt: skip
 
 autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .tensor
 

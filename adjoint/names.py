@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 
 from . import linalg
+from .eager.public import explaining
 from .nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -40,6 +41,7 @@ IN_PLACE = (
 globals().update({name: getattr(Tensor, name) for name in IN_PLACE})
 
 
+@explaining
 def detach(input: Tensor) -> Tensor:
     """A tensor of the same memory without history.
 
@@ -51,6 +53,7 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+@explaining
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode.
 
@@ -64,6 +67,7 @@ def is_inference(input: Tensor) -> bool:
     return bool(input.is_inference())
 
 
+@explaining
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """The powers of the elements as rows, the highest power first unless `increasing`.
 
@@ -79,6 +83,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return powers if increasing else powers.flip(-1)
 
 
+@explaining
 def embedding(
     weight: Tensor,
     indices: Tensor,

@@ -26,7 +26,7 @@ class _Options:
     edgeitems: int = 3  # shown at both ends of a summarised dimension
     linewidth: int = 80
     sci_mode: bool | None = None  # None: decided by the values
-    slices: bool = False  # print high ranks as 2-d slices
+    layout: str = ""  # "slices": high ranks as 2-d slices; "libtorch": as C++ prints tensors
 
 
 _options = _Options()
@@ -34,7 +34,8 @@ _PROFILES = {
     "default": _Options(),
     "short": _Options(precision=2, edgeitems=2),
     "full": _Options(threshold=math.inf),
-    "slices": _Options(slices=True),
+    "slices": _Options(layout="slices"),
+    "libtorch": _Options(threshold=math.inf, layout="libtorch"),
 }
 
 
@@ -48,9 +49,10 @@ def set_printoptions(
 ) -> None:
     """Set how tensors are printed; what is None stays as it is, except `sci_mode`.
 
-    `profile` is "default", "short", "full" (never summarised), or "slices": tensors of more than
+    `profile` is "default", "short", "full" (never summarised), "slices": tensors of more than
     two dimensions as 2-d slices in memory order, each headed by its index, and a last line with
-    shape, dtype and device.
+    shape, dtype and device; or "libtorch": all tensors as columns of numbers, those slices headed
+    by `(0,0,.,.) =`, and a last line with type and sizes, much as PyTorch's C++ prints them.
 
     Errors: InvalidArgument for an unknown profile.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.set_printoptions.html
@@ -67,6 +69,13 @@ def set_printoptions(
     [[4, 5],
      [6, 7]]
     shape (2, 2, 2), dtype adjoint.int64, device cpu
+    >>> ad.set_printoptions(profile="libtorch")
+    >>> ad.arange(4.0).reshape(2, 1, 2)
+    (0,.,.) =
+     0. 1.
+    (1,.,.) =
+     2. 3.
+    [ CPUFloatType{2,1,2} ]
     >>> ad.set_printoptions(profile="default")
     """
     global _options
@@ -232,7 +241,9 @@ def format_tensor(tensor: Any) -> str:
         history.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         history.append("requires_grad=True")
-    if _options.slices and data.ndim > 2 and data.size:
+    if _options.layout == "libtorch":
+        return _format_columns(tensor, history)
+    if _options.layout == "slices" and data.ndim > 2 and data.size:
         return _format_slices(tensor, history)
     kind = type(tensor).__name__
     prefix = "tensor(" if kind in ("Tensor", "Parameter") else f"{kind}("
@@ -264,6 +275,34 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
             text += ", " + suffix
             column += len(suffix) + 2
     return text + ")"
+
+
+_WORDS = {"uint8": "Byte", "int8": "Char", "int16": "Short", "int64": "Long", "float16": "Half",
+          "float64": "Double", "bfloat16": "BFloat16", "float32": "Float", "int32": "Int",
+          "complex64": "ComplexFloat", "complex128": "ComplexDouble", "bool": "Bool",
+          "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"}  # fmt: skip
+
+
+def _format_columns(tensor: Any, history: list[str]) -> str:
+    """Rows of numbers, 2-d slices under `(0,0,.,.) =`; several edges stand for a long dimension."""
+    data = concrete(tensor)
+    lines = []
+    if data.size:
+        shown = _edges(data) if data.size > _options.threshold else data
+        write, width = _number_format(shown)
+        for index in product(*map(range, shown.shape[:-2])):
+            if index:
+                lines.append(f"({','.join(map(str, index))},.,.) =")
+            block = _python(shown[index])
+            rows = block if shown.ndim > 1 else [[x] for x in block] if shown.ndim else [[block]]
+            lines += [" " + " ".join(write(x).rjust(width) for x in row) for row in rows]
+    place = str(tensor.device).partition(":")[0].upper()
+    sizes = ",".join(map(str, data.shape))
+    lines.append(
+        f"[ {place}{_WORDS[tensor.dtype.name]}Type{{{sizes}}} ]"
+        + "".join(f", {each}" for each in history)
+    )
+    return "\n".join(lines)
 
 
 def _format_slices(tensor: Any, history: list[str]) -> str:

@@ -17,7 +17,16 @@ from .autograd.gradients import backward as autograd_backward
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
-from .core.errors import AutogradError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from .core.errors import (
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+)
+from .core.handles import RemovableHandle, register
+from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
 from .core.spec import normalize_axis
 from .core.tensor_base import TensorBase
@@ -48,36 +57,6 @@ __all__ = ["RemovableHandle", "Tensor"]
 assert numpy_backend  # importing it registers it
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
-
-
-class RemovableHandle:
-    """Undoes a registration: `remove()`, or leaving a `with` block.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.utils.hooks.RemovableHandle.html
-
-    >>> x = ad.ones(1, requires_grad=True)
-    >>> with x.register_hook(lambda g: g * 2):
-    ...     x.sum().backward()
-    >>> x.grad
-    tensor([2.])
-    """
-
-    _next = 0
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        RemovableHandle._next += 1
-        self.id = RemovableHandle._next
-        self._hooks = hooks
-
-    def remove(self) -> None:
-        """Take the hook away; a second time does nothing."""
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.remove()
 
 
 def _size(self: Any, dim: int | None = None) -> Any:
@@ -122,7 +101,8 @@ class Tensor(TensorBase):
     """An array with automatic differentiation.
 
     Make one with `adjoint.tensor(data)`. `Tensor(2, 3)` gives uninitialised memory of that shape
-    and `Tensor([1, 2])` a tensor of the default dtype, as in PyTorch.
+    and `Tensor([1, 2])` a tensor of the default dtype, as in PyTorch; `dtype`, `device` and
+    `requires_grad` say otherwise.
 
     Source: https://docs.pytorch.org/docs/stable/tensors.html
 
@@ -130,6 +110,8 @@ class Tensor(TensorBase):
     >>> (x * x).sum().backward()
     >>> x.grad
     tensor([2., 4.])
+    >>> ad.Tensor([1, 2], dtype="int64")
+    tensor([1, 2])
     """
 
     __slots__ = ()
@@ -160,10 +142,16 @@ class Tensor(TensorBase):
 
         def __rpow__(self, other: Any) -> Any: ...
 
-    def __new__(cls, *data: Any, device: Any = None) -> Any:
+    def __new__(
+        cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
         """See the class."""
-        source = conversion.legacy_new(dt.get_default_dtype(), data, device)
-        return adopt(cls, source)
+        kind = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
+        source = conversion.legacy_new(kind, data, device)
+        if dtype is not None:
+            source = source.to(kind)  # of a tensor, whose dtype is kept otherwise
+        made = adopt(cls, source)
+        return made.requires_grad_() if requires_grad else made
 
     # ---- gradients -------------------------------------------------------------------------------
 
@@ -198,7 +186,7 @@ class Tensor(TensorBase):
                     "requires_grad_: only Tensors of floating point and complex dtype can require "
                     f"gradients, not {self.dtype}; convert with .float() first"
                 )
-            if self._version is INFERENCE and not MODE.get().inference:
+            if self._changes is INFERENCE and not MODE.get().inference:
                 raise AutogradError(
                     "requires_grad_: Setting requires_grad=True on inference tensor outside "
                     "InferenceMode is not allowed; clone it first"
@@ -231,6 +219,27 @@ class Tensor(TensorBase):
         return node
 
     @property
+    def _version(self) -> int:
+        """How often this tensor's memory was written to, also through views.
+
+        Errors: AutogradError for a tensor of inference mode, which keeps no count.
+        Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks
+
+        >>> x = ad.zeros(2)
+        >>> x.add_(1)[0].zero_()
+        tensor(0.)
+        >>> x._version
+        2
+        """
+        changes = self._changes
+        if changes is INFERENCE:
+            raise AutogradError(
+                "_version: Inference tensors do not track version counter; clone it outside of "
+                "inference mode"
+            )
+        return 0 if changes is None else int(changes.count)
+
+    @property
     def output_nr(self) -> int:
         """Which output of its op this tensor is."""
         op = getattr(self._node, "op", None)
@@ -260,10 +269,7 @@ class Tensor(TensorBase):
     def grad(self, value: Any) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise InvalidType(
-                    f"grad: assigned grad expected to be a Tensor or None but got "
-                    f"{type(value).__name__}"
-                )
+                raise misplaced(value, "grad", due="a tensor or None")
             if value._data.shape != self._data.shape:
                 raise ShapeError(
                     f"grad: assigned grad has data of a different size: {tuple(value.shape)}, the "
@@ -273,6 +279,11 @@ class Tensor(TensorBase):
                 raise DTypeError(
                     f"grad: assigned grad has data of a different type: {value.dtype}, the "
                     f"tensor's is {self.dtype}"
+                )
+            if value.device != self.device:
+                raise DeviceError(
+                    f"grad: assigned grad is on {value.device}, the tensor on {self.device}; move "
+                    f"it with .to({str(self.device)!r})"
                 )
             if value is self:
                 raise AutogradError("grad: can't assign Variable as its own grad")
@@ -413,6 +424,7 @@ class Tensor(TensorBase):
         >>> (ad.ones(1, requires_grad=True) * 2).detach_().is_leaf
         True
         """
+        assert_tensor("detach_", self)
         if self._view is not None and self._node is not None:
             raise AutogradError("detach_: can't detach views in-place; use detach() instead")
         self._node = None
@@ -424,17 +436,16 @@ class Tensor(TensorBase):
         if _captured(self) is not None:
             return alias(self)
         if isinstance(self._data, Cell):
-            return wrap(self._data, None, alias(self)._version)
+            return wrap(self._data, None, alias(self)._changes)
         data = concrete(self)
-        if self._version is not None and self._version.watchers is not None:
-            return wrap(data, None, self._version)
+        if self._changes is not None and self._changes.watchers is not None:
+            return wrap(data, None, self._changes)
         exported(self)  # neither of the two is told of writes to the other
         return exported(wrap(data))
 
     @data.setter
     def data(self, value: Any) -> None:
-        if not isinstance(value, Tensor):
-            raise InvalidType(f"data: expected a Tensor, got {type(value).__name__}")
+        assert_tensor("data", value, "value")
         if self._node is not None and value.dtype.category < 2:
             raise DTypeError("data: a tensor that requires grad needs floating-point data")
         capture = _captured(self)
@@ -445,7 +456,7 @@ class Tensor(TensorBase):
             self.set(value)
             return
         data = concrete(value)
-        if self._version is not None and self._version.watchers is not None:
+        if self._changes is not None and self._changes.watchers is not None:
             refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other
         self._show(data)
@@ -457,8 +468,8 @@ class Tensor(TensorBase):
         if self._leaf is not None:
             self._leaf.shape = tuple(data.shape)
             self._leaf.data_type = data.dtype
-        if self._version is not None and self._version.watchers is not None:
-            self._version.bump("data")
+        if self._changes is not None and self._changes.watchers is not None:
+            self._changes.bump("data")
 
     def freeze(self) -> Tensor:
         """Store no gradient for this leaf from now on; `requires_grad_(False)`.
@@ -502,7 +513,7 @@ class Tensor(TensorBase):
         >>> ad.ones(1).is_inference()
         False
         """
-        return self._version is INFERENCE
+        return self._changes is INFERENCE
 
     @property
     def _base(self) -> Any:
@@ -596,12 +607,23 @@ class Tensor(TensorBase):
         return int(data.ctypes.data - _owner(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in row-major order without gaps.
+        """Whether the elements lie in row-major order without gaps; with a `memory_format` of
+        channels last, whether the second dimension is the last in memory.
 
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
+        >>> ad.zeros(1, 5, 5, 3).permute(0, 3, 1, 2).is_contiguous(memory_format=ad.channels_last)
+        True
         """
-        return bool(laid_out(self).flags.c_contiguous)
+        data = laid_out(self)
+        rank = {"channels_last": 4, "channels_last_3d": 5}.get(
+            str(memory_format).rpartition(".")[2]
+        )
+        if rank is None:
+            return bool(data.flags.c_contiguous)
+        if data.ndim != rank:
+            return False
+        return bool(data.transpose(0, *range(2, rank), 1).flags.c_contiguous)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -657,7 +679,7 @@ class Tensor(TensorBase):
 
     @property
     def _version_count(self) -> int:
-        return 0 if self._version is None else int(self._version.count)
+        return 0 if self._changes is None else int(self._changes.count)
 
     # ---- values out ------------------------------------------------------------------------------
 
@@ -909,9 +931,7 @@ def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> Rem
     executor = MODE.get().executor
     if executor is not None and hasattr(executor, "note_hooks"):
         executor.note_hooks(x, hooks)
-    handle = RemovableHandle(hooks)
-    hooks[handle.id] = hook
-    return handle
+    return register(hooks, hook)
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:
@@ -979,7 +999,7 @@ def adopt(cls: type, source: Any) -> Any:
     tensor: Any = TensorBase.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
-    tensor._version = source._version
+    tensor._changes = source._changes
     return tensor
 
 
@@ -994,9 +1014,13 @@ def _rebuild(
 
 
 def _owner(array: Any) -> Any:
-    while isinstance(array.base, type(array)):
-        array = array.base
-    return array
+    while True:
+        base = array.base
+        if not isinstance(base, type(array)):  # NumPy's as_strided has something between
+            base = getattr(base, "base", None)
+        if not isinstance(base, type(array)):
+            return array
+        array = base
 
 
 wiring.wire(Tensor)

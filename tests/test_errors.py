@@ -214,7 +214,7 @@ def state(inputs: tuple[Any, ...]) -> list[Any]:
             tuple(x.shape),
             x.requires_grad,
             None if x.grad is None else x.grad.numpy().copy(),
-            x._version.count if getattr(x, "_version", None) is not None else 0,
+            x._changes.count if getattr(x, "_changes", None) is not None else 0,
         )
         for x in inputs
     ]

@@ -177,6 +177,7 @@ def test_every_example_is_compared():
     steps = {"dqn_graph", "ewc_graph", "ppo_graph"}
     ours = {"gan_graph", "tbptt", "transfer_graph", *graphs, *steps}  # of Graph
     own = {"compiled_training", "exported_training", "inference"}  # beside PyTorch's own ways
+    own |= {"own_backend"}  # of adjoint
     own |= {"ddp_digits", "zero_gpt"}  # several ranks, as one process: tests/distributed
     helpers = {"digits", "interleaved", "record_results"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")}

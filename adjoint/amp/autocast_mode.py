@@ -12,7 +12,8 @@ from typing import Any
 
 from .. import cuda
 from ..autograd.modes import _ModeSwitch
-from ..core.dtype import bfloat16, dtype, float16
+from ..core.device import get_default_device
+from ..core.dtype import as_dtype, bfloat16, dtype, float16
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, Mode, mode_with
 from ..core.tensor_base import TensorBase
@@ -49,10 +50,11 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
     """Run matrix work inside in `dtype`, and what needs the precision in float32.
 
     Tensors on `device_type` are converted as PyTorch's lists for that device say; gradients come
-    back in the dtype of the tensors they belong to. A parameter is converted once in an outermost
-    region while it does not change (unless `cache_enabled` is False). `dtype` is bfloat16 on the
-    CPU and float16 on CUDA unless given. A context manager and a decorator; regions nest, and
-    `enabled=False` switches one off. Operations in place and with `out=` are never converted.
+    back in the dtype of the tensors they belong to. Without `device_type`, those on the default
+    device are meant. A parameter is converted once in an outermost region while it does not change
+    (unless `cache_enabled` is False). `dtype` is bfloat16 on the CPU and float16 on CUDA unless
+    given. A context manager and a decorator; regions nest, and `enabled=False` switches one off.
+    Operations in place and with `out=` are never converted.
 
     Errors: InvalidArgument for another device. An unsupported dtype, or CUDA where there is none,
     warns and disables the region.
@@ -70,15 +72,17 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
     def __init__(
         self,
-        device_type: str,
-        dtype: dtype | None = None,
+        device_type: str | None = None,
+        dtype: Any = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
         super().__init__()
+        if device_type is None:
+            device_type = "cuda" if get_default_device().type == "cuda" else "cpu"
         _assert_device(device_type)
         self.device = device_type
-        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else as_dtype(dtype)
         self.enabled = bool(enabled) and _is_possible(device_type, self.fast_dtype)
         self.cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
 

@@ -138,7 +138,7 @@ class Casting:
             return proceed(Cast(to), (x,))
         key = (id(x), to, mode.grad, mode.inference)
         found = self.cache.get(key)
-        version = 0 if x._version is None else x._version.count
+        version = 0 if x._changes is None else x._changes.count
         if (
             found is not None
             and found.tensor() is x

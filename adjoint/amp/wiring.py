@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import fft, linalg
+from ..core.mistakes import MISTAKES, explain
 from ..core.mode import MODE, is_casting
 from ..nn import functional
 from ..tensor import Tensor
@@ -42,8 +43,12 @@ def wire(top: dict[str, Any]) -> None:
 def _around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not is_casting():
-            return function(*args, **kwargs)
-        return MODE.get().autocast.call(name, function, args, kwargs)
+        try:
+            if not is_casting():
+                return function(*args, **kwargs)
+            return MODE.get().autocast.call(name, function, args, kwargs)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
 
     return call

@@ -15,6 +15,7 @@ from ..core import policy
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
+from ..core.mistakes import misplaced
 from ..core.mode import MODE, Mode, mode_with, unobserved
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
@@ -56,11 +57,12 @@ def run_backward(
     observer = mode.observer
     depth = 0 if observer is None else observer.depth()
     walks = _here.walks
-    walks.append(None)
+    walks.append({})
     reached = None
     MODE.set(inside)
     try:
         awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
+        walks[-1] = awaited
         reached = _walk(
             roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly, observer
         )
@@ -80,7 +82,7 @@ class _Here(threading.local):
     """What runs in this thread."""
 
     def __init__(self) -> None:
-        self.walks: list[None] = []  # one for each backward, inside of one another
+        self.walks: list[dict[Any, int]] = []  # the nodes of each backward, inside of one another
         self.callbacks: list[Callable[[], None]] = []  # for the end of the outermost
 
 
@@ -101,6 +103,11 @@ def at_end(callback: Callable[[], None]) -> None:
 def is_at_end(callback: Callable[[], None]) -> bool:
     """Whether `callback` will be called once the backward that runs in this thread has ended."""
     return callback in _here.callbacks
+
+
+def will_run(node: Any) -> bool:
+    """Whether the backward that runs in this thread comes to `node`."""
+    return bool(_here.walks) and node in _here.walks[-1]
 
 
 def is_walking() -> bool:
@@ -225,6 +232,12 @@ def _walk(
             g = _run_hooks(node, g, create_graph)
         if goals and node in goals:
             reached[node] = g
+        given = None
+        if extra is not None and g is not None and (extra.prehooks or extra.posthooks):
+            if type(g) is not list and references(g) not in ALONE:
+                g = _copy(g, create_graph)
+            g = _run_prehooks(node, g)
+            given = g if extra.posthooks else None
         parents = node.parents
         op = node.op
         gradients: Any = None
@@ -259,7 +272,9 @@ def _walk(
                 gradients = (*gradients, *(None,) * len(parents))
             if anomaly:
                 _assert_no_nan(node, gradients)
-        g = None
+            if given is not None:
+                gradients = _run_posthooks(node, gradients, given, awaited)
+        g = given = None
         for place in range(len(parents)):
             target = parents[place]
             parent = target
@@ -321,10 +336,10 @@ def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     tied: Any = y
     if isinstance(y, tuple):
         tied = tuple(
-            wrap(each._data, item(node, i, each._data), each._version) for i, each in enumerate(y)
+            wrap(each._data, item(node, i, each._data), each._changes) for i, each in enumerate(y)
         )
     elif y is not None:
-        tied = wrap(y._data, node, y._version)
+        tied = wrap(y._data, node, y._changes)
     return (*saved[:place], tied, *saved[place + 1 :])
 
 
@@ -362,9 +377,17 @@ def _finish(
         g = _run_hooks(leaf, g, create_graph)
     if goals and leaf in goals:
         reached[leaf] = g
+    if leaf.extra is not None and leaf.extra.prehooks:
+        if references(g) not in ALONE:
+            g = _copy(g, create_graph)
+        g = _run_prehooks(leaf, g)
     if accumulate:
         alone = not create_graph and g._node is None and references(g) in ALONE
-        keep(leaf, g, alone and g._data.flags.c_contiguous, create_graph)
+        if leaf.extra is not None and leaf.extra.posthooks:
+            keep(leaf, g, False, create_graph)
+            _run_posthooks(leaf, (), g, {})
+        else:
+            keep(leaf, g, alone and g._data.flags.c_contiguous, create_graph)
 
 
 def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
@@ -388,9 +411,9 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
         else:
             before_change(old)
             quietly(np.add, old._data, concrete(g), old._data)
-            version = old._version
+            version = old._changes
             if version is None:
-                version = old._version = Version()
+                version = old._changes = Version()
             version.bump("backward")
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
@@ -416,28 +439,81 @@ def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
     for hook in list(node.extra.hooks.values()):
         replacement = hook(g)
         if replacement is not None:
-            name = getattr(hook, "__name__", repr(hook))
-            if not isinstance(replacement, TensorBase):
-                raise InvalidType(
-                    f"backward: expected Variable, but hook returned "
-                    f"{type(replacement).__name__!r} (hook {name!r}); return a tensor or None"
-                )
-            if replacement._data.shape != g._data.shape:
-                raise ShapeError(
-                    f"backward: hook {name!r} has changed the size of value: the gradient has "
-                    f"shape {tuple(g.shape)}, the hook returned {tuple(replacement.shape)}"
-                )
-            if replacement._data.dtype != g._data.dtype:
-                raise DTypeError(
-                    f"backward: hook {name!r} has changed the type of value: the gradient is "
-                    f"{g.dtype}, the hook returned {replacement.dtype}; convert it with .to()"
-                )
+            _assert_replaces(g, replacement, hook)
             g = replacement
     retained = node.extra.retained
     if retained is not None:
         kept = _copy(g, create_graph)
         retained.grad = kept if retained.grad is None else retained.grad + kept
     return g
+
+
+def _assert_replaces(g: Any, replacement: Any, hook: Any) -> None:
+    """Refuse what cannot stand for the gradient `g`."""
+    name = getattr(hook, "__name__", repr(hook))
+    if not isinstance(replacement, TensorBase):
+        raise InvalidType(
+            f"backward: expected Variable, but hook returned "
+            f"{type(replacement).__name__!r} (hook {name!r}); return a tensor or None"
+        )
+    if replacement._data.shape != g._data.shape:
+        raise ShapeError(
+            f"backward: hook {name!r} has changed the size of value: the gradient has "
+            f"shape {tuple(g.shape)}, the hook returned {tuple(replacement.shape)}"
+        )
+    if replacement._data.dtype != g._data.dtype:
+        raise DTypeError(
+            f"backward: hook {name!r} has changed the type of value: the gradient is "
+            f"{g.dtype}, the hook returned {replacement.dtype}; convert it with .to()"
+        )
+
+
+def _replaced(gradients: tuple[Any, ...], replacements: Any, hook: Any) -> tuple[Any, ...]:
+    """What a hook of a node returned for several gradients; they themselves where None."""
+    if replacements is None:
+        return gradients
+    name = getattr(hook, "__name__", repr(hook))
+    if not isinstance(replacements, (tuple, list)):
+        raise InvalidType(
+            f"backward: expected tuple, but hook returned {type(replacements).__name__!r} (hook "
+            f"{name!r}); return one gradient or None for each"
+        )
+    if len(replacements) != len(gradients):
+        raise AutogradError(
+            f"backward: hook {name!r} has returned an incorrect number of values (got "
+            f"{len(replacements)}, but expected {len(gradients)})"
+        )
+    for g, replacement in zip(gradients, replacements, strict=True):
+        if g is not None and replacement is not None:
+            _assert_replaces(g, replacement, hook)
+    return tuple(replacements)
+
+
+def _run_prehooks(node: Any, g: Any) -> Any:
+    """What flows into `node`, after its hooks on all of it: one tensor, or one an output."""
+    several = isinstance(g, list)
+    gradients = tuple(g) if several else (g,)
+    for hook in list(node.extra.prehooks.values()):
+        gradients = _replaced(gradients, hook(gradients), hook)
+    return list(gradients) if several else gradients[0]
+
+
+def _run_posthooks(node: Any, gradients: Any, given: Any, awaited: dict[Any, int]) -> Any:
+    """The gradients of the node's inputs, after its hooks on them and on what was `given`."""
+    found: list[Any] = []
+    for parent, g in zip(node.parents, gradients, strict=True):
+        wanted = parent is not None and parent in awaited
+        value = g() if wanted and callable(g) and not isinstance(g, TensorBase) else g
+        if wanted and value is not None:
+            if not isinstance(value, TensorBase):
+                raise _not_a_tensor(node, value)
+            value = unbroadcast(value, parent, node)
+        found.append(value if wanted else None)
+    inputs = tuple(found)
+    outputs = tuple(given) if isinstance(given, list) else (given,)
+    for hook in list(node.extra.posthooks.values()):
+        inputs = _replaced(inputs, hook(inputs, outputs), hook)
+    return inputs
 
 
 # ---- what a gradient rule returns ----------------------------------------------------------------
@@ -527,9 +603,7 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
         make = np if type(data) is ndarray else space(output.device)
         return wrap(make.ones(data.shape, data.dtype))
     if not isinstance(gradient, TensorBase):
-        raise InvalidType(
-            f"{name}: gradients must be tensors or None, got {type(gradient).__name__}"
-        )
+        raise misplaced(gradient, name, "gradient", "a tensor or None")
     if gradient._data.shape == data.shape and gradient._data.dtype is data.dtype:
         return gradient
     if gradient._data.shape != data.shape:

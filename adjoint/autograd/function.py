@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..core import config
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
@@ -47,8 +48,14 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors`.
 
-        Errors: InvalidType for anything else; keep that as an attribute of ctx.
+        Errors: InvalidType for anything else; keep that as an attribute of ctx. AutogradError for a
+        second call, of which PyTorch keeps the tensors and drops those of the first.
         """
+        if self.to_save and config.CALLED == "adjoint":
+            raise AutogradError(
+                f"save_for_backward: called a second time; the {len(self.to_save)} tensor(s) of "
+                "the first call would be lost: give all of them in one call"
+            )
         for i, x in enumerate(tensors):
             if x is not None and not isinstance(x, TensorBase):
                 raise InvalidType(
@@ -131,7 +138,7 @@ class FunctionNode(Node):
         if output is None:
             return tensor
         node = self if self.op.n_outputs == 1 else item(self, output, tensor._data)
-        return wrap(tensor._data, node, tensor._version)
+        return wrap(tensor._data, node, tensor._changes)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("ctx", "outputs"):
@@ -487,9 +494,9 @@ def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None
             if y is x and ys[i] is x:
                 output = i
         if output is not None:
-            if x._version is None:
-                x._version = Version()
-            kept = wrap(x._data, None, x._version)
+            if x._changes is None:
+                x._changes = Version()
+            kept = wrap(x._data, None, x._changes)
         else:
             kept = x
         version = version_count(x)
@@ -547,7 +554,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         results = []
         for y in found if several else (found,):
             if isinstance(y, TensorBase) and y._data.dtype.kind in "fcV":
-                y = wrap(y._data, None, y._version)
+                y = wrap(y._data, None, y._changes)
                 y._node = Node(refusal, parents, (), None, y._data.shape, y._data.dtype)
             results.append(y)
         return tuple(results) if several else results[0]

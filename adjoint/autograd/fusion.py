@@ -94,7 +94,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
             _keep_numbered(declared, args, family, plan, records)
     if mode.inference:
         for y in found if type(found) is tuple else (found,):
-            y._version = INFERENCE
+            y._changes = INFERENCE
     return found
 
 
@@ -237,6 +237,8 @@ def plan_for(
         base: type[Fused] = Elsewhere
         if len({x.device for x in inputs}) != 1:
             return "inputs on several devices"
+        if not getattr(type(inputs[0]._data), "has_routines", False):
+            return "the device's backend has no routines"
     else:
         base = Written if native else Fused
         if not native_backend.load():
@@ -466,7 +468,7 @@ class Fused(Op, abstract=True):
             data = x._data
             node = Node(_Passing(), (x._node,), (), None, data.shape, data.dtype) if wants else None
             targets.append(node)
-            inputs.append(wrap(data, node, x._version))
+            inputs.append(wrap(data, node, x._changes))
         MODE.set(mode_with(mode, grad=True, autocast=self.casting))
         try:
             ys = self.function(*self.filled(inputs))

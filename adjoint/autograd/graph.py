@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from ..graph.node import Node
-from .engine import at_end, is_at_end
+from .engine import at_end, is_at_end, will_run
 from .modes import _ModeSwitch
 
 __all__ = ["Node", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
@@ -54,23 +54,31 @@ def register_multi_grad_hook(
             f"register_multi_grad_hook: expects mode to be 'any' or 'all', got {mode!r}"
         )
     found: dict[int, Any] = {}  # gradients of the backward that runs now
+    awaited = 0  # how many it brings
 
     def hook_of(i: int) -> Callable[[Any], None]:
         def hook(g: Any) -> None:
+            nonlocal awaited
             if not is_at_end(end):
                 found.clear()  # of a backward that failed
                 at_end(end)
+                awaited = sum(will_run(x._node) for x in tensors)
                 if mode == "any":
                     fn(g)
             found[i] = g
+            if len(found) == awaited:
+                call()
 
         return hook
 
-    def end() -> None:
-        gradients = [found.get(i) for i in range(len(tensors))]
-        found.clear()
+    def call() -> None:
         if mode == "all":
-            fn(gradients)
+            fn([found.get(i) for i in range(len(tensors))])
+
+    def end() -> None:
+        if len(found) < awaited:  # no gradient came where one was awaited
+            call()
+        found.clear()
 
     return MultiGradHandle([x.register_hook(hook_of(i)) for i, x in enumerate(tensors)])
 

@@ -96,7 +96,7 @@ def record_function(
     saved = [None if x is None else numbers.get(id(x), x) for x in ctx.to_save]
     tensors = [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
     op = RecordedFunction(function, ctx, rule, saved, len(places), tensors)
-    results = [wrap(raw[i]._data, raw[i]._node, raw[i]._version) for i in places]
+    results = [wrap(raw[i]._data, raw[i]._node, raw[i]._changes) for i in places]
     ys = record_cell(state, op, (*results, *(x for x in args if isinstance(x, TensorBase))))
     outputs = list(raw)
     for i, y in zip(places, ys if isinstance(ys, tuple) else (ys,), strict=True):

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
-from ..core.errors import AutogradError, InvalidType, ShapeError
+from ..core.errors import AutogradError, ShapeError
+from ..core.mistakes import assert_tensor
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -80,7 +81,7 @@ def _write_directly(
     numbers = dtypes.get(data.dtype)
     if numbers is None and data.dtype == _BFLOAT16 and is_device_array(data):
         numbers = 0  # devices have bfloat16; NumPy's loops for it are slow
-    if rest or numbers is None or not mode.plain or x._version is INFERENCE:
+    if rest or numbers is None or not mode.plain or x._changes is INFERENCE:
         return False
     if mode.grad and (x._node is not None or x._view is not None):
         return False
@@ -127,7 +128,7 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
         if followed:
             old._data = source_of(recorder.state, x)
     y = function(old)
-    if not followed and old._version is not None and MODE.get().grad and y._node is not None:
+    if not followed and old._changes is not None and MODE.get().grad and y._node is not None:
         # Something kept a view of the old values, which are about to be overwritten.
         old = wrap(x._data.copy(), x._node)
         y = function(old)
@@ -153,12 +154,12 @@ def _save_written_output(x: Any, y: Any) -> None:
     node = y._node
     if type(node) is not Node or "y" not in node.op.tokens or len(node.saved) == 0:
         return
-    count = x._version.count
+    count = x._changes.count
     place = node.op.tokens.index("y")
     saved = list(node.saved)
     if saved[place] is None:
         return
-    saved[place] = wrap(x._data, None, x._version)
+    saved[place] = wrap(x._data, None, x._changes)
     versions = list(node.versions or [0] * len(saved))
     versions[place] = count
     node.saved, node.versions = tuple(saved), tuple(versions)
@@ -212,9 +213,9 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
             f"{name}: a leaf Variable that requires grad is being used in an in-place operation; "
             "use the operation that is not in place"
         )
-    if x._view is None and x._version is not INFERENCE:
-        base = wrap(x._data, x._node, x._version)  # what x has been until now
-        for reference in (x._version.views or ()) if x._version is not None else ():
+    if x._view is None and x._changes is not INFERENCE:
+        base = wrap(x._data, x._node, x._changes)  # what x has been until now
+        for reference in (x._changes.views or ()) if x._changes is not None else ():
             other = reference()
             if other is not None and other._view is not None:
                 other._view.base = base
@@ -227,7 +228,7 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
         x._leaf.shape = tuple(y._data.shape)
         x._data = y._data
         return x
-    x._data, x._node, x._version, x._view = y._data, y._node, y._version, y._view
+    x._data, x._node, x._changes, x._view = y._data, y._node, y._changes, y._view
     if x._view is not None:
         register_view(x)
     return x
@@ -239,8 +240,7 @@ def write_out(result: Any, out: Any, name: str) -> Any:
         for each, target in zip(result, out, strict=True):
             write_out(each, target, name)
         return out
-    if not isinstance(out, TensorBase):
-        raise InvalidType(f"{name}: out= must be a tensor, got {type(out).__name__}")
+    assert_tensor(name, out, "out")
     if MODE.get().grad and (result._node is not None or out._node is not None):
         raise AutogradError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "

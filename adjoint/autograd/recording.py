@@ -66,7 +66,7 @@ def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
     for i, x in enumerate(inputs):
         data: Any = x._data if isinstance(x, TensorBase) else None
         if type(data) is ndarray:
-            memory = x._version
+            memory = x._changes
         else:
             memory = data.memory if type(data) is LazyValue else None
         if memory is not None and memory.exported:
@@ -93,9 +93,9 @@ def is_captured(*tensors: Any) -> bool:
 
 
 def _given(x: Any) -> LazyValue:
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     elif version is INFERENCE:
         value = LazyValue(None, (), x._data.shape, x._data.dtype, x.device)
         value.array = x._data.copy()
@@ -175,7 +175,7 @@ def write_lazily(x: Any, y: Any) -> None:
 
 def _show(x: Any, value: Any) -> None:
     """Let all tensors of the storage of `x`, whose base now holds `value`, show it."""
-    for reference in (x._version.views or ()) if x._version is not None else ():
+    for reference in (x._changes.views or ()) if x._changes is not None else ():
         other = reference()
         if other is None or (other is x and x._view is None):
             continue
@@ -435,7 +435,7 @@ def _become_locked(x: Any, y: Any, state: State) -> None:
     if unrecorded:
         value = _with_history_of(base, value)
     base._data, base._node = value._data, value._node
-    for reference in (x._version.views or ()) if x._version is not None else ():
+    for reference in (x._changes.views or ()) if x._changes is not None else ():
         other = reference()
         if other is None or other is base:
             continue

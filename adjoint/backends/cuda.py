@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from typing import Any
 
+from ..core.switches import assert_known
 from .settings import hand_on
 
 __all__ = ["is_built", "matmul"]
@@ -31,6 +32,7 @@ class _Matmul:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
+        assert_known("adjoint.backends.cuda.matmul", self.__dict__, name, value)
         super().__setattr__(name, value)
         if name.startswith("allow_"):
             hand_on(f"backends.cuda.matmul.{name}", value)

@@ -6,9 +6,10 @@ They are kept here until PyTorch is loaded to compute: asking for a setting load
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Callable
 from typing import Any, ClassVar
+
+from ..core.switches import Switches
 
 __all__ = ["Settings", "connect", "hand_on", "make_settable"]
 
@@ -33,7 +34,7 @@ def connect(tell: Setter) -> None:
         tell(name, value)
 
 
-class Settings(types.ModuleType):
+class Settings(Switches):
     """A module whose variables named in `settings` are PyTorch's too."""
 
     settings: ClassVar[dict[str, frozenset[str]]] = {}  # of each module

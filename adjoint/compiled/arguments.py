@@ -102,7 +102,7 @@ def _assert_writable(x: Any) -> None:
     data = x._data
     if not data.flags.writeable:
         raise AutogradError("compile: the memory of an argument is read-only; give a clone of it")
-    if x._version is INFERENCE and not MODE.get().inference:
+    if x._changes is INFERENCE and not MODE.get().inference:
         raise AutogradError(
             "compile: Inplace update to inference tensor outside InferenceMode is not allowed; "
             "give a clone of it"

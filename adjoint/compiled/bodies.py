@@ -77,7 +77,7 @@ class _Met:
     def is_local(self) -> bool:
         """Whether it was made within the body, of Python's numbers: nobody else holds it."""
         x = self.tensor
-        exported = x._version is not None and x._version.exported
+        exported = x._changes is not None and x._changes.exported
         if type(self.data) is not ndarray or x._view is not None or exported:
             return False
         del x

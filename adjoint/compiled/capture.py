@@ -237,7 +237,7 @@ class _Recorder:
                     "an argument, or call the function inside `with graph:`"
                 )
             return
-        if id(x) in self.fresh and not (x._version is not None and x._version.exported):
+        if id(x) in self.fresh and not (x._changes is not None and x._changes.exported):
             device = self._device_of(x)
             constant = LazyValue(None, (), x._data.shape, x._data.dtype, device)
             constant.array = x._data
@@ -335,13 +335,13 @@ class _Recorder:
 
     def _join(self, x: Any, other: Any) -> None:
         """Let writes to `x` and to `other`, which show one memory, be seen by both."""
-        if other._version is None:
-            other._version = Version()
-        version = other._version
-        self.alike.append((x, other, x._version, version, list(version.views or ())))
-        x._data, x._version = other._data, version
+        if other._changes is None:
+            other._changes = Version()
+        version = other._changes
+        self.alike.append((x, other, x._changes, version, list(version.views or ())))
+        x._data, x._changes = other._data, version
         for each in (x, other):
-            if all(reference() is not each for reference in other._version.views or ()):
+            if all(reference() is not each for reference in other._changes.views or ()):
                 register_view(each)
 
     def replace(self, x: Any, y: Any) -> None:
@@ -355,16 +355,16 @@ class _Recorder:
                 f"compile: data of shape {tuple(y.shape)} and {y.dtype} for a tensor of shape "
                 f"{tuple(x.shape)} and {x.dtype}; replace it outside of the function"
             )
-        others = [reference() for reference in (x._version.views or ())] if x._version else []
+        others = [reference() for reference in (x._changes.views or ())] if x._changes else []
         if x._view is not None or any(each is not None and each is not x for each in others):
             raise Unsupported(
                 "compile: data of a tensor of which there are views, which would keep its memory; "
                 "write to it by copy_()"
             )
         self.meet(y)
-        shared = y._version
+        shared = y._changes
         if any(
-            y is m.tensor or (shared is not None and shared is m.tensor._version)
+            y is m.tensor or (shared is not None and shared is m.tensor._changes)
             for m in self.met.values()
         ):
             raise Unsupported(
@@ -584,7 +584,7 @@ class _Recorder:
             hooks.clear()
             hooks.update(before)
         for x, _, own, version, views in reversed(self.alike):
-            x._version = own
+            x._changes = own
             version.views = views or None
         for x, array in self.fresh.values():
             x._data = array  # which may be known elsewhere by now

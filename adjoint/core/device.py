@@ -12,7 +12,7 @@ from .errors import DeviceError, Unsupported
 __all__ = ["device", "get_default_device", "set_default_device"]
 
 
-KINDS = ("cpu", "cuda", "torch", "meta")
+KINDS = ["cpu", "cuda", "torch", "meta"]  # and those of further backends
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -40,7 +40,7 @@ class device:  # noqa: N801 - PyTorch's name
         if kind not in KINDS or (colon and not number.isdecimal()):
             raise DeviceError(
                 f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, "
-                "torch, meta"
+                f"{', '.join(KINDS[2:])}"
             )
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if colon else index)
@@ -121,6 +121,8 @@ def register_loader(kinds: tuple[str, ...], load: Callable[[], Any]) -> None:
     """
     for kind in kinds:
         _loaders[kind] = load
+        if kind not in KINDS:
+            KINDS.append(kind)
 
 
 def watch_backends(watch: Callable[[type], None]) -> None:

@@ -83,6 +83,11 @@ ALL = (
 WIDE_UNSIGNED = (uint16, uint32, uint64)  # PyTorch has these too, with few operations
 BY_NUMPY: dict[Any, dtype] = {d.numpy: d for d in ALL + WIDE_UNSIGNED}
 BY_NAME = {d.name: d for d in BY_NUMPY.values()}
+_OTHER_NAMES = {  # those that mean the same everywhere: NumPy's "float" is float64, ours float32
+    "half": float16, "double": float64, "short": int16, "long": int64, "cfloat": complex64,
+    "cdouble": complex128,
+}  # fmt: skip
+_SPACES = ("", "adjoint", "torch", "numpy", "np")  # before a name, as in "torch.float32"
 LOW_PRECISION = frozenset((float16, bfloat16))
 
 
@@ -91,6 +96,12 @@ def by_name(name: str) -> dtype:
     if name not in BY_NAME:
         raise DTypeError(f"dtype: unknown name {name!r}; known: {', '.join(BY_NAME)}")
     return BY_NAME[name]
+
+
+def named(text: str) -> dtype | None:
+    """The dtype that a text such as "float32" or "torch.float32" names, or None."""
+    space, _, name = text.rpartition(".")
+    return (BY_NAME.get(name) or _OTHER_NAMES.get(name)) if space in _SPACES else None
 
 
 def from_numpy_dtype(numpy: Any) -> dtype:
@@ -119,11 +130,16 @@ def as_dtype(value: Any) -> dtype:
     if value is complex:
         return complex128
     if isinstance(value, str):
-        return by_name(value.split(".")[-1])
+        return named(value) or by_name(value)
     try:
         return from_numpy_dtype(np.dtype(value))
     except TypeError:
-        raise InvalidType(f"dtype: expected an adjoint dtype, got {value!r}") from None
+        found = named(str(value))  # of another framework
+    if found is None or isinstance(value, (list, tuple, dict)):
+        raise InvalidType(
+            f"dtype: expected a dtype such as adjoint.float32, or its name, got {value!r:.60}"
+        )
+    return found
 
 
 def _promote_signs(signed: dtype, unsigned: dtype) -> dtype:

@@ -16,12 +16,12 @@ from .spec import Size, Spec
 class TensorBase:
     """The state behind a Tensor."""
 
-    __slots__ = ("__dict__", "__weakref__", "_data", "_leaf", "_node", "_version", "_view")
+    __slots__ = ("__dict__", "__weakref__", "_changes", "_data", "_leaf", "_node", "_view")
 
     _data: Any  # a backend's array: never a scalar, shared by all views of one storage
     _node: Any  # Node or Leaf through which gradients flow back; None where none does
     _leaf: Any  # Leaf that holds `.grad`; is `_node` for a leaf that requires grad
-    _version: Any  # Version shared by all views of the storage; None stands for version 0
+    _changes: Any  # Version shared by all views of the storage; None stands for version 0
     _view: Any  # View (base tensor, ops that lead from it to here); None for a base
 
     @property

@@ -179,8 +179,8 @@ class Shard:
         first = min(group.rank() * self.rows, data.shape[0])
         mine = data[first : first + self.rows].copy()
         p._show(mine)
-        if p._version is None:
-            p._version = Version()  # which tells of its changes
+        if p._changes is None:
+            p._changes = Version()  # which tells of its changes
         p.global_shape = self.shape
         p.layout = Layout(first, group, len(places))
 
@@ -194,7 +194,7 @@ class Shard:
     def stamp(self) -> tuple[int, int]:
         """What differs once the parameter has changed."""
         p = self.parameter
-        return p._version.count, id(p._data)
+        return p._changes.count, id(p._data)
 
 
 class Bundle:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
+from ..core.mistakes import described, remedy
 from ..core.spec import Size, broadcast_shapes
 from ..tensor import Tensor
 from . import constraints
@@ -183,8 +184,8 @@ class Distribution:
             return
         if not isinstance(value, Tensor):
             raise InvalidArgument(
-                f"{type(self).__name__}: The value argument to log_prob must be a Tensor, got "
-                f"{type(value).__name__}"
+                f"{type(self).__name__}: expected a tensor for argument 'value', got "
+                f"{described(value)}; {remedy(value)}"
             )
         events = len(self._event_shape)
         kept = tuple(value.shape[max(value.ndim - events, 0) :])

@@ -672,7 +672,8 @@ class StickBreakingTransform(Transform):
 
     @staticmethod
     def _offset(x: Any, count: int) -> Any:
-        return arange(count, 0, -1, dtype=x.dtype).log()  # so that zeros give equal shares
+        # so that zeros give equal shares
+        return arange(count, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Any) -> Any:
         info = finfo(x.dtype)

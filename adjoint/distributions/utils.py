@@ -9,6 +9,7 @@ from typing import Any
 from ..autograd.modes import enable_grad
 from ..core.dtype import finfo, get_default_dtype
 from ..core.errors import InvalidArgument
+from ..core.mistakes import misplaced
 from ..core.spec import broadcast_shapes
 from ..ops.create.creation import tensor, zeros_like
 from ..ops.nn.softmax import log_softmax, softmax
@@ -32,10 +33,7 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
     """
     for v in values:
         if not isinstance(v, (Tensor, int, float)):
-            raise InvalidArgument(
-                "broadcast_all: Input arguments must all be instances of Number or Tensor, got "
-                f"{v!r}"
-            )
+            raise InvalidArgument(str(misplaced(v, "broadcast_all", due="a tensor or a number")))
     like = next((v for v in values if isinstance(v, Tensor)), None)
     place: dict[str, Any] = {"dtype": get_default_dtype()}
     if like is not None:

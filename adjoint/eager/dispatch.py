@@ -130,8 +130,8 @@ def finish(
         mark_view(y, inputs[0], op, "" if mode.grad else UNRECORDED_VIEW)
     if wants and mode.grad and op.differentiable and y._data.dtype.kind in "fcV":
         y._node = record(op, inputs, tuple(parents), y, mode)
-    if mode.inference and y._version is None:
-        y._version = INFERENCE
+    if mode.inference and y._changes is None:
+        y._changes = INFERENCE
     return y
 
 
@@ -150,8 +150,8 @@ def _wrap_several(
             y._node = item(node, i, y._data)
     if mode.inference:
         for y in ys:
-            if y._version is None:
-                y._version = INFERENCE
+            if y._changes is None:
+                y._changes = INFERENCE
     return ys
 
 

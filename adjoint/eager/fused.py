@@ -15,6 +15,7 @@ import numpy as np
 from ..core import policy
 from ..core.device import CPU, get_default_device, is_device_array
 from ..core.dtype import float32, get_default_dtype
+from ..core.mistakes import MISTAKES, explain
 from ..core.mode import MODE
 from ..core.op import Op
 from ..program import compute
@@ -108,16 +109,20 @@ def _declare(function: F, native: str, always: bool) -> F:
         if y is not None:
             return y
         mode = MODE.get()
-        if mode.fuses:
-            data = args[0]._data
-            few = compute.accelerate is None or (data.size < SMALLEST and not always)
-            one_by_one = few and not is_device_array(data)
-            if mode.observer is not None:
-                return mode.observer.composite(declared, args, one_by_one)
-            return function(*args) if one_by_one else _execute(declared, args)
-        whole = getattr(mode.executor, "composite", None)
-        found = NotImplemented if whole is None else whole(declared, args)
-        return function(*args) if found is NotImplemented else found
+        try:
+            if mode.fuses:
+                data = args[0]._data
+                few = compute.accelerate is None or (data.size < SMALLEST and not always)
+                one_by_one = few and not is_device_array(data)
+                if mode.observer is not None:
+                    return mode.observer.composite(declared, args, one_by_one)
+                return function(*args) if one_by_one else _execute(declared, args)
+            whole = getattr(mode.executor, "composite", None)
+            found = NotImplemented if whole is None else whole(declared, args)
+            return function(*args) if found is NotImplemented else found
+        except MISTAKES as error:
+            explain(error, function, args, {})
+            raise
 
     declared.run = run
     run.declared = declared  # type: ignore[attr-defined]
@@ -138,11 +143,15 @@ def checking(function: F) -> F:
         y = run_known(function, given, True)
         if y is not None:
             return y
-        found = accepting(*args, **kwargs)
-        if type(found) is not tuple:
-            return found
-        what, *inputs = found
-        y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
+        try:
+            found = accepting(*args, **kwargs)
+            if type(found) is not tuple:
+                return found
+            what, *inputs = found
+            y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
         learn(function, given, what, inputs)
         return y
 
@@ -159,11 +168,15 @@ def viewing(function: F) -> F:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            return accepting(*args, **kwargs)
-        y = run_known(function, args, True)
-        if y is None:
-            y = function(*args)
+        y = None if kwargs else run_known(function, args, True)
+        if y is not None:
+            return y
+        try:
+            y = accepting(*args, **kwargs)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
+        if not kwargs:
             learn_view(function, args, y)
         return y
 
@@ -180,14 +193,18 @@ def creating(function: F, *, draw: tuple[type[Op], Any] | None = None) -> F:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if get_default_dtype() is not float32 or get_default_device() is not CPU:
-            return function(*args, **kwargs)
+        usual = get_default_dtype() is float32 and get_default_device() is CPU
         given = with_names(args, kwargs) if kwargs else args
-        y = run_known(function, given)
-        if y is None:
+        y = run_known(function, given) if usual else None
+        if y is not None:
+            return y
+        try:
             y = function(*args, **kwargs)
-            if MODE.get().plain and not kwargs.get("pin_memory"):  # which a copy has not
-                learn_new(function, given, y, draw)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
+        if usual and MODE.get().plain and not kwargs.get("pin_memory"):  # which a copy has not
+            learn_new(function, given, y, draw)
         return y
 
     return cast(F, run)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..backends import numpy as backend
 from ..core import dtype as dt
+from ..core.mistakes import MISTAKES, explain
 from ..core.mode import without_autocast
 from ..core.op import Op
 from . import public
@@ -62,7 +63,13 @@ def binary_operator(
         y = run_known(op, (input, other))
         if y is None and (result == "same" or result == "bool"):
             y = RECORDERS[2](op, dtypes, result == "bool", input, other)
-        return general(input, other) if y is None else y
+        if y is not None:
+            return y
+        try:
+            return general(input, other)
+        except MISTAKES as error:
+            explain(error, general, (input, other), {})
+            raise
 
     return operator
 
@@ -83,6 +90,12 @@ def unary_operator(
         y = run_known(op, (input,))
         if y is None and records:
             y = RECORDERS[1](op, dtypes, input)
-        return general(input) if y is None else y
+        if y is not None:
+            return y
+        try:
+            return general(input)
+        except MISTAKES as error:
+            explain(error, general, (input,), {})
+            raise
 
     return operator

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, TypeVar, cast
 
+from ..core.mistakes import MISTAKES, explain
 from ..core.mode import without_autocast
 from ..core.op import Op
 
@@ -56,15 +57,34 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def accepting(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return function(*args)
-        if "axis" in kwargs:
-            kwargs["dim"] = kwargs.pop("axis")
-        if "keepdims" in kwargs:
-            kwargs["keepdim"] = kwargs.pop("keepdims")
-        return function(*args, **kwargs)
+        if kwargs:
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+        try:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
 
     return accepting
+
+
+def explaining(function: F) -> F:
+    """Declare a function that says what it was given where a tensor is due, as those do that other
+    declarations here are put around.
+    """
+
+    @functools.wraps(function)
+    def explained(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            explain(error, function, args, kwargs)
+            raise
+
+    return cast(F, explained)
 
 
 def with_out(function: F) -> F:
@@ -76,7 +96,11 @@ def with_out(function: F) -> F:
     @functools.wraps(function)
     def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
-            return accepting(*args, **kwargs) if kwargs else function(*args)
+            try:
+                return accepting(*args, **kwargs) if kwargs else function(*args)
+            except MISTAKES as error:
+                explain(error, function, args, kwargs)
+                raise
         return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
 
     return cast(F, writing_out)
@@ -102,7 +126,7 @@ def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
 
     in_place.__name__ = in_place.__qualname__ = name
     in_place.__doc__ = in_place_doc(function.__name__)
-    METHODS[name] = in_place
+    METHODS[name] = explaining(in_place)
     return function
 
 

@@ -46,7 +46,7 @@ def record(op: Op, inputs: tuple[Any, ...], parents: tuple[Any, ...], y: Any, mo
                 break
         saved.append(value)
         if isinstance(value, TensorBase):
-            version = value._version
+            version = value._changes
             if version is not None and (version is INFERENCE or version.count != 0):
                 changed = True
         elif type(value) is tuple:
@@ -74,7 +74,7 @@ def version_count(value: Any) -> Any:
     """What `assert_unchanged` will compare with later; AutogradError for an inference tensor."""
     if type(value) is tuple:
         return tuple(map(version_count, value))
-    version = getattr(value, "_version", None)
+    version = getattr(value, "_changes", None)
     if version is None:
         return 0
     if version is INFERENCE:
@@ -122,9 +122,9 @@ def save_output(y: Any) -> Any:
         return tuple(save_output(each) for each in y)
     if type(y._data) is not ndarray:
         return alias(y)
-    if y._version is None:
-        y._version = Version()
-    return wrap(y._data, None, y._version)
+    if y._changes is None:
+        y._changes = Version()
+    return wrap(y._data, None, y._changes)
 
 
 def _saved(token: str, index: int, inputs: tuple[Any, ...], y: Any) -> Any:

@@ -29,7 +29,7 @@ def wrap(data: Any, node: Any = None, version: Any = None) -> Any:
     tensor._data = data
     tensor._node = node
     tensor._leaf = None
-    tensor._version = version
+    tensor._changes = version
     tensor._view = None
     return tensor
 

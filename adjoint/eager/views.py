@@ -90,13 +90,13 @@ def viewed(op: Op, x: Any, result: Any, mode: Mode) -> Any:
 
 def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
     """Note that `y`, made from `x` by `op`, shows its storage."""
-    version = x._version
+    version = x._changes
     if version is INFERENCE:
-        y._version = INFERENCE
+        y._changes = INFERENCE
         return
     if version is None:
-        version = x._version = Version()
-    y._version = version
+        version = x._changes = Version()
+    y._changes = version
     view = x._view
     if view is None:
         y._view = View(x, None, op, refusal)
@@ -108,7 +108,7 @@ def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
 
 def register_view(y: Any) -> None:
     """Let writes to the storage of `y` find it."""
-    version = y._version
+    version = y._changes
     reference = ref(y)
     if version.views is None:
         version.views = [reference]
@@ -121,9 +121,9 @@ def register_view(y: Any) -> None:
 
 def alias(x: Any) -> Any:
     """A tensor that shares data and version with `x` and has no history."""
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     y = wrap(x._data, None, version)
     data = x._data
     if type(data) is not ndarray and isinstance(data, LazyValue) and version is not INFERENCE:

@@ -10,6 +10,7 @@ import numpy as np
 from ..core import policy
 from ..core.device import namespace_of
 from ..core.errors import AutogradError, ShapeError, Unsupported
+from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -100,7 +101,7 @@ def assert_writable(x: Any, name: str) -> None:
             if view.refusal and (x.requires_grad or base.requires_grad):
                 raise AutogradError(f"{name}: {view.refusal}")
     data = x._data
-    if not mode.inference and x._version is INFERENCE:
+    if not mode.inference and x._changes is INFERENCE:
         raise AutogradError(
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
             "clone it first"
@@ -120,7 +121,7 @@ def assert_writable(x: Any, name: str) -> None:
 
 def before_change(x: Any) -> None:
     """The memory of `x` is about to be written: whoever needs what it holds keeps a copy."""
-    version = x._version
+    version = x._changes
     if version is None or version.watchers is None:
         return
     version.before_change()
@@ -136,9 +137,9 @@ def exported(x: Any) -> Any:
     """Returns `x`, whose memory others know from now on: NumPy, or whoever gave it. What they write
     there is not seen, so recorded values keep what it holds, and graphs compare.
     """
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     if version is INFERENCE:
         return x
     if version.watchers is not None:
@@ -158,9 +159,9 @@ def announce(tensors: Sequence[Any], name: str) -> list[Version]:
     """
     watched = []
     for x in tensors:
-        version = x._version
+        version = x._changes
         if version is None:
-            version = x._version = Version()
+            version = x._changes = Version()
         elif version.watchers is not None:
             before_change(x)
             watched.append(version)
@@ -182,7 +183,7 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
     if not mode.plain or not isinstance(args[0], TensorBase):
         return False
     x = args[0]
-    version = x._version
+    version = x._changes
     if version is INFERENCE:
         return False
     if mode.grad:
@@ -210,7 +211,7 @@ def write_known(owner: Any, name: str, args: tuple[Any, ...]) -> bool | None:
         then.launcher.launch(arrays)
     launches[0] += 1
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     if watched:
         version.bump(name)
     else:
@@ -239,10 +240,15 @@ def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
+        assert_tensor(name, self)
         mode = get_mode()
-        if mode.watched:
-            return mode.observer.in_place(name, method, (self, *args), kwargs)
-        return general(self, *args, **kwargs)
+        try:
+            if mode.watched:
+                return mode.observer.in_place(name, method, (self, *args), kwargs)
+            return general(self, *args, **kwargs)
+        except MISTAKES as error:
+            explain(error, function, (self, *args), kwargs)
+            raise
 
     method.__name__ = method.__qualname__ = name
     return method
@@ -265,7 +271,7 @@ def copied(x: Any, y: Any, name: str) -> bool:
         source = y._data
     if not copy_memory(data, source):
         return False
-    version = x._version
+    version = x._changes
     version.count += 1
     version.changed_by = name
     return True
@@ -296,9 +302,9 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
 
 def rebase(x: Any, node: Any, name: str) -> None:
     """`x` has been changed by `name`, and `node` is now how its value came to be."""
-    version = x._version
+    version = x._changes
     if version is None:
-        version = x._version = Version()
+        version = x._changes = Version()
     elif version is INFERENCE:
         return
     version.bump(name)
@@ -364,7 +370,7 @@ def is_copied_to(x: Any, args: Iterable[Any]) -> bool:
     mode = get_mode()
     if not mode.plain or x._node is not None or x._view is not None:
         return False
-    version = x._version
+    version = x._changes
     if version is None or version is INFERENCE or version.watchers is not None:
         return False
     if type(x._data) is not ndarray:  # of a graph: what is recorded must read the old value

@@ -445,11 +445,11 @@ class Source(Cell):
         self.follows = x
         self.handle = weakref.ref(x)
         self.state.sources[id(x)] = self
-        if x._version is None:
-            x._version = Version()
-        if x._version is not INFERENCE:
-            x._version.watch(self)
-            if x._version.exported:
+        if x._changes is None:
+            x._changes = Version()
+        if x._changes is not INFERENCE:
+            x._changes.watch(self)
+            if x._changes.exported:
                 self.exported()
 
     def exported(self) -> None:

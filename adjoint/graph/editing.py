@@ -361,7 +361,7 @@ def refollow(tensor: Any, array: Any) -> None:
 
     Errors: what `Op.infer` raises for the first cell that does not fit. An error changes nothing.
     """
-    watchers = [reference() for reference in tensor._version.watchers or ()]
+    watchers = [reference() for reference in tensor._changes.watchers or ()]
     sources = [x for x in watchers if isinstance(x, Source) and x.follows is tensor]
     old = tensor._data
     done: list[Source] = []

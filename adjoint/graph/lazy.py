@@ -120,7 +120,7 @@ class LazyValue:
         if held != _HELD_BY_TENSOR or array.base is not None or self.memory is not None:
             array = array.copy()
         tensor._data = array
-        version = tensor._version
+        version = tensor._changes
         if version is not None:
             for reference in version.views or ():
                 other = reference()

@@ -34,6 +34,8 @@ cdef class Node(Target):
 cdef class Extra:
     cdef public dict hooks
     cdef public dict prehooks
+    cdef public dict posthooks
+    cdef public object metadata
     cdef public object retained
     cdef public object traceback
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidType
+from ..core.handles import RemovableHandle, register
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 
@@ -113,6 +114,56 @@ class Target:
             self.extra = Extra()
         return self.extra
 
+    def computing(self) -> Target:
+        """What a backward runs: the node of all outputs, for one of them."""
+        return self
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before this node runs in a backward, with a tuple of what flows
+        in, None where nothing does; it may return another tuple.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.graph.Node.register_prehook.html
+
+        >>> x = ad.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> handle = y.grad_fn.register_prehook(lambda gradients: (gradients[0] * 10,))
+        >>> y.backward()
+        >>> x.grad
+        tensor([20.])
+        """
+        return register(self.computing().get_extra().prehooks, fn)
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` once this node has run in a backward, with tuples of
+        the gradients of its inputs, None for those that want none, and of its outputs; it may
+        return other gradients of the inputs. (Of a leaf: there are none, and it was kept.)
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.graph.Node.register_hook.html
+
+        >>> x = ad.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> handle = y.grad_fn.register_hook(lambda inputs, outputs: print(inputs, outputs))
+        >>> y.backward()
+        (tensor([2.]), None) (tensor([1.]),)
+        """
+        return register(self.computing().get_extra().posthooks, fn)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for whatever belongs to this node.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.graph.Node.metadata.html
+
+        >>> node = (ad.ones(1, requires_grad=True) * 2).grad_fn
+        >>> node.metadata["made by"] = "me"
+        >>> node.name(), node.metadata
+        ('MulBackward0', {'made by': 'me'})
+        """
+        extra = self.computing().get_extra()
+        if extra.metadata is None:
+            extra.metadata = {}
+        return extra.metadata
+
 
 class Node(Target):
     """One recorded op: where its inputs came from and the values that its gradient reads."""
@@ -144,6 +195,10 @@ class Node(Target):
         self.order = next_order()
         self.extra = None
 
+    def computing(self) -> Target:
+        """See `Target`."""
+        return self.parents[0] if isinstance(self.op, Item) else self
+
     def name(self) -> str:
         """The op's class name in PyTorch's form, as `repr(tensor)` shows it."""
         if isinstance(self.op, Item):
@@ -173,7 +228,7 @@ class Node(Target):
         packed = False
         for i, value in enumerate(saved):
             if isinstance(value, TensorBase):
-                version = value._version
+                version = value._changes
                 if version is not None:
                     expected = 0 if versions is None else versions[i]
                     if version.count != expected:
@@ -214,7 +269,7 @@ def new_node(
 
 def assert_unchanged(name: str, value: Any, expected: int) -> None:
     """Refuse a saved tensor (a value without a version passes) that is not at that version."""
-    version = getattr(value, "_version", None)
+    version = getattr(value, "_changes", None)
     if version is not None and version.count != expected:
         version.recover()
         if version.count == expected:
@@ -246,7 +301,7 @@ class Packed:
                 f"but got result of type {type(y).__name__}"
             )
         z = TensorBase.__new__(type(y))
-        z._data, z._version, z._node, z._leaf, z._view = y._data, y._version, self.node, None, None
+        z._data, z._changes, z._node, z._leaf, z._view = y._data, y._changes, self.node, None, None
         return z
 
 
@@ -260,16 +315,20 @@ def unpacked(value: Any) -> Any:
 class Extra:
     """What few nodes have."""
 
-    __slots__ = ("hooks", "prehooks", "retained", "traceback")
+    __slots__ = ("hooks", "metadata", "posthooks", "prehooks", "retained", "traceback")
 
     hooks: dict[int, Callable[..., Any]]  # on the value flowing into the node
-    prehooks: dict[int, Callable[..., Any]]
+    prehooks: dict[int, Callable[..., Any]]  # on all that flows in, as a tuple
+    posthooks: dict[int, Callable[..., Any]]  # on what flows out, too
+    metadata: dict[Any, Any] | None  # the user's
     retained: Any  # Leaf of the tensor that asked to keep what flows in
     traceback: str | None  # where the node was made, in anomaly mode
 
     def __init__(self) -> None:
         self.hooks = {}
         self.prehooks = {}
+        self.posthooks = {}
+        self.metadata = None
         self.retained = None
         self.traceback = None
 
@@ -304,7 +363,7 @@ class Leaf(Target):
 
     def name(self) -> str:
         """As PyTorch calls it."""
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self):#x}>"

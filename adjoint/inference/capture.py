@@ -24,14 +24,15 @@ from ..program.program import Program, Value
 class Source:
     """What a program is captured from, as it was when it was frozen.
 
-    A module is copied, in eval mode. What a function uses besides its inputs is copied when it is
-    first seen.
+    A module is copied, in eval mode, into the host's own memory. What a function uses besides its
+    inputs is copied when it is first seen.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.names: dict[int, str] = {}
         self._kept: dict[int, tuple[Any, Value]] = {}
         self.is_module = isinstance(function, Module)
+        self.place: Any = None  # where a module was: where inputs are and results go
         if isinstance(function, Module):
             try:
                 function = copy.deepcopy(function)
@@ -41,6 +42,7 @@ class Source:
                     "function that calls it"
                 ) from error
             function.eval()
+            self.place = _to_host(function)
             state = {**dict(function.named_buffers()), **dict(function.named_parameters())}
             self.names = {id(concrete(x)): name for name, x in state.items()}
         elif not callable(function):
@@ -67,6 +69,26 @@ class Source:
             value = Value(spec_of(own), array=own, name=self.names.get(id(array), ""))
             found = self._kept[id(array)] = (array, value)
         return found[1]
+
+
+def _to_host(module: Module) -> Any:
+    """Move a module that is in PyTorch's memory on the host, and say where it was; None: as here.
+
+    Errors: DeviceError for one in other memory, which a program would copy in each call.
+    """
+    tensors = [*module.parameters(), *module.buffers()]
+    places = {x.device for x in tensors if x.device.type != "cpu"}
+    if not places:
+        return None
+    other = next((place for place in places if place.type != "torch"), None)
+    if other is not None or any(x.device.type == "cpu" for x in tensors):
+        raise DeviceError(
+            f"freeze: {type(module).__name__} has tensors on "
+            f"{', '.join(sorted({str(x.device) for x in tensors}))}; frozen programs run on the "
+            "CPU: give it as .cpu()"
+        )
+    module.cpu()
+    return places.pop()
 
 
 def _whole(

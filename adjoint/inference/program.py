@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core import policy
+from ..core.device import CPU, host_array, transfer
 from ..core.errors import DeviceError, InvalidArgument, InvalidType
 from ..core.mode import MODE, observed
 from ..core.spec import Spec
@@ -60,8 +61,8 @@ class _Planned:
             self.schedule = Schedule(graph, program._packing, tell)
         self.free: list[Workspace] = []
 
-    def run(self, arrays: list[Any]) -> Any:
-        """The outputs as the function gives them."""
+    def run(self, arrays: list[Any], place: Any = None) -> Any:
+        """The outputs as the function gives them, on device `place`."""
         try:
             workspace = self.free.pop()
         except IndexError:
@@ -74,6 +75,8 @@ class _Planned:
                 observer.made(results)
         finally:
             self.free.append(workspace)
+        if place is not None:
+            results = [transfer(each, place) for each in results]
         return self.rebuild(map(wrap, results))
 
 
@@ -110,7 +113,8 @@ class Program:
         self._lock = threading.RLock()
         self._threads = _thread_count()
         self.input_names = getattr(function, "input_names", None)
-        self._examples = tuple(spec_of(_array(x)) for x in examples)
+        self._place = self._source.place
+        self._examples = tuple(spec_of(_array(x, self._place)) for x in examples)
         self._first = self._recent = self._planned(self._examples)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -122,8 +126,8 @@ class Program:
         key: list[Any] = [self._threads()]
         for x in inputs:
             array = x._data if isinstance(x, TensorBase) else x
-            if type(array) is not np.ndarray:
-                array = _array(x)
+            if type(array) is not np.ndarray or self._place is not None:
+                array = _array(x, self._place)
             arrays.append(array)
             key += (array.shape, array.dtype.num)
         planned = self._plans.get(tuple(key))
@@ -136,7 +140,9 @@ class Program:
             planned = self._planned(tuple(map(spec_of, arrays)))
         elif planned is not self._recent:
             self._recent = self._planned(planned.specs)
-        return planned.run(arrays)
+        if self._place is None:
+            return planned.run(arrays)
+        return planned.run(arrays, self._place)
 
     def _planned(self, specs: tuple[Spec, ...]) -> _Planned:
         """The plan for inputs like these, which is then the one used last."""
@@ -261,12 +267,18 @@ def _packing() -> Any:
     return None if onednn.unavailable() else Packing()
 
 
-def _array(x: Any) -> Any:
-    """The array of an input."""
+def _array(x: Any, place: Any) -> Any:
+    """The array of an input, which is on device `place` (None: the CPU) where it is a tensor."""
     if isinstance(x, TensorBase):
-        if x.device.type != "cpu":
-            raise DeviceError(f"program: an input is on {x.device}; frozen programs take x.cpu()")
+        wanted = CPU if place is None else place
+        if x.device != wanted:
+            raise DeviceError(
+                f"program: an input is on {x.device}, what was frozen on {wanted}; move it with "
+                f".to({str(wanted)!r})"
+            )
         array = concrete(x)
+        if place is not None:
+            return host_array(array, {})
         return array.array if not isinstance(array, np.ndarray) else array
     found = np.asarray(x)
     if found.dtype.kind not in "biufcV":

@@ -15,7 +15,8 @@ _PYTORCH = (".pt", ".pth")
 def save(obj: Any, f: Any) -> None:
     """Write tensors and the containers around them to one file, never by pickling objects.
 
-    Takes nested dicts, lists and tuples of tensors, None, bool, int, float, complex, str and bytes.
+    Takes nested dicts, lists and tuples of tensors, None, bool, int, float, complex, str, bytes,
+    and NumPy's numbers and arrays (of which `.pt` files hold Python's numbers, and no arrays).
     Tensors that share memory still share it when loaded. A path's extension says the format:
 
     - `.pt`, `.pth`: PyTorch's, as `torch.load(weights_only=True)` reads it;
@@ -23,8 +24,7 @@ def save(obj: Any, f: Any) -> None:
     - anything else, and file objects: safetensors, with the structure in its metadata.
 
     The file is written to a temporary file first and then renamed, so that a crash leaves the old
-    one whole. To go on with training later exactly where it was, save the state_dict() of the
-    model, the optimizer, the scheduler and the DataLoader, and `get_rng_state()`.
+    one whole. To go on with training later exactly where it was: `utils.Checkpoint`.
 
     Dtypes: all.
     Errors: InvalidType for other values (with their path), OSError where the file cannot be
@@ -80,6 +80,7 @@ def load(
     >>> ad.load(file)
     [tensor([0.]), 'text']
     """
+    from .others import refuse_others
     from .source import named, opened
 
     if isinstance(f, (str, os.PathLike)):
@@ -90,6 +91,7 @@ def load(
             return place(load_sharded(path), map_location)
     with opened(f) as source:
         head = source.head(64)
+        refuse_others(f, head)
         is_safetensors = head[8:9] == b"{"
         if not is_safetensors and (head[:2] == b"PK" or head[:1] == b"\x80"):
             with named(source):
@@ -114,10 +116,12 @@ def _read_pickle(source: Any, head: bytes) -> Any:
 
 def _read_zip(source: Any) -> Any:
     from .npz import read_npz
+    from .others import refuse_programs
     from .pytorch_file import read_pytorch
     from .zip_archive import Archive
 
     archive = Archive(source)
+    refuse_programs(archive.members)
     if any(name.endswith(".npy") for name in archive.members):
         return read_npz(archive)
     return read_pytorch(archive)

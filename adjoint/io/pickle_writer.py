@@ -76,6 +76,8 @@ class PickleWriter:
         if known is not None:
             self._emit(pickle.LONG_BINGET + struct.pack("<I", known[0]))
             return
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            value = value.item()  # PyTorch reads no numbers of NumPy's
         if isinstance(value, Tensor):
             self._write_tensor(value)
         else:

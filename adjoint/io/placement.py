@@ -70,7 +70,7 @@ class Placement:
         flat = memory[start : start + memory.size // array.itemsize * array.itemsize]
         flat = flat[: flat.size // array.itemsize * array.itemsize].view(array.dtype)
         result = tensor.detach()
-        result._version = None
+        result._changes = None
         result._data = namespace_of(flat).as_strided(flat, array.shape, array.strides)
         return result
 

@@ -2,7 +2,7 @@
 
 None, bool, str, int and finite float are themselves and a list is a list; everything else is an
 object with one key that says what it is: `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`,
-`{"tensor": {...}}`.
+`{"tensor": {...}}`, `{"array": {...}}` (NumPy's, stored as a tensor).
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..core.device import device
-from ..core.dtype import BY_NAME, dtype
+from ..core.dtype import BY_NAME, BY_NUMPY, dtype
 from ..core.errors import CheckpointError, InvalidType
 from ..core.spec import Size
+from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 
 MAX_DEPTH = 200  # nested containers, well inside Python's recursion limit
+
+_INLINE = "biufcSUMm"  # kinds of NumPy values that are bytes, and no references
 
 _SEQUENCES: dict[type, str] = {tuple: "tuple", Size: "size", set: "set", frozenset: "frozenset"}
 _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "ordered_dict"}
@@ -39,6 +44,8 @@ def encode(
         return {"complex": [repr(value.real), repr(value.imag)]}
     if kind is bytes:
         return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _encode_numpy(value, save_tensor, path)
     if isinstance(value, Tensor):
         return {"tensor": save_tensor(value, path)}
     if kind is dtype:
@@ -61,9 +68,35 @@ def encode(
         return {mapping: [[inner(k, "key"), inner(v, k)] for k, v in value.items()]}
     raise InvalidType(
         f"save: cannot store {kind.__module__}.{kind.__qualname__} at {path or 'the top'!r}; only "
-        "tensors, None, bool, int, float, complex, str, bytes, dtypes, devices and lists, tuples, "
-        "sets and dicts of them can be stored." + _remedy(value)
+        "tensors, None, bool, int, float, complex, str, bytes, dtypes, devices, NumPy's numbers "
+        "and arrays, and lists, tuples, sets and dicts of them can be stored." + _remedy(value)
     )
+
+
+def _encode_numpy(value: Any, save_tensor: Callable[[Any, str], Any], path: str) -> Any:
+    """An array as a tensor, which shares its memory, where there is one of its dtype; other arrays,
+    and numbers, as dtype, shape and bytes.
+    """
+    if type(value) is np.ndarray and value.dtype in BY_NUMPY:
+        plain = value if value.size and min(value.strides, default=0) >= 0 else value.copy()
+        return {"array": save_tensor(from_numpy(plain), path)}
+    if value.dtype.kind not in _INLINE or type(value) not in (np.ndarray, value.dtype.type):
+        raise InvalidType(
+            f"save: cannot store a {type(value).__name__} of {value.dtype} at "
+            f"{path or 'the top'!r}; convert it, e.g. with .tolist()"
+        )
+    data = base64.b64encode(value.tobytes()).decode()
+    shape = None if isinstance(value, np.generic) else list(value.shape)
+    return {"numpy": [value.dtype.str, shape, data]}
+
+
+def _decode_numpy(content: Any) -> Any:
+    name, shape, data = content
+    kind = np.dtype(str(name))
+    if kind.kind not in _INLINE or kind.str != name:
+        raise CheckpointError(f"load: the structure holds NumPy values of {name!r:.40}")
+    flat = np.frombuffer(base64.b64decode(data, validate=True), kind)
+    return flat.copy().reshape(tuple(shape)) if shape is not None else flat.reshape(())[()]
 
 
 def _remedy(value: Any) -> str:
@@ -94,6 +127,10 @@ def decode(value: Any, load_tensor: Callable[[Any], Any]) -> Any:
 def _decode_tagged(tag: str, content: Any, load_tensor: Callable[[Any], Any]) -> Any:
     if tag == "tensor":
         return load_tensor(content)
+    if tag == "array":
+        return load_tensor(content).cpu().numpy()
+    if tag == "numpy":
+        return _decode_numpy(content)
     if tag == "float":
         return float(content)
     if tag == "complex":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import AutogradError, InvalidType
+from ..core.errors import AutogradError
+from ..core.mistakes import assert_tensor
 from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
@@ -15,10 +16,7 @@ def _detached(data: Any, name: str) -> Tensor:
     """`data` without history, sharing its storage and its version."""
     if data is None:
         return Tensor()
-    if not isinstance(data, Tensor):
-        raise InvalidType(
-            f"{name}: expected a Tensor, got {type(data).__name__}; make one with adjoint.tensor"
-        )
+    assert_tensor(name, data, "data")
     return data.detach()
 
 

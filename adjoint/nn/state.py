@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
 from ..core.errors import CheckpointError, InvalidType
+from ..core.mistakes import described, remedy
 from ..tensor import Tensor
 from .parameter import Parameter
 
@@ -126,7 +127,7 @@ def _load_one(module: Any, name: str, key: str, value: Any, new: Any, assign: bo
     if not isinstance(new, Tensor):
         return (
             f'While copying the parameter named "{key}", expected adjoint.Tensor or Tensor-like '
-            f"object from checkpoint but received {type(new)}"
+            f"object from checkpoint but received {described(new)}; {remedy(new)}"
         )
     if not value.ndim and new.shape == (1,):  # checkpoints of 0-d values written as 1-d
         new = new[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..eager.tensors import wrap
 from ..io.atomic import writing
 from ..nn import Module
 from ..program import program as form
+from ..tensor import Tensor
 from .capture import Captured, Dim, Size, Value, capture, values_of
 from .nodes import Nodes, named
 from .require import onnx_package
@@ -68,6 +70,8 @@ def export(
         input_names = input_names or named(module.given)
         output_names = output_names or named(module.results)
     args = (args,) if isinstance(args, TensorBase) else tuple(args)
+    if isinstance(module, Module):
+        module, args = _on_host(module, args)
     names = _names(input_names, len(args), "input")
     axes = {name: _axes_of(each) for name, each in (dynamic_axes or {}).items()}
     captured = capture(module, args, names, axes)
@@ -88,6 +92,14 @@ def export(
     data = model.SerializeToString()
     with writing(f, "onnx.export") as file:
         file.write(data)
+
+
+def _on_host(module: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The module and its inputs in the host's memory: copies of what is elsewhere."""
+    tensors = [*module.parameters(), *module.buffers()]
+    if any(x.device.type != "cpu" for x in tensors):
+        module = copy.deepcopy(module).cpu()
+    return module, tuple(x.cpu() if isinstance(x, Tensor) else x for x in args)
 
 
 def _names(given: Sequence[str] | None, count: int, kind: str) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import ComplexWarning
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, promote_types
 from ..core.errors import DTypeError, InvalidType
+from ..core.mistakes import misplaced
 from ..core.op import Op, Sample
 from ..core.scalar import Number, Scalar
 from ..core.spec import Spec
@@ -93,19 +96,32 @@ def common_dtype(values: Iterable[Any], name: str = "result_type") -> dtype:
         else:
             try:
                 number = _join(number, dt.of_scalar(value))
-            except InvalidType as error:
-                raise InvalidType(f"{name}: {error}") from None
+            except InvalidType:
+                raise misplaced(value, name, due="a tensor or a number") from None
     found = _combine(_combine(dimensioned, zero_dim), number)
     if found is None:
         raise InvalidType(f"{name}: needs at least one tensor or number")
     return found
 
 
+def note_real(x: Any, to: dtype) -> None:
+    """Warn where complex values are converted to real ones, as PyTorch does."""
+    if x._data.dtype.kind == "c" and to.category in (1, 2):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part; take .real, or .abs()",
+            ComplexWarning,
+            stacklevel=3,
+        )
+
+
 def cast(x: Any, to: dtype) -> Tensor:
-    """`x` in dtype `to`; `x` itself where it has it already."""
+    """`x` in dtype `to`, or the one of that name; `x` itself where it has it already."""
+    if type(to) is not dtype:
+        to = dt.as_dtype(to)
     if x._data.dtype is to.numpy or x.dtype is to:
         result: Tensor = x
     else:
+        note_real(x, to)
         result = apply(Cast(to), x)
     return result
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..core import dispatch_log, policy
-from ..core.device import is_device_array
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
 from ..core.mode import MODE
@@ -163,7 +162,8 @@ class ElementwiseOptimizer(Optimizer):
         """Apply the formula, by kernels where it can be."""
         mode = MODE.get()
         plain = mode.plain and not mode.grad
-        if plain and batches and is_device_array(batches[0].parameters[0]._data):
+        first = type(batches[0].parameters[0]._data) if batches else None
+        if plain and getattr(first, "has_routines", False):
             batches = [batch for batch in batches if not self._change_many(batch)]
         elif plain and batches and self._is_worth_a_kernel(batches):
             batches = self._change_by_kernels(batches)
@@ -257,7 +257,7 @@ class ElementwiseOptimizer(Optimizer):
         columns += [[state[name] for state in states] for name in names]
         for column in columns:
             for x, p in zip(column, parameters, strict=True):
-                if not isinstance(x, Tensor) or not is_device_array(x._data):
+                if not isinstance(x, Tensor) or type(x._data) is not type(p._data):
                     return False
                 if x._data.dtype not in _PLAIN or x._data.shape != p._data.shape:
                     return False

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from ..autograd.modes import enable_grad
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
+from ..core.mistakes import described, remedy
 from ..core.mode import MODE, mode_with, observed, unobserved
 from ..core.scalar import Number, Scalar
 from ..nn.hooks import add
@@ -235,8 +236,10 @@ class Optimizer:
             found = [p for _, p in found]
         for p in found:
             if not isinstance(p, Tensor):
-                raise InvalidType(f"optimizer can only optimize Tensors, but one of the params is "
-                                  f"{type(p).__name__}")  # fmt: skip
+                raise InvalidType(
+                    f"{type(self).__name__}: optimizer can only optimize Tensors, but one of the "
+                    f"params is {described(p)}; {remedy(p)}"
+                )
             if hasattr(p, "global_shape") and not self.by_element:
                 raise InvalidArgument(
                     f"{type(self).__name__}: a step looks at whole parameters, but this one is the "

@@ -15,7 +15,8 @@ import numpy as np
 from ..core import dispatch_log, policy
 from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
-from ..core.errors import AdjointError, OutOfMemoryError
+from ..core.errors import AdjointError, OutOfMemoryError, Unsupported
+from ..core.mistakes import misplaced
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.arrays import signature
@@ -99,7 +100,7 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):
             if xp is None:
-                xp = namespace_of(array)
+                xp = _namespace(op, array)
             if array.itemsize == 2 and array.dtype in _LOW_NUMPY:
                 low = True
             if array.size > enough:
@@ -131,10 +132,20 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
     except AdjointError:
         raise
     except Exception as error:
+        for array in arrays:
+            if array is None or isinstance(array, (str, list, tuple, dict)):
+                raise misplaced(array, op.name, "input" if len(arrays) == 1 else "") from None
         op.infer(*map(spec_of, arrays))
         if isinstance(error, MemoryError):
             raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
         raise
+
+
+def _namespace(op: Op, array: Any) -> Any:
+    try:
+        return namespace_of(array)
+    except Unsupported:
+        raise misplaced(array, op.name, due="a tensor or a number") from None
 
 
 def remember(op: Op, arrays: list[Any], launch: Callable[..., Any], result: Any) -> None:

@@ -281,7 +281,8 @@ class Reads:
         if isinstance(x, TensorBase):  # whose hooks run, too
             extra = None if x._node is None else x._node.extra
             after = None if x._leaf is None else x._leaf.after
-            for hooks in ({} if extra is None else extra.hooks, after or {}):
+            own = () if extra is None else (extra.hooks, extra.prehooks, extra.posthooks)
+            for hooks in (*own, after or {}):
                 for hook in hooks.values():
                     self._visit(hook, place)
             return

@@ -54,7 +54,11 @@ def want_gradients(wanting: list[Any]) -> Any:
 def hooks_of(x: Any) -> tuple[Any, ...]:
     """What is called with gradients of a tensor."""
     leaf, extra = x._leaf, None if x._node is None else x._node.extra
-    found = () if extra is None else (*extra.hooks.values(), *extra.prehooks.values())
+    found = (
+        ()
+        if extra is None
+        else (*extra.hooks.values(), *extra.prehooks.values(), *extra.posthooks.values())
+    )
     return found if leaf is None or not leaf.after else (*found, *leaf.after.values())
 
 

@@ -102,7 +102,7 @@ def set_value(self: Any, value: Any) -> Any:
         )
     with no_grad():
         self.copy_(as_tensor(value))
-    for reference in (self._version.watchers or ()) if self._version is not None else ():
+    for reference in (self._changes.watchers or ()) if self._changes is not None else ():
         source = reference()
         if isinstance(source, Source):
             source.state.set_last = source.version  # which was asked for: no warning
@@ -260,9 +260,9 @@ def showing(cell: Cell, kind: type) -> Any:
     tensor: Any = TensorBase.__new__(kind)
     tensor._data = cell
     tensor._node = tensor._leaf = tensor._view = None
-    tensor._version = Version()
+    tensor._changes = Version()
     if isinstance(cell, Source):
-        tensor._version.watch(cell)
+        tensor._changes.watch(cell)
     cell.handle = weakref.ref(tensor)
     return tensor
 
@@ -276,7 +276,7 @@ def node_of(self: Any) -> Cell | None:
     """
     if isinstance(self._data, Cell):
         return self._data
-    for reference in reversed((self._version and self._version.watchers) or ()):
+    for reference in reversed((self._changes and self._changes.watchers) or ()):
         watcher = reference()
         if isinstance(watcher, Source) and watcher.follows is self:
             return watcher

@@ -69,7 +69,7 @@ class _Seen:
 
 
 def _count(tensor: Any) -> int:
-    version = tensor._version
+    version = tensor._changes
     return 0 if version is None else int(version.count)
 
 
@@ -255,7 +255,7 @@ class Steps:
                 return "code of the program's own"
         for x in inputs:
             if isinstance(x, TensorBase):
-                if x._version is INFERENCE:
+                if x._changes is INFERENCE:
                     return "an inference tensor, whose changes are not counted"
                 if self._number_of(x) is None:
                     return "memory of another device, or a value that is not computed yet"
@@ -300,7 +300,7 @@ class Steps:
         """The array of `y`, which nothing else shows or can write to; else None."""
         if y._view is None and self._is_given(y):
             return y._data.array
-        own = type(y._data) is ndarray and y._data.base is None and y._version is None
+        own = type(y._data) is ndarray and y._data.base is None and y._changes is None
         return y._data if own else None
 
     def _is_given(self, x: Any) -> bool:
@@ -313,7 +313,7 @@ class Steps:
         data = x._data
         if type(data) is LazyValue:
             self._given[id(data)] = (weakref.ref(data), number)
-        elif type(data) is ndarray and x._version is not INFERENCE:
+        elif type(data) is ndarray and x._changes is not INFERENCE:
             self._tensors[id(x)] = _Seen(x, number, self._block)
 
     def _value(self, array: Any, number: Any) -> LazyValue:
@@ -378,22 +378,22 @@ class Steps:
         if isinstance(data, Cell):
             data.realize()
             return ("cell", data.order, data.version)
-        if kind is not ndarray or x._version is INFERENCE:
+        if kind is not ndarray or x._changes is INFERENCE:
             return None
         seen = self._tensors.get(id(x))
         known = seen is not None and seen.tensor() is x and seen.data() is data
         known = known and seen.count == _count(x)  # type: ignore[union-attr]
         if known:
             seen.last = self._block  # type: ignore[union-attr]
-        exported = x._version is not None and x._version.exported
+        exported = x._changes is not None and x._changes.exported
         if exported:
             content = data.tobytes()
             if known and seen.content == content:  # type: ignore[union-attr]
                 return seen.number  # type: ignore[union-attr]
         elif known:
             return seen.number  # type: ignore[union-attr]
-        if x._version is None:
-            x._version = Version()
+        if x._changes is None:
+            x._changes = Version()
         seen = self._tensors[id(x)] = _Seen(
             x, self._number(), self._block, content if exported else None
         )
@@ -442,10 +442,10 @@ def _readable(x: Any) -> Any:
     """`x` with its kept array as memory. Where that is saved for a gradient, writes to `x` must
     reach it: it has the same version, and gets the memory that `x` gets when it is written.
     """
-    y = wrap(x._data.array, x._node, x._version)
+    y = wrap(x._data.array, x._node, x._changes)
     if MODE.get().grad:
-        if x._version is None:
-            x._version = y._version = Version()
+        if x._changes is None:
+            x._changes = y._changes = Version()
         y._view = x._view
         register_view(x)
         register_view(y)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..core import config
+from ..core.device import host_array
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import InvalidArgument, InvalidType
+from ..graph.lazy import concrete
 from ..tensor import Tensor
 
 _TOLERANCES = {  # dtype -> (relative, absolute); all others compare exactly
@@ -261,7 +263,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    return value._data if isinstance(value, Tensor) else value
+    return host_array(concrete(value), {}) if isinstance(value, Tensor) else value
 
 
 def _wide(array: Any) -> Any:

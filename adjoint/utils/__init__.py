@@ -1,8 +1,9 @@
-"""Helpers beside the framework's core: `utils.checkpoint`, `utils.data`.
+"""Helpers beside the framework's core: `utils.checkpoint`, `utils.data`, `utils.Checkpoint`.
 
 Source: https://docs.pytorch.org/docs/stable/data.html
 """
 
 from . import checkpoint, data, dlpack, hooks
+from .resume import Checkpoint
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["Checkpoint", "checkpoint", "data", "dlpack", "hooks"]

@@ -101,7 +101,9 @@ def summarize(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Sum
                 row.same_as = first[id(module)].path
             else:
                 first[id(module)] = row
-        _run(twin, first, [_input(x) for x in inputs], {k: _input(x) for k, x in named.items()})
+        place = next((p.device for p in twin.parameters()), None)
+        given = {k: _input(x, place) for k, x in named.items()}
+        _run(twin, first, [_input(x, place) for x in inputs], given)
         for module in twin.modules():  # after the run: lazy modules are what they become now
             row = first[id(module)]
             row.kind = type(module).__name__
@@ -132,10 +134,10 @@ def _copy(model: Module) -> Any:
         ) from error
 
 
-def _input(value: Any) -> Any:
-    """Zeros for a shape, anything else as it is."""
+def _input(value: Any, place: Any) -> Any:
+    """Zeros on device `place` for a shape, anything else as it is."""
     if isinstance(value, tuple) and value and all(type(size) is int for size in value):
-        return zeros(value)
+        return zeros(value, device=place)
     return value
 
 

@@ -193,7 +193,7 @@ class _Tape:
     def _add_value(self, info: NodeInfo, tensor: Any) -> None:
         info.label = self.names.label(tensor)
         info.shape, info.dtype = tuple(tensor._data.shape), dtype_name(tensor._data.dtype)
-        info.version = tensor._version.count if tensor._version is not None else 0
+        info.version = tensor._changes.count if tensor._changes is not None else 0
         info.value = lambda: _computed(tensor._data)
 
 

@@ -144,7 +144,7 @@ class Growing:
 
         def own(t):
             return not any(
-                t is z or (t._version is not None and t._version is z._version) for z in states
+                t is z or (t._changes is not None and t._changes is z._changes) for z in states
             )
 
         anything = self.rng.random() < 0.02

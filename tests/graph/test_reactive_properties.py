@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
         x = node.tensor
         views = [o.tensor._view for o in self.oracle.nodes if o.tensor is not None]
         bases = [view.base for view in (x._view, *views) if view is not None]
-        shared = any(b is x or (b._version is not None and b._version is x._version) for b in bases)
+        shared = any(b is x or (b._changes is not None and b._changes is x._changes) for b in bases)
         return x._view is not None or shared or any(g is x for *_, g in self.derived)
 
     # ---- assigning -------------------------------------------------------------------------------

@@ -424,7 +424,7 @@ def test_parameter():
     (p * p).sum().backward()
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
         assert isinstance(twin, nn.Parameter) and twin.requires_grad and twin.grad is None
-    with pytest.raises(TypeError, match="expected a Tensor, got list"):
+    with pytest.raises(TypeError, match=r"expected a tensor .* got list"):
         nn.Parameter([1.0])
     with pytest.raises(RuntimeError, match="floating point"):
         nn.Parameter(ad.tensor([1]))

@@ -85,7 +85,6 @@ T(bytearray(b'ab'))
 T(np.array([1.5]),dtype=torch.int32)
 T(np.bool_(True))
 T([np.bool_(True)])
-T(1.0, dtype='float32')
 T([1], dtype=float)
 T([1], dtype=int)
 T([1], dtype=bool)
@@ -234,14 +233,12 @@ T([1j]).type()
 T([True]).type()
 T([1.]).type(torch.int32)
 T([1.]).type(torch.IntTensor)
-T([1.]).type(int)
 T([1.]).type_as(T([1]))
 T([1.]).to(torch.int32,copy=True)
 T([1.]).to('cpu',torch.int32)
 T([1.]).to('cpu',torch.int32,True,True)
 T([1.]).to(torch.int32,False,True)
 T([1.]).to(T([1]))
-T([1.]).to('float32')
 T([1.]).to(float)
 T([1.]).to(device='cpu',dtype=torch.int8)
 T([1.]).to()
@@ -323,12 +320,12 @@ def test_the_comparison_rejects_a_difference():
         (lambda: ad.ones(1).to("cuda:99"), ["cuda", "cpu"]),
         (lambda: ad.ones(1).cuda(99), ["cuda", "cpu"]),
         (lambda: ad.arange(5, 1), ["5 -> 1", "sign of step"]),
-        (lambda: ad.ones(1, dtype="float32"), ["dtype", "'float32'", "adjoint.float32"]),
+        (lambda: ad.ones(1, dtype="floot32"), ["dtype", "'floot32'", "known: bool"]),
         pytest.param(
             lambda: ad.zeros(2, pin_memory=True), ["pin_memory", "leave it out"],
             marks=pytest.mark.skipif(ad.cuda.is_available(), reason="there is a CUDA device"),
         ),
-        (lambda: ad.ones(1).to(memory_format=ad.channels_last), ["channels_last", "leave it out"]),
+        (lambda: ad.ones(1).to(memory_format="last"), ["'last'", "channels_last", "leave it out"]),
         (lambda: ad.set_default_device("cuda:99"), ["cuda", "cpu"]),
     ],
 )  # fmt: skip

@@ -554,7 +554,7 @@ def test_in_place_errors_leave_the_tensor_alone():
             RuntimeError,
             "no larger than self",
         ),
-        (lambda x: x.gather(0, 3), TypeError, "expected a Tensor"),
+        (lambda x: x.gather(0, 3), TypeError, "expected a tensor"),
         (lambda x: x.index_select(0, ad.tensor([-1])), IndexError, "out of range"),
         (lambda x: x.index_select(0, ad.tensor([9])), IndexError, "out of bounds"),
         (lambda x: x.index_select(0, ad.tensor([[0]])), IndexError, "vector"),

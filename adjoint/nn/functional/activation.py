@@ -9,6 +9,8 @@ from typing import Any
 
 from ...core.errors import InvalidArgument
 from ...eager.fused import checking, fused
+from ...eager.public import explaining
+from ...ops.elementwise import functions
 from ...ops.nn import activation as ops
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
 from ...tensor import Tensor
@@ -102,7 +104,7 @@ def tanh(input: Tensor) -> Tensor:
     >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
     [0.0]
     """
-    return input.tanh()
+    return functions.tanh(input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -114,7 +116,7 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
     [0.5]
     """
-    return input.sigmoid()
+    return functions.sigmoid(input)
 
 
 def _implicit_dim(name: str, ndim: int) -> int:
@@ -175,6 +177,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return ops.softmin(input, where, dtype)
 
 
+@explaining
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:

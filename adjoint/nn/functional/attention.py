@@ -10,6 +10,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...eager.fused import fused
+from ...eager.public import explaining
 from ...ops.linalg.matmul import linear
 from ...ops.nn.activation import softmax
 from ...ops.shape.joining import cat
@@ -20,6 +21,7 @@ from .dropout import dropout
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
+@explaining
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -116,6 +118,7 @@ def _joined(masks: list[Any], like: Any) -> Any:
     return functools.reduce(operator.add, [_as_float_mask(mask, like) for mask in masks])
 
 
+@explaining
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...core.mistakes import MISTAKES, explain
 from ...eager.dispatch import apply
 from ...eager.fused import fused, is_fusing
+from ...eager.public import explaining
 from ...ops.create.creation import finish
 from ...ops.random.draws import MaskAt
 from ...ops.random.random import dropout_mask, next_draw
@@ -35,7 +37,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     tensor([0., 0.])
     """
     _assert_probability(p, "dropout")
-    return _apply(input, p, training, inplace, tuple(input.shape))
+    try:
+        return _apply(input, p, training, inplace, tuple(input.shape))
+    except MISTAKES as error:
+        explain(error, dropout, (input,), {})
+        raise
 
 
 def _apply(
@@ -72,6 +78,7 @@ def _channels(
     return _apply(input, p, training, inplace, (*input.shape[:-rank], *(1,) * rank))
 
 
+@explaining
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -87,6 +94,7 @@ def dropout1d(
     return _channels(1, input, p, training, inplace, "dropout1d")
 
 
+@explaining
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -102,6 +110,7 @@ def dropout2d(
     return _channels(2, input, p, training, inplace, "dropout2d")
 
 
+@explaining
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -147,6 +156,7 @@ def _moved(input: Any, keep: Any, p: float) -> Tensor:
     return input * (keep * a) + ((1 - keep) * (a * _ALPHA) - a * _ALPHA * p)
 
 
+@explaining
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -162,6 +172,7 @@ def alpha_dropout(
     return _alpha(input, p, training, inplace, tuple(input.shape), "alpha_dropout")
 
 
+@explaining
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
+from ...eager.public import explaining
 from ...ops.create.creation import full
 from ...ops.create.ranges import arange
 from ...ops.nn import averaging
@@ -47,7 +48,7 @@ def _with_indices(rank: int, kind: str, pool: Any, arguments: str = "2") -> Any:
     >>> ad.nn.functional.{function.__name__}(ad.ones({example}), {arguments})[1].dtype
     adjoint.int64
     """
-    return function
+    return explaining(function)
 
 
 max_pool1d_with_indices = _with_indices(1, "max_pool", max_pool1d)

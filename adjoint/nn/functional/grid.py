@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...eager.public import explaining
 from ...ops.create.memory import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.shape.joining import stack
@@ -29,6 +30,7 @@ def _aligned(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
+@explaining
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places that affine maps `theta` give to the pixels of an image of `size`.
 

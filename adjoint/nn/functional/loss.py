@@ -14,6 +14,7 @@ from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Sample
 from ...eager.dispatch import apply
 from ...eager.fused import checking, fused
+from ...eager.public import explaining
 from ...ops.create.creation import full_like, ones_like, zeros_like
 from ...ops.elementwise.comparison import minimum, where
 from ...ops.elementwise.namespace import Elementwise
@@ -771,6 +772,7 @@ def multi_margin_loss(
     return _reduced((gaps * others).mean(-1), reduction, "multi_margin_loss")
 
 
+@explaining
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
+from ...eager.public import explaining
 from ...ops.elementwise.comparison import minimum
 from ...ops.linalg.matmul import linear
 from ...tensor import Tensor
@@ -16,6 +17,7 @@ from .sparse import pairwise_distance
 __all__ = ["linear_cross_entropy", "multilabel_margin_loss", "triplet_margin_with_distance_loss"]
 
 
+@explaining
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -53,6 +55,7 @@ def multilabel_margin_loss(
     return _reduced(gaps.sum((-2, -1)) / input.shape[-1], reduction, "multilabel_margin_loss")
 
 
+@explaining
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -90,6 +93,7 @@ def triplet_margin_with_distance_loss(
     return _reduced(loss, reduction, name)
 
 
+@explaining
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,

@@ -10,6 +10,7 @@ from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
 from ...eager.fused import checking, fused
+from ...eager.public import explaining
 from ...ops.shape.arranging import pad
 from ...ops.shape.sizes import hold_sizes, is_of_graph, over_size
 from ...tensor import Tensor
@@ -262,6 +263,7 @@ def group_norm(
     return _standardize_groups, input, weight, bias, num_groups, eps
 
 
+@explaining
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -302,6 +304,7 @@ def instance_norm(
     return group_norm(input, channels, weight, bias, eps)
 
 
+@explaining
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

@@ -10,7 +10,9 @@ import numpy as np
 from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
+from ...core.mistakes import assert_tensor
 from ...eager.fused import fused
+from ...eager.public import explaining
 from ...ops.create.memory import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
@@ -46,7 +48,12 @@ def embedding(
     tensor([[2.],
             [1.]])
     """
-    if input.dtype not in (int32, int64):
+    try:
+        fits = input.dtype in (int32, int64)
+    except AttributeError:
+        fits = False
+    if not fits:
+        assert_tensor("embedding", input)
         raise DTypeError(
             f"embedding: Expected tensor for argument 'input' to have scalar types Long or Int, "
             f"but got {input.dtype}"
@@ -86,6 +93,7 @@ def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
         weight.index_copy_(0, used, (rows * factors).to(weight.dtype))
 
 
+@explaining
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -219,6 +227,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return result if bias is None else result + bias
 
 
+@explaining
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`.
 

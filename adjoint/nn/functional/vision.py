@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
+from ...eager.public import explaining
 from ...ops.create.memory import from_numpy
 from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ...ops.shape.sizes import hold_sizes
@@ -25,6 +26,7 @@ __all__ = [
 # ---- rearranging ---------------------------------------------------------------------------------
 
 
+@explaining
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Groups of r*r channels as the pixels of a larger image, r = `upscale_factor`.
 
@@ -51,6 +53,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return mixed.reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+@explaining
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The reverse of `pixel_shuffle`.
 
@@ -86,6 +89,7 @@ def _assert_factor(name: str, input: Tensor, factor: int) -> None:
         raise InvalidArgument(f"{name}: expects a positive factor, but got {factor}")
 
 
+@explaining
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of `groups` groups interleaved.
 
@@ -256,6 +260,7 @@ def _sizes(
     return counts, [float(f) for f in values]
 
 
+@explaining
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -335,6 +340,7 @@ def _warn_of_old_name(name: str) -> None:
     )
 
 
+@explaining
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -353,6 +359,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@explaining
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """The old name of `interpolate` in mode nearest.
 
@@ -365,6 +372,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
+@explaining
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """The old name of `interpolate` in mode bilinear with aligned corners.
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from ...autograd.modes import no_grad
 from ...core.device import as_device, device
-from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64
+from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import InvalidArgument, InvalidType
+from ...core.mistakes import MISTAKES, explain, misplaced
 from ...core.mode import MODE
 from ...ops.create.creation import empty
 from ...tensor import RemovableHandle, Tensor
@@ -94,12 +95,16 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with the hooks around it."""
         executor = MODE.get().executor
-        if executor is None:
-            if self._hooks is None and not EVERYWHERE:
-                return self.forward(*args, **kwargs)
-        elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this call
-            return executor.call_module(self, args, kwargs)
-        return self._call(args, kwargs)
+        try:
+            if executor is None:
+                if self._hooks is None and not EVERYWHERE:
+                    return self.forward(*args, **kwargs)
+            elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this
+                return executor.call_module(self, args, kwargs)
+            return self._call(args, kwargs)
+        except MISTAKES as error:
+            explain(error, self.forward, args, kwargs)
+            raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._hooks is None and not EVERYWHERE:
@@ -1015,14 +1020,12 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
     for arg in args:
         if isinstance(arg, Tensor):
             other = arg
+        elif isinstance(arg, dtype) or (isinstance(arg, str) and named(arg)):
+            kind = arg
         elif isinstance(arg, (str, int, device)) and not isinstance(arg, bool):
             where = arg
-        elif isinstance(arg, dtype):
-            kind = arg
         elif not isinstance(arg, bool) and arg is not None:
-            raise InvalidType(
-                f"to: expected a device, a dtype or a tensor, got {type(arg).__name__}: {arg!r}"
-            )
+            raise misplaced(arg, "to", due="a device, a dtype or a tensor")
     if other is not None:
         where, kind = other.device, other.dtype
     return None if where is None else as_device(where), None if kind is None else as_dtype(kind)

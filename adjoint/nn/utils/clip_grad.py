@@ -16,6 +16,7 @@ from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE, mode_with, unobserved
 from ...core.scalar import Arithmetic
 from ...core.spec import Spec
+from ...eager.public import explaining
 from ...eager.tensors import wrap
 from ...eager.writes import announce
 from ...ops.create.creation import tensor
@@ -159,6 +160,8 @@ def _norms_of(parameters: list[Any], norm_type: float) -> list[Any]:
     return [*whole, parts[0].layout.norm(parts, norm_type)]
 
 
+@explaining
+@explaining
 def clip_grad_norm_(
     parameters: Any,
     max_norm: float,
@@ -183,7 +186,9 @@ def clip_grad_norm_(
     return total
 
 
+@explaining
 @no_grad()
+@explaining
 def clip_grad_value_(
     parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None
 ) -> None:

@@ -9,6 +9,7 @@ import copy
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...eager.public import explaining
 from ...tensor import Tensor
 from ..parameter import Parameter
 
@@ -36,6 +37,7 @@ def _folded(
     )
 
 
+@explaining
 def fuse_conv_bn_weights(
     conv_w: Tensor,
     conv_b: Tensor | None,
@@ -55,6 +57,7 @@ def fuse_conv_bn_weights(
     return _folded(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, form)
 
 
+@explaining
 def fuse_linear_bn_weights(
     linear_w: Tensor,
     linear_b: Tensor | None,

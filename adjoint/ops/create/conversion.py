@@ -16,7 +16,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, METHODS, public
+from ...eager.public import FUNCTIONS, METHODS, explaining, public
 from ..promotion import cast
 from .creation import assert_row_major, finish, sizes_from
 from .values import array_from, target
@@ -96,6 +96,8 @@ def to(
         first = rest.pop(0)
         if isinstance(first, TensorBase):
             device, dtype = first.device, first.dtype
+        elif isinstance(first, str) and dt.named(first):
+            dtype = first
         elif isinstance(first, (str, _Device, int)):
             device = first
             if rest and not isinstance(rest[0], bool):
@@ -283,11 +285,11 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return f"{config.CALLED}.{_TYPES[self.dtype].__name__}"
     if isinstance(dtype, TensorType):
         return cast(self, dtype.dtype)
-    if isinstance(dtype, dt.dtype):
-        return cast(self, dtype)
     for kind in _TYPES.values():
         if dtype == f"{config.CALLED}.{kind.__name__}":
             return cast(self, kind.dtype)
+    if not isinstance(dtype, str) or dt.named(dtype):
+        return cast(self, dtype)
     raise InvalidArgument(
         f"type: invalid type: {dtype!r}; use a dtype such as adjoint.float32, or a name such as "
         "'adjoint.FloatTensor'"
@@ -295,6 +297,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 @public()
+@explaining
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor in the dtype of `other`.
 
@@ -321,6 +324,7 @@ def is_tensor(obj: Any) -> bool:
     return isinstance(obj, TensorBase)
 
 
+@explaining
 @public()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero.
@@ -334,6 +338,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@explaining
 @public(method=False)
 def numel(input: Tensor) -> int:
     """The number of elements.

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device_of, pin, space, transfer
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
-from ...core.errors import (
-    DeviceError,
-    DTypeError,
-    InvalidArgument,
-    InvalidType,
-    ShapeError,
-    Unsupported,
-)
+from ...core.errors import DeviceError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
@@ -242,10 +237,13 @@ def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
 
 
 def assert_row_major(memory_format: Any, name: str) -> None:
-    """Refuse the memory formats that tensors do not have here."""
-    if str(memory_format) not in ("None", "adjoint.contiguous_format", "adjoint.preserve_format"):
-        raise Unsupported(
-            f"{name}: memory_format {memory_format}; tensors are row-major here: leave it out"
+    """Refuse what is no memory format. Those with channels last are hints: tensors stay row-major,
+    as their strides say, and compiled programs lay out as is fastest.
+    """
+    if memory_format is not None and type(memory_format).__name__ != "memory_format":
+        raise InvalidType(
+            f"{name}: memory_format must be one such as {config.CALLED}.channels_last, got "
+            f"{memory_format!r:.40}; leave it out"
         )
 
 
@@ -312,8 +310,7 @@ def filled_array(
 
 def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str) -> Any:
     """A new array of `input`'s shape, its dimensions in the same order of memory."""
-    if not isinstance(input, TensorBase):
-        raise InvalidType(f"{name}: argument 'input' must be Tensor, not {type(input).__name__}")
+    assert_tensor(name, input)
     assert_row_major(format, name)
     data = input._data
     d = target(dtype)

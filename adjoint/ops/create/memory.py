@@ -19,9 +19,10 @@ from ...core.errors import (
     InvalidType,
     Unsupported,
 )
+from ...core.spec import prod
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from ...eager.writes import exported
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
@@ -267,6 +268,7 @@ def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
     return capsule
 
 
+@explaining
 @public(method=False)
 def to_dlpack(tensor: Tensor) -> Any:
     """A DLPack capsule that shares the tensor's memory.
@@ -409,6 +411,7 @@ def is_storage(obj: Any) -> bool:
 
 
 @public()
+@explaining
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both show the same memory with the same shape and strides.
 
@@ -428,7 +431,7 @@ def _assert_replaceable(x: Any, name: str) -> None:
         raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
     if x._view is not None:
         raise AutogradError(f"{name}: the tensor is a view; clone() it first")
-    version = x._version
+    version = x._changes
     if version is not None and any(r() is not None for r in version.views or ()):
         raise AutogradError(f"{name}: the tensor has views, which would keep the old memory")
 
@@ -462,6 +465,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @public()
+@explaining
 def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """Change this tensor's shape in place to that of `other`.
 
@@ -476,9 +480,13 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor
 
 
 @public()
-def set_(self: Tensor, source: Any = None) -> Tensor:
-    """Make this tensor show the memory of `source`, in place; without it, become empty.
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Make this tensor show the memory of `source`, in place; without it, become empty. With
+    `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
 
+    Shapes: `source` is a tensor of this dtype.
     Errors: AutogradError for a tensor that requires grad or has views; DTypeError where the dtypes
     differ.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
@@ -486,24 +494,36 @@ def set_(self: Tensor, source: Any = None) -> Tensor:
     >>> x, y = ad.zeros(1), ad.ones(2)
     >>> x.set_(y).data_ptr() == y.data_ptr()
     True
+    >>> x.set_(ad.arange(6.0), 1, (2, 2), (2, 1))
+    tensor([[1., 2.],
+            [3., 4.]])
     """
     _assert_replaceable(self, "set_")
     if source is None:
         self._data = names_on(self.device).empty(0, self._data.dtype)
     else:
         if not isinstance(source, TensorBase):
-            raise Unsupported("set_: needs a tensor as source; make one with frombuffer")
+            raise Unsupported(
+                "set_: needs a tensor as source; give the tensor whose storage it is, or make one "
+                "with frombuffer"
+            )
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
         alias: Any = source.detach()  # type: ignore[attr-defined]
-        self._data, self._version = alias._data, alias._version
+        if size is not None:
+            size = (size,) if isinstance(size, int) else tuple(size)
+            steps = [prod(size[i + 1 :]) for i in range(len(size))] if stride is None else stride
+            alias = alias.as_strided(size, steps, storage_offset)
+        elif storage_offset or stride is not None:
+            raise InvalidArgument("set_: storage_offset and stride go with a size; give it, too")
+        self._data, self._changes = alias._data, alias._changes
     _bump(self, "set_")
     return self
 
 
 def _bump(x: Any, name: str) -> None:
-    if x._version is not None:
-        x._version.bump(name)
+    if x._changes is not None:
+        x._changes.bump(name)
 
 
 @public()
@@ -522,7 +542,7 @@ def share_memory_(self: Tensor) -> Tensor:
     if is_device_array(self._data):
         self._data.share()
         return self
-    version = self._version
+    version = self._changes
     if self._view is not None or (
         version is not None and any(r() is not None for r in version.views or ())
     ):

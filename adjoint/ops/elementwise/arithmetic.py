@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
@@ -26,7 +27,6 @@ from .pointwise import (
     Elementwise,
     alias,
     assert_kind,
-    assert_tensor,
     binary,
     conj,
     fitting,

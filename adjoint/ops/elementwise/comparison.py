@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
@@ -23,7 +24,6 @@ from .pointwise import (
     Comparison,
     Elementwise,
     alias,
-    assert_tensor,
     binary,
     operand,
     promoted,

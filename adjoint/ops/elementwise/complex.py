@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
@@ -21,7 +22,7 @@ from ..shape.sizes import hold_sizes
 from .comparison import eq, where
 from .functions import square
 from .kinds import Analytic, Floating
-from .pointwise import COMPLEX_ONLY, Elementwise, assert_tensor, to_out
+from .pointwise import COMPLEX_ONLY, Elementwise, to_out
 from .trigonometry import cos, sin
 
 __all__ = [

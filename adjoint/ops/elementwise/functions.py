@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
+from ...core.mistakes import assert_tensor
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import public
@@ -16,7 +17,7 @@ from ..promotion import cast
 from ..samples import ALL_FLOATS, COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
 from .kinds import Analytic
-from .pointwise import NUMBERS, Elementwise, alias, assert_tensor, conj, unary, widen
+from .pointwise import NUMBERS, Elementwise, alias, conj, unary, widen
 
 __all__ = [
     "abs", "absolute", "acosh", "arccosh", "arcsinh", "arctanh", "asinh", "atanh", "cosh", "exp",

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidType
+from ...core.errors import DTypeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Op
 from ...core.scalar import Number, Scalar
 from ...core.spec import Spec, broadcast_shapes
@@ -107,15 +108,6 @@ def not_implemented(name: str, d: dt.dtype, kinds: str) -> DTypeError:
     kind = kind_of(d)
     remedy = "convert with .float()" if kind == "b" and "i" not in kinds else _REMEDIES[kind]
     return DTypeError(f'{name}: "{name}" not implemented for {d}; {remedy}')
-
-
-def assert_tensor(name: str, x: Any, argument: str = "input") -> None:
-    """Refuse what is not a tensor."""
-    if not isinstance(x, TensorBase):
-        raise InvalidType(
-            f"{name}: argument '{argument}' must be Tensor, not {type(x).__name__}: {x!r:.60}; "
-            "make one with adjoint.tensor()"
-        )
 
 
 def assert_kind(name: str, d: dt.dtype, kinds: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -21,18 +22,7 @@ from ..samples import COMPLEX, FLOATS, array, strided
 from .arithmetic import MUL, mul
 from .comparison import where
 from .functions import exp2, log, reciprocal, sqrt, square
-from .pointwise import (
-    NUMBERS,
-    PLAIN,
-    Elementwise,
-    assert_tensor,
-    conj,
-    fitting,
-    operand,
-    promoted,
-    to_out,
-    widen,
-)
+from .pointwise import NUMBERS, PLAIN, Elementwise, conj, fitting, operand, promoted, to_out, widen
 
 __all__ = ["float_power", "ldexp", "pow"]
 

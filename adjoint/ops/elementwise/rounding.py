@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
@@ -34,7 +35,6 @@ from .pointwise import (
     Elementwise,
     alias,
     assert_kind,
-    assert_tensor,
     binary,
     unary,
     widen,

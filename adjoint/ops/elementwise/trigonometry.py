@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...core.mistakes import assert_tensor
 from ...core.types import Tensor
 from ...eager.public import public
 from ..samples import ALL_FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
 from .kinds import Analytic, Floating
-from .pointwise import ORDERED, alias, assert_kind, assert_tensor, binary, conj, unary
+from .pointwise import ORDERED, alias, assert_kind, binary, conj, unary
 
 __all__ = [
     "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cos", "deg2rad",

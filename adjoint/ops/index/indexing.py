@@ -13,20 +13,21 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
-from ...eager.public import FUNCTIONS, public, write_in_place
+from ...eager.public import FUNCTIONS, explaining, public, write_in_place
 from ...eager.tensors import fresh
 from ...eager.writes import copied, values_of, write_by_kernel
 from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
-from ..promotion import cast
-from ..shape.movement import Movement, assert_tensor, to_shape
+from ..promotion import cast, note_real
+from ..shape.movement import Movement, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
@@ -440,6 +441,7 @@ _OVERWRITE = Overwrite()
 def _assignable(x: Any, value: Any) -> Any:
     """`value` as a tensor, or as a number of x's dtype."""
     if isinstance(value, TensorBase):
+        note_real(value, x.dtype)
         if type(value._data) is not type(x._data) and value.device != x.device:
             return FUNCTIONS["to"](value, x.device)
         return value
@@ -483,9 +485,11 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
+    if isinstance(src, TensorBase):
+        note_real(src, input.dtype)
     host = type(input._data) is np.ndarray
     if not host or not isinstance(src, TensorBase) or type(src._data) is not np.ndarray:
-        assert_tensor(src, "copy_")
+        assert_tensor("copy_", src, "src")
         if src.device != input.device:
             src = FUNCTIONS["to"](src, input.device, non_blocking=non_blocking)
     return write_in_place("copy_", _OVERWRITE, input, src)
@@ -515,6 +519,7 @@ def zero_(input: Tensor) -> Tensor:
     """
     if copied(input, None, "zero_") or write_by_kernel(zero_, "zero_", _copy, (input, 0), {}):
         return input
+    assert_tensor("zero_", input)
     return write_in_place("zero_", _OVERWRITE, input, 0)
 
 
@@ -541,7 +546,7 @@ def assert_index_dtype(index: Any, name: str) -> None:
     """Refuse an index that is not a tensor of int32 or int64."""
     if isinstance(index, TensorBase) and index._data.dtype == _INT64:
         return
-    assert_tensor(index, name)
+    assert_tensor(name, index, "index")
     if index.dtype not in (dt.int64, dt.int32) and index._data.size:
         raise DTypeError(
             f"{name}: {name}(): Expected dtype int32 or int64 for index, got {index.dtype}; "
@@ -619,7 +624,7 @@ def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: 
 
 
 def _assert_source(input: Any, axis: int, index: Any, source: Any, name: str) -> None:
-    assert_tensor(source, name)
+    assert_tensor(name, source, "source")
     if source._data.dtype is not input._data.dtype and source.dtype is not input.dtype:
         raise DTypeError(
             f"{name}: {name}(): self ({input.dtype}) and source ({source.dtype}) must have the "
@@ -693,7 +698,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         if isinstance(index, TensorBase) and index._data.dtype is _INT64 and input._data.ndim:
             assert_same_dtype(input, values)
             return op, input, index, values
-    assert_tensor(values, "index_put")
+    assert_tensor("index_put", values, "values")
     key = tuple(slice(None) if each is None else each for each in indices)
     simple = _simple(input._data.shape, key[0]) if len(key) == 1 else None
     _, advanced = simple or _parse(input, key)
@@ -756,6 +761,7 @@ def _assert_put(input: Any, index: Any, source: Any) -> None:
 
 
 @public(out=True)
+@explaining
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where `mask` is True, as a vector.
 
@@ -842,6 +848,7 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)
 
 
+@explaining
 @public(method=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The index per dimension of flat positions in a tensor of `shape`.

@@ -13,18 +13,18 @@ from ...core import dtype as dt
 from ...core import policy
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking, writing
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ...eager.tensors import fresh
 from ...eager.writes import values_of
 from ..create import creation
 from ..samples import KINDS, array, each_dtype
-from ..shape.movement import assert_tensor
 from ..shape.sizes import hold_sizes, hold_values
 from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
 from .indexing import assert_index_dtype, one_value
@@ -530,7 +530,7 @@ class OneHot(Op):
 
 def _prepare(input: Any, dim: int, index: Any, name: str) -> int:
     """The axis, after checking the arguments that all have in common."""
-    assert_tensor(input, name)
+    assert_tensor(name, input)
     assert_index_dtype(index, name)
     return normalize_axis(dim, input._data.ndim, name)
 
@@ -676,7 +676,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     tensor([2., 1.])
     """
     axis = _prepare(input, dim, index, "scatter_add")
-    assert_tensor(src, "scatter_add")
+    assert_tensor("scatter_add", src, "src")
     return _scatter_inputs(input, axis, index, src, True)
 
 
@@ -695,7 +695,7 @@ def scatter_reduce(
     tensor([3., 2.])
     """
     axis = _prepare(input, dim, index, "scatter_reduce")
-    assert_tensor(src, "scatter_reduce")
+    assert_tensor("scatter_reduce", src, "src")
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise InvalidArgument(
             "scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin, got "
@@ -759,7 +759,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
     >>> ad.masked_fill(ad.tensor([1., 2.]), ad.tensor([True, False]), 0)
     tensor([0., 2.])
     """
-    assert_tensor(mask, "masked_fill")
+    assert_tensor("masked_fill", mask, "mask")
     if mask.dtype is not dt.bool_:
         raise DTypeError(
             "masked_fill: masked_fill_ only supports boolean masks, but got mask with dtype "
@@ -772,6 +772,7 @@ _MASKED_FILL = MaskedFill()
 
 
 @public(inplace=True)
+@explaining
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of `input` with the elements where `mask` is True taken, in order, from `source`.
 

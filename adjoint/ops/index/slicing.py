@@ -13,11 +13,12 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
-from ...eager.public import public, rebinding
+from ...eager.public import explaining, public, rebinding
 from ..samples import array, strided
 from ..shape.movement import Movement, as_writable, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
@@ -529,6 +530,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return narrow(input, dim, start, length).clone()
 
 
+@explaining
 @public()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of the diagonal of two dimensions, as the last dimension.
@@ -550,6 +552,7 @@ def _two_axes(ndim: int, dim1: int, dim2: int, name: str) -> tuple[int, int]:
     return axis1, axis2
 
 
+@explaining
 @public()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Zeros with the last dimension of `input` on the diagonal of two new dimensions.
@@ -591,6 +594,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return apply_view(Diagonal(operator.index(diagonal), 0, 1), input).clone()  # type: ignore[no-any-return]
 
 
+@explaining
 @public(method=True)
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The elements, in row-major order, on the diagonal of a matrix.
@@ -622,6 +626,7 @@ def trace(input: Tensor) -> Tensor:
     return apply_view(Diagonal(0, 0, 1), input).sum()
 
 
+@explaining
 @public()
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """A view of all windows of `size`, `step` apart, along a dimension; they are the last one.
@@ -641,6 +646,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return result if input._data.ndim else result.squeeze(0)
 
 
+@explaining
 @rebinding
 @public()
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -686,6 +692,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 def _scattered(input: Tensor, src: Tensor, op: Op, name: str) -> Tensor:
     shape = op.infer(input.spec).shape
+    assert_tensor(name, src, "src")
     if tuple(src._data.shape) != shape:
         raise ShapeError(
             f"{name}: expected src to have a size equal to the slice of self. src size = "
@@ -743,6 +750,7 @@ def slice_scatter(
     return _scattered(input, src, basic_index(items), "slice_scatter")
 
 
+@explaining
 @public()
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
@@ -762,6 +770,7 @@ def as_strided_scatter(
     return _scattered(input.contiguous(), src, op, "as_strided_scatter")
 
 
+@explaining
 @public()
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.errors import InvalidArgument, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.spec import broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
-from ...eager.public import public, with_out
+from ...eager.public import explaining, public, with_out
 from ...eager.writes import values_of
 from ..elementwise.namespace import conj
 from ..promotion import promote
@@ -171,8 +172,7 @@ def einsum(*args: Any) -> Tensor:
         if len(args) % 2:
             output = ["..." if x is Ellipsis else x for x in args[-1]]
     for i, operand in enumerate(operands):
-        if not isinstance(operand, TensorBase):
-            raise InvalidType(f"einsum: operand {i} must be a tensor, got {type(operand).__name__}")
+        assert_tensor("einsum", operand, f"operands[{i}]")
     return _einsum(operands, inputs, output)
 
 
@@ -306,6 +306,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 @public(out=True)
+@explaining
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: `other` scaled by each element of `input`, as blocks.
 
@@ -358,6 +359,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return left - a.roll(-2, axis) * b.roll(-1, axis)
 
 
+@explaining
 @with_out
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of two or more matrices, in the order that takes the fewest multiplications.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidType, LinalgError, ShapeError, Unsupported
+from ...core.errors import DTypeError, LinalgError, ShapeError, Unsupported
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec
-from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ..elementwise.namespace import conj
@@ -25,8 +25,7 @@ NUMERIC = (dt.float64, dt.float32, dt.complex128, dt.complex64)
 
 def assert_matrices(name: str, x: Any, square: bool = False) -> None:
     """Refuse what is not a batch of (square) matrices of a dtype that LAPACK knows."""
-    if not isinstance(x, TensorBase):
-        raise InvalidType(f"{name}: expected a tensor, got {type(x).__name__}")
+    assert_tensor(name, x)
     shape = x._data.shape
     if len(shape) < 2:
         raise ShapeError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.types import Tensor
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..promotion import promote
 from ..shape.arranging import triu_indices
 from ..shape.sizes import hold_sizes
@@ -38,6 +38,7 @@ def _assert_order(name: str, p: float, x: Tensor) -> None:
         raise DTypeError(f"{name}: only supports floating-point dtypes, got {x.dtype}")
 
 
+@explaining
 @public(method=False)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distances of all rows of `x1` from all rows of `x2`.
@@ -73,6 +74,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return _distance(a.unsqueeze(-2) - b.unsqueeze(-3), p)
 
 
+@explaining
 @public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distances of each row from those after it.

@@ -12,7 +12,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, public, with_out
+from ...eager.public import FUNCTIONS, explaining, public, with_out
 from ..random.random import draw_normal
 from ..samples import array
 from ..shape.sizes import hold_sizes
@@ -185,6 +185,7 @@ def _basis(A: Any, q: int, niter: int) -> Any:
     return Q
 
 
+@explaining
 @public(method=False)
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = None
@@ -210,6 +211,7 @@ def svd_lowrank(
     return (right, values, left) if wide else (left, values, right)
 
 
+@explaining
 @public(method=False)
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2

@@ -13,7 +13,7 @@ from ...core.spec import normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, public, with_out
+from ...eager.public import FUNCTIONS, explaining, public, with_out
 from ...eager.writes import values_of
 from ..promotion import cast
 from ..return_types import return_type
@@ -872,6 +872,7 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
     return A.diagonal(offset, dim1, dim2)
 
 
+@explaining
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers 0 ... N - 1 of the elements, in rows (N is the number of elements where None).
 

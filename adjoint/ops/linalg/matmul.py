@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidType, ShapeError
+from ...core.errors import DTypeError, ShapeError
+from ...core.mistakes import MISTAKES, assert_tensor, explain
 from ...core.mode import is_casting
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes, prod
-from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ...program.compute import spec_of
 from ..elementwise.namespace import conj
 from ..promotion import cast
@@ -153,10 +153,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     known: Tensor | None = run_known(MATMUL, (input, other))
     if known is not None:
         return known
-    if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
-        raise InvalidType(
-            f"matmul: expected two tensors, got {type(input).__name__} and {type(other).__name__}"
-        )
+    assert_tensor("matmul", input)
+    assert_tensor("matmul", other, "other")
     rows, columns = input._data.ndim, other._data.ndim
     if rows >= 2 and columns >= 2:
         return product("matmul", input, other)
@@ -334,12 +332,16 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> ad.linear(ad.tensor([[1., 2.]]), ad.tensor([[3., 4.]]), ad.tensor([10.]))
     tensor([[21.]])
     """
-    if weight._data.ndim == 1:
-        product = matmul(input, weight)
-        return product if bias is None else product + bias
-    if bias is None:
-        return _apply_again(LINEAR, input, weight)
-    return _apply_again(LINEAR, input, weight, bias)
+    try:
+        if weight._data.ndim == 1:
+            product = matmul(input, weight)
+            return product if bias is None else product + bias
+        if bias is None:
+            return _apply_again(LINEAR, input, weight)
+        return _apply_again(LINEAR, input, weight, bias)
+    except MISTAKES as error:
+        explain(error, linear, (input, weight, bias), {})
+        raise
 
 
 def _apply_again(op: Op, *inputs: Any) -> Any:
@@ -351,8 +353,7 @@ def _apply_again(op: Op, *inputs: Any) -> Any:
 def assert_ndim(name: str, **expected: tuple[Any, int]) -> None:
     """Refuse arguments that are no tensors of the given number of dimensions."""
     for argument, (x, ndim) in expected.items():
-        if not isinstance(x, TensorBase):
-            raise InvalidType(f"{name}: {argument} must be a tensor, got {type(x).__name__}")
+        assert_tensor(name, x, argument)
         if x._data.ndim != ndim:
             raise ShapeError(
                 f"{name}: {argument} must be a {ndim}D tensor, got {x._data.ndim}D of shape "
@@ -573,6 +574,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 
 
 @public(inplace=True, out=True)
+@explaining
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2).
 

@@ -12,7 +12,7 @@ from ...core.spec import normalize_axes, normalize_axis
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, with_out
+from ...eager.public import FUNCTIONS, explaining, with_out
 from ...graph.lazy import concrete
 from ..promotion import cast, number
 from ..reduce.statistics import Norm
@@ -35,6 +35,7 @@ def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
     return x
 
 
+@explaining
 @with_out
 def vector_norm(
     x: Tensor,
@@ -67,6 +68,7 @@ def vector_norm(
 _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
+@explaining
 @with_out
 def matrix_norm(
     A: Tensor,
@@ -118,6 +120,7 @@ def matrix_norm(
     return result
 
 
+@explaining
 @with_out
 def norm(
     A: Tensor,

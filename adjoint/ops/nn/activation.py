@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axis
 from ...core.types import Tensor
@@ -21,7 +22,7 @@ from ...eager.public import public
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
-from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, assert_tensor, conj, unary
+from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, conj, unary
 from ..promotion import cast
 from ..random.random import rand_like
 from ..samples import FLOATS, array, binary_samples, unary_samples

@@ -15,7 +15,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from ..elementwise.comparison import where
 from ..samples import array
 from ..shape.sizes import hold_sizes
@@ -187,6 +187,7 @@ def _avg_pool(
     return sums.div(divisor, rounding_mode=rounding)
 
 
+@explaining
 @public(method=False)
 def avg_pool1d(
     input: Tensor,
@@ -209,6 +210,7 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@explaining
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -351,6 +353,7 @@ def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indice
     return values, places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
 
 
+@explaining
 @public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of windows that cover the input, as many as `output_size` says.
@@ -365,6 +368,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(1, input, output_size)
 
 
+@explaining
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """The means of windows that cover the input, as many as `output_size` says.
 
@@ -393,6 +397,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(3, input, output_size)
 
 
+@explaining
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of windows that cover the input, with their places where `return_indices`.
 
@@ -407,6 +412,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@explaining
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of windows that cover the input, with their places where `return_indices`.
 
@@ -522,6 +528,7 @@ def _max_unpool(
     return zeros.scatter(-1, places, values).reshape(*lead, *size)
 
 
+@explaining
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -544,6 +551,7 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@explaining
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -566,6 +574,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@explaining
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

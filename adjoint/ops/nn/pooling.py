@@ -15,7 +15,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..samples import array, each_dtype
 from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
@@ -277,6 +277,7 @@ def _max_pool(
     return result, apply(MaxPoolIndices(*op.options), input, result)
 
 
+@explaining
 @public(method=False)
 def max_pool1d(
     input: Tensor,
@@ -300,6 +301,7 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@explaining
 @public(method=False)
 def max_pool2d(
     input: Tensor,

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
 from ...core.types import Tensor
 from ...eager.fused import checking, fused
 from ...eager.public import public
 from ..elementwise.functions import exp
-from ..elementwise.pointwise import FLOATING, assert_kind, assert_tensor
+from ..elementwise.pointwise import FLOATING, assert_kind
 from ..promotion import cast
 from ..samples import FLOATS, array, each_dtype, strided
 

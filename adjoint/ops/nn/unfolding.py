@@ -13,6 +13,7 @@ from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply
+from ...eager.public import explaining
 from ..samples import array
 from .windows import Pairs, Sizes, batched, per_dimension, reference_windows, window_count
 
@@ -140,6 +141,7 @@ class Fold(Op):
         return result.reshape(len(x), *shape[1:])
 
 
+@explaining
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -166,6 +168,7 @@ def unfold(
     return result if has_batch else result.squeeze(0)
 
 
+@explaining
 def fold(
     input: Tensor,
     output_size: Any,

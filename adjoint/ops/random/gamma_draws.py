@@ -12,7 +12,7 @@ from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...eager.dispatch import apply
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..special.incomplete import beta_shift, gamma_shift
 from .draws import Draw, OfParameter
 from .random import Generator, next_draw
@@ -156,6 +156,7 @@ def standard_dirichlet(concentration: Any, generator: Generator | None = None) -
     return apply(StandardDirichlet(*next_draw(generator)), concentration)
 
 
+@explaining
 @public(method=False)
 def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None) -> Tensor:
     """The number of successes among `count` trials, each of probability `prob`.

@@ -26,7 +26,7 @@ from ...core.tensor_base import TensorBase
 from ...eager.arrays import Stream
 from ...eager.dispatch import apply
 from ...eager.fused import creating
-from ...eager.public import INPLACE, public
+from ...eager.public import INPLACE, explaining, public
 from ...eager.tensors import fresh
 from ...program import compute as core_compute
 from ..create.creation import assert_row_major, finish, into, sizes_from
@@ -435,6 +435,7 @@ def randperm(
     return _finished(result, out, dtype, device, requires_grad, "randperm")
 
 
+@explaining
 @public(method=False)
 def rand_like(
     input: Tensor,
@@ -460,6 +461,7 @@ def rand_like(
     return _finished(_like(result, input), None, dtype, device, requires_grad, "rand_like")
 
 
+@explaining
 @public(method=False)
 def randn_like(
     input: Tensor,
@@ -485,6 +487,7 @@ def randn_like(
     return _finished(_like(result, input), None, dtype, device, requires_grad, "randn_like")
 
 
+@explaining
 @public(method=False)
 def randint_like(
     input: Tensor,
@@ -627,6 +630,7 @@ def dropout_mask(
     return _like(_mask(where, input.dtype, keep, value, generator, input.device), input)
 
 
+@explaining
 @public()
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Whole numbers with the Poisson distributions whose rates `input` gives.

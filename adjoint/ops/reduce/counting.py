@@ -17,7 +17,7 @@ from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from ...eager.tensors import fresh
 from ...eager.writes import values_of
 from .. import return_types
@@ -74,6 +74,7 @@ class BinCount(Op):
         return (equal * weights.astype(np.float64).ravel()).sum(1)
 
 
+@explaining
 @public()
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each number occurs in a tensor of integers from 0, or the sum of its weights.

@@ -18,7 +18,7 @@ from ...core.spec import Spec, normalize_axis
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from .. import return_types
 from ..elementwise.pointwise import conj
 from ..promotion import cast
@@ -397,6 +397,7 @@ def diff(
     return x
 
 
+@explaining
 @public(method=False)
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1

@@ -17,7 +17,7 @@ from ...core.spec import Spec, normalize_axis
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
-from ...eager.public import public
+from ...eager.public import explaining, public
 from .. import return_types
 from ..promotion import as_tensor_like, cast, promote
 from ..samples import FLOATS, INTS, array, strided
@@ -484,6 +484,7 @@ def searchsorted(
 
 
 @public(out=True)
+@explaining
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:

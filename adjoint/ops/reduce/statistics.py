@@ -16,7 +16,7 @@ from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, public
+from ...eager.public import FUNCTIONS, explaining, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
@@ -389,6 +389,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 # ---- covariance ----------------------------------------------------------------------------------
 
 
+@explaining
 @public()
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
@@ -437,6 +438,7 @@ def cov(
     return result.reshape(()) if x.shape[0] == 1 else result
 
 
+@explaining
 @public()
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation coefficients of the rows, each of which holds one variable's observations.

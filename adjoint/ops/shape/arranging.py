@@ -14,13 +14,14 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ...eager.tensors import fresh
 from ...eager.writes import values_of
 from ..create import creation
@@ -31,7 +32,7 @@ from ..index.slicing import Item, Place, basic_index, part
 from ..samples import KINDS, array, each_dtype, strided
 from .joining import _promoted as promoted
 from .joining import cat, stack
-from .movement import Movement, assert_tensor, sequence_of, sizes_of
+from .movement import Movement, sequence_of, sizes_of
 from .sizes import hold_sizes, hold_values
 
 __all__ = [
@@ -195,6 +196,7 @@ class Triangle(Movement):
         return np.where(keep, x, np.zeros((), x.dtype))
 
 
+@explaining
 @public()
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """A copy with the elements in reverse order along `dims`.
@@ -214,6 +216,7 @@ def _flipping(dims: tuple[int, ...], ndim: int) -> Flip:
     return Flip(normalize_axes(dims, ndim, "flip") if dims else ())
 
 
+@explaining
 @public()
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order.
@@ -230,6 +233,7 @@ def fliplr(input: Tensor) -> Tensor:
     return apply(Flip((1,)), input)
 
 
+@explaining
 @public()
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order.
@@ -250,6 +254,7 @@ def _ints(value: Any, name: str) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else sizes_of((value,), name)
 
 
+@explaining
 @public()
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted along `dims`, those pushed over the end coming in at the start; as one
@@ -289,6 +294,7 @@ def _rolled(x: Any, shift: int, axis: int) -> Any:
     return apply(Roll(shift % size if shift > 0 else -(-shift % size), axis), x)
 
 
+@explaining
 @public()
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """The plane of two dimensions turned by k times 90 degrees, from the first to the second.
@@ -436,6 +442,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     return apply(Tile(times), input if not lead else input.reshape(padded))
 
 
+@explaining
 @public()
 def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor side by side; missing entries of `dims` in front count as 1.
@@ -527,7 +534,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> A
     >>> ad.nn.functional.pad(ad.tensor([1, 2]), (1, 2), value=9)
     tensor([9, 1, 2, 9, 9])
     """
-    assert_tensor(input, "pad")
+    assert_tensor("pad", input)
     widths = sizes_of((pad,), "pad")
     shape = input._data.shape
     ndim = len(shape)
@@ -735,6 +742,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     return stack([grid.reshape(-1) for grid in grids], 1)
 
 
+@explaining
 @public()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of r elements of a vector, in order, one row each.
@@ -775,7 +783,7 @@ def block_diag(*tensors: Any) -> Tensor:
     if not tensors:
         return fresh(np.zeros((1, 0), dt.get_default_dtype().numpy))
     for each in tensors:
-        assert_tensor(each, "block_diag")
+        assert_tensor("block_diag", each)
         if each._data.ndim > 2:
             raise ShapeError(
                 "block_diag: Input tensors must have 2 or fewer dimensions. Got shape "

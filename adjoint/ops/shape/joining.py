@@ -12,7 +12,8 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.device import CPU
-from ...core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
+from ...core.errors import IndexingError, InvalidArgument, ShapeError
+from ...core.mistakes import assert_tensor, misplaced
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
@@ -20,13 +21,13 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import checking
-from ...eager.public import METHODS, public
+from ...eager.public import METHODS, explaining, public
 from ...eager.writes import values_of
 from ..create.creation import finish
 from ..index.slicing import basic_index, before, part
 from ..promotion import cast, common_dtype
 from ..samples import KINDS, array, each_dtype, strided
-from .movement import Movement, assert_tensor, atleast_1d, atleast_2d, atleast_3d, sizes_of
+from .movement import Movement, atleast_1d, atleast_2d, atleast_3d, sizes_of
 from .sizes import hold_sizes
 
 __all__ = [
@@ -312,14 +313,12 @@ def _promoted(tensors: Any, name: str) -> list[Any]:
         try:
             tensors = list(tensors)  # the rows of one tensor, or any iterable
         except TypeError:
-            raise InvalidType(
-                f"{name}: argument 'tensors' must be tuple of Tensors, not {type(tensors).__name__}"
-            ) from None
+            raise misplaced(tensors, name, "tensors", "a list of tensors") from None
     if not tensors:
         raise InvalidArgument(f"{name}: {name}(): expected a non-empty list of Tensors")
     dtypes = set()
     for each in tensors:
-        assert_tensor(each, name)
+        assert_tensor(name, each)
         dtypes.add(each._data.dtype)
     if len(dtypes) == 1:
         return list(tensors)
@@ -476,7 +475,7 @@ def _parts(input: Any, sizes: tuple[int, ...], axis: int) -> tuple[Any, ...]:
 
 
 def _axis_to_split(input: Any, dim: int, name: str) -> int:
-    assert_tensor(input, name)
+    assert_tensor(name, input)
     if not input._data.ndim:
         raise ShapeError(f"{name}: {name} expects at least a 1-dimensional tensor, got a 0-d one")
     return normalize_axis(dim, input._data.ndim, name)
@@ -607,6 +606,7 @@ def _split_evenly(input: Any, given: Any, axis: int, name: str, least: int = 1) 
     return tensor_split(input, given, axis)
 
 
+@explaining
 @public()
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of parts along the second dimension (the first of a vector).
@@ -623,6 +623,7 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _split_evenly(input, indices_or_sections, 0 if ndim == 1 else 1, "hsplit")
 
 
+@explaining
 @public()
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of parts along the first dimension of a tensor of two or more.
@@ -636,6 +637,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _split_evenly(input, indices_or_sections, 0, "vsplit", 2)
 
 
+@explaining
 @public()
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Views of parts along the third dimension.

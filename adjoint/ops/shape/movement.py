@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
@@ -20,7 +21,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
-from ...eager.public import public, rebinding
+from ...eager.public import explaining, public, rebinding
 from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue, shown
@@ -318,15 +319,6 @@ def as_writable(view: Any, source: Any) -> Any:
     return view
 
 
-def assert_tensor(value: Any, name: str) -> None:
-    """Refuse what is not a tensor."""
-    if not isinstance(value, TensorBase):
-        raise InvalidType(
-            f"{name}: expected a Tensor, got {type(value).__name__}: {value!r:.40}; "
-            "wrap it in adjoint.tensor(...)"
-        )
-
-
 def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
     """Sizes given as `f(2, 3)` or `f((2, 3))`, as a tuple of ints."""
     if len(sizes) == 1 and type(sizes[0]) is not int:
@@ -391,8 +383,8 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     tensor([[0, 1],
             [2, 3]])
     """
-    if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], dt.dtype)):
-        return apply_view(Bitcast(sizes[0] if dtype is None else dtype), input)
+    if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (dt.dtype, str))):
+        return apply_view(Bitcast(dt.as_dtype(sizes[0] if dtype is None else dtype)), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
     result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
     if input._data.size and not _shares(result._data, input):
@@ -420,6 +412,7 @@ def _shares(found: Any, input: Tensor) -> bool:
 
 
 @public()
+@explaining
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """`input` viewed in the shape of `other`.
 
@@ -433,6 +426,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public()
+@explaining
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`input` in the shape of `other`; a view where the memory allows one.
 
@@ -472,6 +466,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return _fitted(input, joined, said, ndim)
 
 
+@explaining
 @public()
 def ravel(input: Tensor) -> Tensor:
     """All dimensions joined into one; a view where the memory allows one.
@@ -694,6 +689,7 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     return movedim(input, source, destination)
 
 
+@explaining
 @public()
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped and conjugated; `.mH`.
@@ -777,6 +773,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 
 
 @public()
+@explaining
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """`input` expanded to the shape of `other`.
 
@@ -841,7 +838,7 @@ def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     for each in tensors:
-        assert_tensor(each, name)
+        assert_tensor(name, each)
     return tensors
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
-from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, with_out
+from ...eager.public import FUNCTIONS, explaining, with_out
 from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..samples import array, strided
@@ -192,8 +192,7 @@ def _norm(name: str, norm: str | None) -> str:
 
 def _floating(name: str, x: Any, complex_: bool) -> Any:
     """`x` in the real or complex dtype that is transformed."""
-    if not isinstance(x, TensorBase):
-        raise InvalidType(f"{name}: expected a tensor, got {type(x).__name__}")
+    assert_tensor(name, x)
     dtype = x.dtype
     if dtype in dt.LOW_PRECISION:
         raise DTypeError(f"{name}: Unsupported dtype {dtype}; convert with .float()")
@@ -691,6 +690,7 @@ def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
     return input.roll(shifts, axes) if axes else input.clone()
 
 
+@explaining
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """Frequency 0 moved from the front to the middle, along `dim` (all dimensions where None).
 
@@ -702,6 +702,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     return _shift("fftshift", input, dim, False)
 
 
+@explaining
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The inverse of `fftshift`.
 

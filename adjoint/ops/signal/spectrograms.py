@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..elementwise.complex import view_as_real
 from ..index.slicing import SumWindows
 from ..shape.arranging import pad
@@ -35,6 +35,7 @@ def _window(name: str, like: Any, window: Any, n_fft: int, win_length: int) -> A
     return window if win_length == n_fft else pad(window, (before, n_fft - win_length - before))
 
 
+@explaining
 @public()
 def stft(
     input: Tensor,
@@ -98,6 +99,7 @@ def stft(
     return spectra if return_complex or return_complex is None else view_as_real(spectra)
 
 
+@explaining
 @public()
 def istft(
     input: Tensor,

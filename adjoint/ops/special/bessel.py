@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.types import Tensor
-from ...eager.public import with_out
+from ...eager.public import explaining, with_out
 from ..elementwise.comparison import eq, isinf, where
 from ..elementwise.functions import sgn
 from ..elementwise.kinds import Floating
@@ -210,6 +210,7 @@ airy_ai = unary(AiryAi(), method=False, name="airy_ai")
 modified_bessel_i0, modified_bessel_i1 = i0, i1
 
 
+@explaining
 @with_out
 def spherical_bessel_j0(input: Tensor) -> Tensor:
     """sin(x) / x of each element x, and 1 for 0.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.errors import Unsupported
 from ...core.types import Tensor
-from ...eager.public import with_out
+from ...eager.public import explaining, with_out
 from ..elementwise.comparison import eq, le, tensors, where
 from ..elementwise.functions import exp, log, log1p, square
 from ..elementwise.kinds import Floating
@@ -108,6 +108,7 @@ zeta = binary(Zeta(), floating=True, method=False)
 entr = unary(Entr(), method=False)
 
 
+@explaining
 @with_out
 def ndtr(input: Tensor) -> Tensor:
     """The area under the standard normal density up to each element.

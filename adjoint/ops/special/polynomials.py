@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.tensor_base import TensorBase
+from ...eager.public import explaining
 from ..elementwise.kinds import Floating
 from ..elementwise.pointwise import binary, widen
 from ..promotion import cast
@@ -226,7 +227,7 @@ def _shifted(function: Callable[..., Any], name: str, kind: str) -> Callable[...
         f"    >>> ad.special.{name}(ad.tensor([0.5]), 0)\n"
         "    tensor([1.])\n"
     )
-    return shifted
+    return explaining(shifted)
 
 
 shifted_chebyshev_polynomial_t = _shifted(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument
+from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
@@ -21,16 +22,7 @@ from ..elementwise.comparison import eq, gt, le, lt, tensors, where
 from ..elementwise.functions import exp, exp2, log, square
 from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.logic import logical_and, logical_or
-from ..elementwise.pointwise import (
-    FLOATING,
-    Elementwise,
-    assert_kind,
-    assert_tensor,
-    binary,
-    conj,
-    unary,
-    widen,
-)
+from ..elementwise.pointwise import FLOATING, Elementwise, assert_kind, binary, conj, unary, widen
 from ..elementwise.trigonometry import cos
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples

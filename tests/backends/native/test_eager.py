@@ -64,7 +64,7 @@ def test_it_gives_what_the_op_gives(x):
         assert found.requires_grad == any(
             isinstance(i, ad.Tensor) and i.requires_grad for i in inputs
         )
-        assert (found._leaf, found._version, found._view) == (None, None, None)
+        assert (found._leaf, found._changes, found._view) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ def test_copies_in_place(dtype):
     source = ad.arange(12).reshape(3, 4).to(dtype)
     x = source.new_zeros(3, 4)
     for _ in range(3):
-        count = x._version.count if x._version is not None else 0
+        count = x._changes.count if x._changes is not None else 0
         assert x.copy_(source) is x
         assert x.equal(source)
-        assert x._version.count == count + 1
-        assert x._version.changed_by == "copy_"
+        assert x._changes.count == count + 1
+        assert x._changes.changed_by == "copy_"
         assert x.zero_() is x
         assert x.equal(source.new_zeros(3, 4))
     assert copied(x, source, "copy_") is True

@@ -125,10 +125,10 @@ def test_the_bits_of_numpy(name: str, dtype: Any, layout: str, by_numpy: Any) ->
     def run() -> Any:
         x, y, z = (values((33, 17), dtype, seed) for seed in range(3))
         x = LAYOUTS[layout](x)
-        before = x._version.count if x._version is not None else 0
+        before = x._changes.count if x._changes is not None else 0
         result = function(x, y, z)
         if name != "sqrt_":
-            assert result is x and x._version.count == before + 1
+            assert result is x and x._changes.count == before + 1
         return result
 
     with Launches() as launched:
@@ -253,7 +253,7 @@ def test_errors_leave_the_tensor_as_it_was(change: Any, error: Any, by_numpy: An
     before = x.clone()
     with pytest.raises(error) as found:
         change(x)
-    assert x.equal(before) and (x._version is None or x._version.count == 0)
+    assert x.equal(before) and (x._changes is None or x._changes.count == 0)
     with pytest.raises(error) as expected:
         by_numpy(lambda: change(x))
     assert str(found.value) == str(expected.value)

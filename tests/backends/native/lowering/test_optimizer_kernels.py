@@ -505,9 +505,9 @@ def test_every_change_is_counted() -> None:
     steps(optimizer, params, 1)
     state = optimizer.state[params[0]]
     tensors = [params[0], *state.values()]
-    before = [x._version.count for x in tensors]
+    before = [x._changes.count for x in tensors]
     steps(optimizer, params, 1)
-    assert all(x._version.count > n for x, n in zip(tensors, before, strict=True))
+    assert all(x._changes.count > n for x, n in zip(tensors, before, strict=True))
     loss = (params[0] * params[0]).sum()
     steps(optimizer, params, 1)
     with pytest.raises(AutogradError, match="last changed by 'step'"):
@@ -724,10 +724,10 @@ def test_clipping_scales_all_gradients_in_one_launch(norm: float, dtype: Any, by
         rng = np.random.default_rng(4)
         for p in params:
             p.grad = values(rng, tuple(p.shape), dtype)
-        before = [p.grad._version.count if p.grad._version else 0 for p in params]
+        before = [p.grad._changes.count if p.grad._changes else 0 for p in params]
         total = ad.nn.utils.clip_grad_norm_(params, bound, norm)
         assert all(
-            (p.grad._version.count if p.grad._version else 0) >= n
+            (p.grad._changes.count if p.grad._changes else 0) >= n
             for p, n in zip(params, before, strict=True)
         )
         return total.item(), [p.grad.numpy() for p in params]

@@ -1,0 +1,124 @@
+"""`set_`, memory formats as hints, complex values made real, and printing as C++ does."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+
+torch = pytest.importorskip("torch")
+
+LAST = {
+    "to": lambda t, x: x.to(memory_format=t.channels_last),
+    "contiguous": lambda t, x: x.contiguous(memory_format=t.channels_last),
+    "clone": lambda t, x: x.clone(memory_format=t.channels_last),
+    "empty_like": lambda t, x: t.empty_like(x, memory_format=t.channels_last).fill_(1),
+    "ones_like": lambda t, x: t.ones_like(x, memory_format=t.channels_last),
+    "empty": lambda t, x: t.empty(2, 3, 4, 5, memory_format=t.channels_last).fill_(1),
+    "float": lambda t, x: x.double().float(memory_format=t.channels_last),
+    "module": lambda t, x: t.nn.Conv2d(3, 2, 2).to(memory_format=t.channels_last)(x) * 0,
+    "3d": lambda t, x: x[:, :, None].clone(memory_format=t.channels_last_3d),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(LAST))
+def test_channels_last_is_a_hint(name):
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    ours, theirs = LAST[name](ad, ad.from_numpy(x)), LAST[name](torch, torch.from_numpy(x))
+    assert np.array_equal(ours.detach().numpy(), theirs.detach().numpy())
+    assert ours.is_contiguous() and not ours.is_contiguous(memory_format=ad.channels_last)
+    assert ours.stride() == ad.empty(ours.shape).stride()  # the truth
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 5, 3), (1, 1, 1, 1), (1, 4, 4, 1), (2, 3, 4, 5, 6)])
+def test_what_lies_channels_last_says_so(shape):
+    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+    for t in ("channels_last", "channels_last_3d"):
+        for permuted in (False, True):
+            found = []
+            for f in (ad, torch):
+                x = f.zeros(shape).permute(order) if permuted else f.zeros(shape)
+                found.append(x.is_contiguous(memory_format=getattr(f, t)))
+            assert found[0] == found[1], (t, permuted)
+
+
+def test_set_shows_a_part():
+    for arguments in [
+        (1, (2, 2), (2, 1)),
+        (0, (3,), (2,)),
+        (2, (4,)),
+        (5, (1, 1), (9, 9)),
+        (0, ()),
+    ]:
+        results = []
+        for t in (ad, torch):
+            source = t.arange(6.0)
+            x = t.zeros(1)
+            given = source if t is ad else source.untyped_storage()
+            if t is torch and len(arguments) == 2:
+                arguments = (*arguments, t.empty(arguments[1]).stride())
+            x.set_(given, *arguments)
+            x.add_(10)
+            results.append((x.tolist(), source.tolist(), x.stride(), x.storage_offset()))
+        assert results[0] == results[1]
+    with pytest.raises(ad.AdjointError):
+        ad.zeros(1).set_(ad.arange(6.0), 4, (3,), (1,))  # beyond it
+    with pytest.raises(ad.InvalidArgument, match="size"):
+        ad.zeros(1).set_(ad.arange(6.0), 4)
+    with pytest.raises(ad.DTypeError):
+        ad.zeros(1).set_(ad.arange(6), 0, (2,))
+
+
+REAL = {
+    "to": lambda x: x.to(ad.float32), "float": lambda x: x.float(), "int": lambda x: x.int(),
+    "copy_": lambda x: ad.ones(2).copy_(x), "type": lambda x: x.type("float64"),
+    "setitem": lambda x: ad.ones(2).__setitem__(0, x[0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(REAL))
+def test_complex_made_real_warns(name):
+    with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part"):
+        REAL[name](ad.tensor([1 + 2j, 3j]))
+
+
+def test_other_casts_and_gradients_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = ad.tensor([1 + 2j, 3j], requires_grad=True)
+        w = ad.ones(2, requires_grad=True)
+        (x * w).abs().sum().backward()
+        assert w.grad.dtype is ad.float32
+        assert x.detach().bool().all() and x.detach().real.double().dtype is ad.float64
+        assert x.detach().to(ad.complex128).dtype is ad.complex128
+
+
+COLUMNS = {
+    "matrix": (
+        lambda: ad.tensor([[1.5, -2.0], [10.0, 0.25]]),
+        "  1.5000 -2.0000\n 10.0000  0.2500\n[ CPUFloatType{2,2} ]",
+    ),
+    "images": (
+        lambda: ad.arange(8).reshape(2, 2, 1, 2),
+        "(0,0,.,.) =\n 0 1\n(0,1,.,.) =\n 2 3\n(1,0,.,.) =\n 4 5\n(1,1,.,.) =\n 6 7\n"
+        "[ CPULongType{2,2,1,2} ]",
+    ),
+    "vector": (lambda: ad.tensor([True, False]), "  True\n False\n[ CPUBoolType{2} ]"),
+    "number": (lambda: ad.tensor(2.5), " 2.5000\n[ CPUFloatType{} ]"),
+    "empty": (lambda: ad.zeros(0, 2), "[ CPUFloatType{0,2} ]"),
+    "history": (
+        lambda: ad.ones(1, requires_grad=True) * 2,
+        " 2.\n[ CPUFloatType{1} ], grad_fn=<MulBackward0>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_printed_as_libtorch_does(name):
+    make, wanted = COLUMNS[name]
+    with ad.printoptions(profile="libtorch"):
+        assert str(make()) == wanted
+    assert "CPU" not in str(make())
