@@ -99,6 +99,7 @@ if _TYPE_CHECKING:
     from .compiled import cond as cond
     from .compiled import scan as scan
     from .compiled import while_loop as while_loop
+    from .func import vmap as vmap
 
 
 def __getattr__(name: str) -> _Any:
@@ -111,6 +112,10 @@ def __getattr__(name: str) -> _Any:
         from . import compiled
 
         return getattr(compiled, name)
+    if name == "vmap":
+        from .func import vmap
+
+        return vmap
     if name == "as_torch":
         from .alias import as_torch
 
@@ -126,4 +131,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch"})
+    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch", "vmap"})
