@@ -119,7 +119,6 @@ MODULES: dict[str, str] = {
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
     "xpu": "no such device here",
     "mps": "no such device here",
-    "library": "custom operators; autograd.Function, or docs/custom_primitives.md",
     "overrides": "subclasses of Tensor are not followed by operations yet",
 }
 

@@ -19,7 +19,8 @@ HERE = __name__.rpartition(".")[0]
 
 SHARED = frozenset((  # modules that are the same under both names, with all below them
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
+    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
+    "masked",
     "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
     "signal", "special", "testing", "types", "utils",
 ))  # fmt: skip
