@@ -82,11 +82,7 @@ ABSENT: dict[str, Reasons] = {
     "linalg": (("ldl_\\w+", "linalg.lu_factor and lu_solve, or cholesky"),),
     "fft": (),
     "special": (),
-    "distributions": (
-        ("transform_to biject_to", "the transforms themselves: distributions.transforms"),
-        ("\\w+Transform", "compose it from distributions.transforms that are here"),
-        (".+", "not here yet; TransformedDistribution and Independent compose others"),
-    ),
+    "distributions": (),
     "func": (
         ("debug_unwrap", "inside a transform, a tensor shows what it wraps when it is printed"),
         ("rearrange", "einops.rearrange, which runs on adjoint's tensors"),
