@@ -25,7 +25,7 @@ class ExponentialFamily(Distribution):
     ...     _natural_params = (ad.tensor(-2.0),)
     ...     def _log_normalizer(self, x):
     ...         return -(-x).log()
-    >>> Mine().entropy()  # as of Exponential(2.0)
+    >>> Mine().entropy().detach()  # as of Exponential(2.0)
     tensor(0.3069)
     """
 
