@@ -57,7 +57,6 @@ TOP: Reasons = (
 ABSENT: dict[str, Reasons] = {
     "": TOP,
     "nn": (
-        ("DataParallel", "there is one device; use the module itself, or DistributedDataParallel"),
         ("UninitializedBuffer", "UninitializedParameter is here; buffers get their shape at once"),
         ("factory_kwargs", "give device and dtype as they are"),
         ("Container NLLLoss2d", "removed names; nn.Module, nn.NLLLoss"),

@@ -46,6 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 OPERATORS: dict[str, CustomOpDef] = {}  # by their full names, "namespace::name"
+_FAKES: dict[str, Callable[..., Any]] = {}  # of operators that were not declared yet
 
 # Keys of PyTorch's dispatcher: which of an operator's functions they set.
 _KERNEL_KEYS = {
@@ -133,6 +134,8 @@ class CustomOpDef:
         self._disabled: set[str | None] = set()
         self._function: type[Function] = _function_of(self)
         self._has_autograd = False
+        if name in _FAKES:
+            self.register_fake(_FAKES.pop(name))
 
     @property
     def default(self) -> CustomOpDef:
@@ -590,11 +593,17 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """`CustomOpDef.register_fake` of the operator `op`, or of that name; a decorator where `func`
-    is not given.
+    """`CustomOpDef.register_fake` of the operator `op`, or of that name, which may be declared
+    later; a decorator where `func` is not given.
     """
-    found = _found(op)
-    return found.register_fake if func is None else found.register_fake(func)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if isinstance(op, str) and op not in OPERATORS:
+            _FAKES[op] = function
+            return function
+        return _found(op).register_fake(function)
+
+    return register if func is None else register(func)
 
 
 impl_abstract = register_fake

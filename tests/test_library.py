@@ -85,7 +85,7 @@ def test_what_was_not_registered():
     with pytest.raises(ValueError, match="no namespace"):
         ad.library.custom_op("f", op, mutates_args=(), schema="(Tensor x) -> Tensor")
     with pytest.raises(RuntimeError, match="does not exist"):
-        ad.library.register_fake(f"{name}::g", lambda x: x)
+        ad.library.register_vmap(f"{name}::g", lambda info, dims, x: (x, 0))
     with pytest.raises(TypeError, match=r"Tensor x"):
         op(x, 3)
 

@@ -30,6 +30,10 @@ OWN = {  # modules whose names adjoint has for others, or which only PyTorch pro
     "distributed.tensor": f"{HERE}.dtensor",
     "distributed.tensor._utils": f"{HERE}.dtensor",
     "distributed.tensor.placement_types": f"{HERE}.dtensor",
+    "_C": f"{HERE}.c",
+    "_custom_ops": f"{PACKAGE}.library",
+    "_subclasses": f"{HERE}.fake",
+    "_subclasses.fake_tensor": f"{HERE}.fake",
     "ops": f"{HERE}.ops",
     "torch_version": f"{HERE}.torch_version",
     "version": f"{HERE}.version",
@@ -73,6 +77,8 @@ class Torch(ModuleType):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "torch":  # as PyTorch's has, since it imports itself
+            return self
         if name in OWN:
             found: Any = self._find(name)
         elif name.startswith("__"):

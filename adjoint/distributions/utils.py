@@ -51,6 +51,9 @@ def sum_rightmost(value: Any, count: int) -> Any:
     return value.sum(tuple(range(-count, 0))) if count else value
 
 
+_sum_rightmost = sum_rightmost  # as packages ask for it
+
+
 def softplus(x: Any) -> Any:
     """log(1 + e^x), without overflow."""
     return logaddexp(x, zeros_like(x))
