@@ -70,7 +70,6 @@ ABSENT: dict[str, Reasons] = {
     "nn.init": ((".+", "the name with _ at its end"),),
     "nn.utils": (
         ("convert_conv\\w+", "tensors are row-major here; the values are the same without it"),
-        ("(remove_)?spectral_norm", "nn.utils.parametrizations.spectral_norm"),
         (".+", "not here yet"),
     ),
     "optim": (

@@ -31,6 +31,7 @@ OWN = {  # modules whose names adjoint has for others, or which only PyTorch pro
     "distributed.tensor._utils": f"{HERE}.dtensor",
     "distributed.tensor.placement_types": f"{HERE}.dtensor",
     "_C": f"{HERE}.c",
+    "__config__": f"{HERE}.config",
     "_custom_ops": f"{PACKAGE}.library",
     "_subclasses": f"{HERE}.fake",
     "_subclasses.fake_tensor": f"{HERE}.fake",

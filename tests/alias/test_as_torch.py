@@ -141,6 +141,7 @@ assert torch._C._get_tracing_state() is None and not torch._C._are_functorch_tra
 inside = torch.vmap(lambda x: x + torch._C._are_functorch_transforms_active())
 assert inside(torch.ones(1)) == 2
 assert not hasattr(torch._C, "_no_such_name") and not torch._subclasses.fake_tensor.is_fake(3)
+assert "adjoint" in torch.__config__.show() and "threads" in torch.__config__.parallel_info()
 parallel = nn.parallel.DataParallel(nn.Linear(1, 1), device_ids=[])
 assert isinstance(parallel, nn.DataParallel) and parallel(torch.ones(1, 1)).shape == (1, 1)
 
