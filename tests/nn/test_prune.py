@@ -27,7 +27,7 @@ def linear(lib):
 
 
 def state(module):
-    return {k: np.array(v.detach()) for k, v in module.state_dict().items()}
+    return {k: v.detach().clone().numpy() for k, v in module.state_dict().items()}
 
 
 def same(ours, theirs):
