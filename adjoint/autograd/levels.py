@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import ref
 
 from ..core.device import device_of
+from ..core.errors import AutogradError
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -97,7 +99,18 @@ class Level:
         return NotImplemented
 
     def write(self, x: Any, y: Any) -> None:
-        """Write what `y` holds, which is at this level, to `x`, which is not."""
+        """Write what `y` holds, which is at this level, to `x`, which is not.
+
+        Errors: AutogradError where `x` was not made inside.
+        """
+        here = current()
+        if here is None or not here.has_made(x if x._view is None else x._view.base):
+            raise AutogradError(
+                f"{self.name}: During a grad (vjp, jvp, grad, etc) transform, the function "
+                "provided attempted to call in-place operation that would mutate a captured "
+                "Tensor. This is not supported; please rewrite the function being transformed to "
+                "explicitly accept the mutated Tensor(s) as inputs."
+            )
         self.raised(x)
         write_value(x, y)
 
@@ -131,6 +144,19 @@ class Transforming:
         self.outer = outer  # the executor outside
         self.keeps = keeps  # whether the outside records, where it is not as inside
         self._modes: dict[Mode, Mode] = {}
+        self._made: dict[int, Any] = {}  # tensors that were made inside, which may become its own
+
+    def note_fresh(self, tensor: Any) -> None:
+        """A tensor was made inside."""
+        self._made[id(tensor)] = ref(tensor)
+        outer = getattr(self.outer, "note_fresh", None)
+        if outer is not None:
+            outer(tensor)
+
+    def has_made(self, tensor: Any) -> bool:
+        """Whether a tensor was made inside."""
+        made = self._made.get(id(tensor))
+        return made is not None and made() is tensor
 
     def mode(self) -> Mode:
         """The mode outside, with the switches of this place."""
@@ -154,7 +180,11 @@ class Transforming:
             else:
                 values = level.draw(op, inputs) if op.drawn else NotImplemented
                 if values is NotImplemented:
-                    return apply(op, *inputs)
+                    found = apply(op, *inputs)
+                    if not op.view:
+                        for y in found if isinstance(found, tuple) else (found,):
+                            self._made[id(y)] = ref(y)
+                    return found
         finally:
             MODE.set(inside)
         return finished(op, inputs, values)

@@ -589,6 +589,23 @@ def test_a_tensor_that_was_kept_inside_says_so():
         kept[1].numpy()
 
 
+def test_a_jvp_leaves_captured_tensors_alone():
+    captured = ad.zeros(2)
+    for x in (captured, captured[:1]):
+        with pytest.raises(RuntimeError, match="captured"):
+            ad.func.jvp(lambda v, x=x: x.add_(v.sum()), (ad.ones(2),), (ad.ones(2),))
+    assert captured.tolist() == [0.0, 0.0]
+
+
+def test_strides_in_a_batch():
+    def program(lib, f, x):
+        return f.vmap(lambda v: lib.as_strided(v.clone(), (3, 2), (1, 1)))(x), f.vmap(
+            lambda v: v.reshape(2, 2).t().contiguous().view(-1)
+        )(x)
+
+    both(program, (3, 4))
+
+
 def test_gradients_of_a_batch_of_cotangents():
     def program(lib, f, x):
         x.requires_grad_()
