@@ -85,8 +85,8 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
-    "fx", "hub", "inference", "jit", "models", "multiprocessing", "onnx", "optim", "pnnx",
-    "profiler", "serialization", "sklearn", "testing", "types", "utils",
+    "fx", "hub", "inference", "jit", "library", "models", "multiprocessing", "onnx", "optim",
+    "pnnx", "profiler", "serialization", "sklearn", "testing", "types", "utils",
 )  # fmt: skip
 
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
@@ -105,6 +105,7 @@ if _TYPE_CHECKING:
     from .compiled import cond as cond
     from .compiled import scan as scan
     from .compiled import while_loop as while_loop
+    from .func import vmap as vmap
 
 
 def __getattr__(name: str) -> _Any:
@@ -117,6 +118,10 @@ def __getattr__(name: str) -> _Any:
         from . import compiled
 
         return getattr(compiled, name)
+    if name == "vmap":
+        from .func import vmap
+
+        return vmap
     if name == "as_torch":
         from .alias import as_torch
 
@@ -132,4 +137,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch"})
+    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch", "vmap"})

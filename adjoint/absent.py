@@ -18,7 +18,6 @@ Reasons = tuple[tuple[str, str], ...]
 _SPARSE = "sparse tensors are not here yet; use dense ones, or SciPy's matrices on the data"
 _QUANTIZED = "quantized tensors are not here; int8 tensors and a scale, or ONNX Runtime"
 _LIBRARIES = "of one library (cuDNN, MIOpen, oneDNN); the function without the prefix serves"
-_TRANSFORMS = "function transforms are not here yet; adjoint.autograd.functional has "
 _SCRIPT = (
     "not here, if PyTorch has it (most such names are of TorchScript's compiler); docs/pytorch.md "
     "lists what there is"
@@ -31,7 +30,6 @@ TOP: Reasons = (
      r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
      _QUANTIZED),
     (r"cudnn_.* miopen_.* mkldnn_.* is_vulkan_available", _LIBRARIES),
-    (r"vmap", f"{_TRANSFORMS}jacobian and hessian with vectorize, and torch.func is to come"),
     (r"u?int[1-7] bits?\d*(x\d)?\w* float[48]_\w+ chalf complex32",
      "no such dtype; int8, uint8, float16, bfloat16 and complex64 are the narrowest"),
     (r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?", "use the modules nn.GRU, nn.LSTM and nn.RNN"),
@@ -59,7 +57,6 @@ TOP: Reasons = (
 ABSENT: dict[str, Reasons] = {
     "": TOP,
     "nn": (
-        ("DataParallel", "there is one device; use the module itself, or DistributedDataParallel"),
         ("UninitializedBuffer", "UninitializedParameter is here; buffers get their shape at once"),
         ("factory_kwargs", "give device and dtype as they are"),
         ("Container NLLLoss2d", "removed names; nn.Module, nn.NLLLoss"),
@@ -73,7 +70,6 @@ ABSENT: dict[str, Reasons] = {
     "nn.init": ((".+", "the name with _ at its end"),),
     "nn.utils": (
         ("convert_conv\\w+", "tensors are row-major here; the values are the same without it"),
-        ("(remove_)?spectral_norm", "nn.utils.parametrizations.spectral_norm"),
         (".+", "not here yet"),
     ),
     "optim": (
@@ -84,15 +80,10 @@ ABSENT: dict[str, Reasons] = {
     "linalg": (("ldl_\\w+", "linalg.lu_factor and lu_solve, or cholesky"),),
     "fft": (),
     "special": (),
-    "distributions": (
-        ("transform_to biject_to", "the transforms themselves: distributions.transforms"),
-        ("\\w+Transform", "compose it from distributions.transforms that are here"),
-        (".+", "not here yet; TransformedDistribution and Independent compose others"),
-    ),
+    "distributions": (),
     "func": (
-        ("grad grad_and_value vjp jvp hessian jac\\w+ linearize",
-         f"{_TRANSFORMS}vjp, jvp, jacobian, hessian"),
-        (".+", f"{_TRANSFORMS}what is not batched; func.functional_call is here"),
+        ("debug_unwrap", "inside a transform, a tensor shows what it wraps when it is printed"),
+        ("rearrange", "einops.rearrange, which runs on adjoint's tensors"),
     ),
     "sparse": ((".+", _SPARSE),),
     "utils.data": ((".+", "of torchdata's pipes; Dataset, IterableDataset and samplers serve"),),
@@ -122,7 +113,6 @@ MODULES: dict[str, str] = {
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
     "xpu": "no such device here",
     "mps": "no such device here",
-    "library": "custom operators; autograd.Function, or docs/custom_primitives.md",
     "overrides": "subclasses of Tensor are not followed by operations yet",
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .autograd.levels import Leveled
 from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
@@ -234,7 +235,11 @@ def _body(data: Any, indent: int) -> str:
 
 
 def format_tensor(tensor: Any) -> str:
-    """`tensor` as PyTorch prints it, or in slices where that profile is set."""
+    """`tensor` as PyTorch prints it, or in slices where that profile is set; inside a function
+    transform, what it wraps.
+    """
+    if isinstance(tensor._data, Leveled):
+        return repr(tensor._data)
     data = concrete(tensor)
     history = []
     if tensor.grad_fn is not None:

@@ -3,6 +3,10 @@
 Source: https://docs.pytorch.org/docs/stable/notes/serialization.html
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from .core.device import device
 from .io.files import load, save
 from .io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .io.unsafe_names import get_unsafe_globals_in_checkpoint
@@ -11,3 +15,7 @@ __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals",
     "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "save",
 ]  # fmt: skip
+
+# What annotations need.
+MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None
+FILE_LIKE = Any

@@ -14,6 +14,7 @@ import numpy as np
 
 from .autograd import engine, refreshing, wiring
 from .autograd.gradients import backward as autograd_backward
+from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
@@ -413,7 +414,10 @@ class Tensor(TensorBase):
         False
         """
         _captured(self)
-        return alias(self)
+        found = alias(self)
+        if isinstance(self._data, Leveled):
+            found._data = self._data.without_history()
+        return found
 
     def detach_(self) -> Tensor:
         """Forget this tensor's history, in place.
@@ -428,6 +432,8 @@ class Tensor(TensorBase):
         if self._view is not None and self._node is not None:
             raise AutogradError("detach_: can't detach views in-place; use detach() instead")
         self._node = None
+        if isinstance(self._data, Leveled):
+            self._data = self._data.without_history()
         return self
 
     @property
@@ -435,6 +441,8 @@ class Tensor(TensorBase):
         """This tensor's storage without history or version; assigning replaces the storage."""
         if _captured(self) is not None:
             return alias(self)
+        if isinstance(self._data, Leveled):
+            return self.detach()
         if isinstance(self._data, Cell):
             return wrap(self._data, None, alias(self)._changes)
         data = concrete(self)

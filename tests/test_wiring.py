@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 import adjoint as ad
+from adjoint.autograd.batching import Batched
+from adjoint.autograd.dual import Dual
 from adjoint.eager import dispatch, fused, operators, public, tensors, writes
 from adjoint.graph.cells import Cell, Source
 from adjoint.graph.lazy import LazyValue
@@ -65,8 +67,9 @@ def test_the_checks_bite():
 
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
-    assert {LazyValue, Cell, Source} <= set(dispatch.EXECUTORS)
-    assert {LazyValue, Cell, Source, Selected, np.ndarray} == set(writes.WRITERS)
+    assert {LazyValue, Cell, Source, Batched, Dual} <= set(dispatch.EXECUTORS)
+    leveled = {Batched, Dual}
+    assert {LazyValue, Cell, Source, Selected, np.ndarray, *leveled} == set(writes.WRITERS)
     assert set(operators.RECORDERS) == {1, 2}
     for slot in (public._write_out, public._write, public._rebind, fused._execute):
         assert slot.__module__.startswith("adjoint.autograd.")

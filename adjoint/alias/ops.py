@@ -1,10 +1,11 @@
-"""`torch.ops`: operators of libraries in C++, of which none can be loaded here."""
+"""`torch.ops`: operators that were declared in Python; libraries in C++ cannot be loaded here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import MissingName, Unsupported
+from ..core.errors import Unsupported
+from ..library import operator
 
 
 class LibraryError(Unsupported, OSError):
@@ -12,16 +13,15 @@ class LibraryError(Unsupported, OSError):
 
 
 class Namespace:
-    """The operators of one library: none."""
+    """The operators that were declared in one namespace (`library.custom_op`)."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        raise MissingName(
-            f"torch.ops.{self._name}.{name}: operators in C++ are PyTorch's; use the function of "
-            "adjoint's that computes the same, or autograd.Function"
-        )
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return operator(self._name, name)
 
 
 def load_library(path: Any) -> None:

@@ -19,7 +19,8 @@ HERE = __name__.rpartition(".")[0]
 
 SHARED = frozenset((  # modules that are the same under both names, with all below them
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
-    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
+    "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
+    "masked",
     "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
     "signal", "special", "testing", "types", "utils",
 ))  # fmt: skip
@@ -29,6 +30,11 @@ OWN = {  # modules whose names adjoint has for others, or which only PyTorch pro
     "distributed.tensor": f"{HERE}.dtensor",
     "distributed.tensor._utils": f"{HERE}.dtensor",
     "distributed.tensor.placement_types": f"{HERE}.dtensor",
+    "_C": f"{HERE}.c",
+    "__config__": f"{HERE}.config",
+    "_custom_ops": f"{PACKAGE}.library",
+    "_subclasses": f"{HERE}.fake",
+    "_subclasses.fake_tensor": f"{HERE}.fake",
     "ops": f"{HERE}.ops",
     "torch_version": f"{HERE}.torch_version",
     "version": f"{HERE}.version",
@@ -72,6 +78,8 @@ class Torch(ModuleType):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name == "torch":  # as PyTorch's has, since it imports itself
+            return self
         if name in OWN:
             found: Any = self._find(name)
         elif name.startswith("__"):

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import config
 from ..core.errors import AutogradError, InvalidType, Unsupported
@@ -20,9 +20,12 @@ from ..eager.tensors import wrap, zeros
 from ..eager.views import alias, register_view
 from ..eager.writes import rebase
 from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
-from .engine import unbroadcast
+from .batching import Batched, BatchLevel
+from .dual import Dual, DualLevel, followed, local_products
+from .engine import run_backward, unbroadcast
 from .graph_function import record_function, record_opaque, state_of
-from .modes import no_grad
+from .levels import Level, entered, innermost, outside
+from .modes import enable_grad, no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -324,8 +327,17 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Forward-mode derivatives do not exist here."""
-        raise Unsupported("jvp of a custom Function; use autograd.functional.jvp")
+        """Not called: in `func.jvp`, backward is transposed."""
+        raise Unsupported("jvp of a custom Function; func.jvp transposes its backward")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """What `func.vmap` gives, and the dimensions of its results that hold the examples; to be
+        overridden, or `generate_vmap_rule` set, where forward does not run on batches as it is, or
+        gradients flow from outside of the vmap through it. `info` says `batch_size` and
+        `randomness`.
+        """
+        raise Unsupported("vmap is not implemented; override vmap, or set generate_vmap_rule")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -335,6 +347,11 @@ class Function:
             args, kwargs = _positional(cls, args, kwargs, separate)
         call = _Call(cls, args, kwargs)
         flat = call.args
+        level = innermost(flat)
+        if level is not None:
+            found = _at_level(cls, level, call, flat)
+            if found is not NotImplemented:
+                return found
         adopt = getattr(MODE.get().executor, "adopt", None)
         if adopt is not None:  # whose nodes are not those of tensors from outside
             adopt(flat)
@@ -372,6 +389,122 @@ class Function:
             if node is not None:
                 _save(node, raw, ys)
         return (list(ys) if isinstance(result, list) else ys) if several else ys[0]
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's `vmap` is told."""
+
+    batch_size: int
+    randomness: str
+
+
+def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -> Any:
+    """`apply` on arguments of a function transform; NotImplemented where forward does for them what
+    it does for others.
+    """
+    inner = [x._data.inner if level.at(x) else x for x in flat]
+    if isinstance(level, DualLevel):
+        tangents = [x._data.tangent if level.at(x) else None for x in flat]
+        with outside(level):
+            found, ts = local_products(call.apply, inner, tangents, MODE.get().grad)
+        if not isinstance(found, tuple):
+            return wrap(Dual(level, found, ts)) if isinstance(found, TensorBase) else found
+        pairs = zip(found, ts, strict=True)
+        return tuple(wrap(Dual(level, y, t)) if isinstance(y, TensorBase) else y for y, t in pairs)
+    assert isinstance(level, BatchLevel)
+    own = any(level.at(x) and x._node is not None for x in flat)
+    beyond = any(isinstance(x, TensorBase) and x._node is not None for x in inner)
+    beyond = beyond and MODE.get().grad
+    if own and beyond:
+        raise Unsupported(
+            f"{cls.__name__}: gradients of a custom Function both inside and outside of vmap; "
+            "write it as ops"
+        )
+    ruled = cls.vmap is not Function.vmap
+    if own or not (beyond or ruled):
+        return NotImplemented
+    flags = [level.at(x) and not x._data.whole for x in flat]
+    if ruled:
+        dims = tuple(0 if flag else None for flag in flags)
+        info = VmapInfo(level.size, level.randomness)
+        with outside(level):
+            found, out = cls.vmap(info, dims, *inner)
+        ys = found if isinstance(found, (tuple, list)) else (found,)
+        places = out if isinstance(out, (tuple, list)) else (out,) * len(ys)
+        results = [
+            wrap(level.lift(y) if dim is None else Batched(level, y.movedim(dim, 0)))
+            for y, dim in zip(ys, places, strict=True)
+        ]
+        return tuple(results) if isinstance(found, (tuple, list)) else results[0]
+    if not cls.generate_vmap_rule:
+        raise Unsupported(
+            f"You tried to vmap over {cls.__name__}, through which gradients flow from outside, "
+            "but it does not have vmap support. Please override and implement the vmap "
+            "staticmethod or set generate_vmap_rule=True"
+        )
+    with outside(level):
+        found = _InBatch.apply(call, level, flags, *inner)
+    ys = found if isinstance(found, tuple) else (found,)
+    results = [wrap(Batched(level, y)) for y in ys]
+    return tuple(results) if isinstance(found, tuple) else results[0]
+
+
+class _InBatch(Function):
+    """A Function of all entries of a batch: its forward and backward in a vmap of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Any, level: Any, flags: Any, *inner: Any) -> Any:
+        """All entries at once, with the nodes that backward will walk."""
+        ctx.level = BatchLevel(level.size, level.randomness)
+        ctx.xs = [
+            wrap(Batched(ctx.level, wrap(x._data, None, x._version), whole=not flag))
+            if isinstance(x, TensorBase)
+            else x
+            for x, flag in zip(inner, flags, strict=True)
+        ]
+        with entered(ctx.level), enable_grad():
+            ctx.xs = [
+                followed(x) if isinstance(x, TensorBase) and x._data.dtype.kind in "fcV" else x
+                for x in ctx.xs
+            ]
+            found = call.apply(*ctx.xs)
+        ctx.ys = list(found) if isinstance(found, (tuple, list)) else [found]
+        results = [
+            y._data.inner.expand(level.size, *y.shape) if y._data.whole else y._data.inner
+            for y in ctx.ys
+        ]
+        return tuple(results) if isinstance(found, (tuple, list)) else results[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """The gradients of all entries; of what they share, the sum."""
+        if MODE.get().grad and any(g is not None and g._node is not None for g in gs):
+            raise AutogradError("vmap of a custom Function: its gradient has no gradient itself")
+        with entered(ctx.level):
+            roots = [
+                (y._node, wrap(Batched(ctx.level, g)))
+                for y, g in zip(ctx.ys, gs, strict=True)
+                if y._node is not None and g is not None
+            ]
+            nodes = [getattr(x, "_node", None) for x in ctx.xs]
+            targets = [node for node in nodes if node is not None]
+            reached = run_backward(
+                roots, retain_graph=True, create_graph=False, targets=targets, accumulate=False
+            )
+        found: list[Any] = []
+        for x, node in zip(ctx.xs, nodes, strict=True):
+            g = reached.get(node)
+            if g is None:
+                found.append(None)
+                continue
+            each = g._data.inner if ctx.level.at(g) else g
+            many = ctx.level.at(g) and not g._data.whole
+            if x._data.whole:
+                each = each.sum(0) if many else each * ctx.level.size
+            elif not many:
+                each = each.expand(ctx.level.size, *each.shape)
+            found.append(each)
+        return None, None, None, *found
 
 
 def _positional(

@@ -8,8 +8,11 @@ from typing import Any
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.tensor_base import TensorBase
+from ..eager.tensors import wrap
 from . import refreshing
+from .batching import Batched, BatchLevel
 from .engine import roots_of, run_backward
+from .levels import entered
 from .refreshing import is_of_graph
 
 __all__ = ["backward", "grad"]
@@ -167,14 +170,17 @@ def grad(
 def _batched(
     ys: list[Any], xs: list[Any], grad_outputs: Any, create_graph: bool, allow_unused: bool
 ) -> tuple[Any, ...]:
-    """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`."""
-    from ..ops.shape.joining import stack
-
+    """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`, at once."""
     batches = _matching(grad_outputs, len(ys), "grad")
-    rows = [
-        grad(ys, xs, [b[i] for b in batches], True, create_graph, allow_unused=allow_unused)
-        for i in range(len(batches[0]))
-    ]
-    return tuple(
-        None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)
-    )
+    level = BatchLevel(len(batches[0]), "error")
+    seeds = [None if b is None else wrap(Batched(level, b)) for b in batches]
+    with entered(level):
+        found = grad(ys, xs, seeds, True, create_graph, allow_unused=allow_unused)
+    results = []
+    for g in found:
+        if g is not None:
+            whole = not level.at(g) or g._data.whole
+            g = g._data.inner if level.at(g) else g
+            g = g.expand(level.size, *g.shape) if whole else g
+        results.append(g)
+    return tuple(results)

@@ -16,7 +16,9 @@ from ..eager.writes import WRITERS
 from ..graph.cells import Cell, Source
 from ..graph.lazy import LazyValue
 from ..ops.index.selected import Selected, write_selected
-from . import devices, fusion, inplace, overwriting, recording
+from . import devices, fusion, inplace, levels, overwriting, recording
+from .batching import Batched
+from .dual import Dual
 
 __all__ = ["wire"]
 
@@ -30,6 +32,8 @@ def wire(tensor_class: type) -> None:
     EXECUTORS[LazyValue] = recording.settle_and_execute
     EXECUTORS[Cell] = EXECUTORS[Source] = recording.record_where_inputs_are
     watch_backends(lambda array: EXECUTORS.update({array: devices.execute_on_device}))
+    for kind in (Batched, Dual):
+        EXECUTORS[kind], WRITERS[kind] = levels.run_leveled, levels.write_leveled
     WRITERS[LazyValue] = recording.write_lazily
     WRITERS[np.ndarray] = recording.rewrite
     WRITERS[Cell] = WRITERS[Source] = recording.write_cell

@@ -110,6 +110,17 @@ class Op(metaclass=_Interned):
     opaque: ClassVar[bool] = False  # runs a user's code, which is not to be traced
     device: device = CPU  # where an op without inputs computes
     drawn: ClassVar[bool] = False  # random: its numbers are those that the host draws
+    linear: ClassVar[bool] = False  # in all its tensors together: it is its own derivative
+    # How it computes many at once (`vmap`), where its fields do not say it: for each input (the
+    # last stands for the rest) the dimensions at its end that it works on, before which all
+    # broadcast; pointwise ops work on none.
+    core: ClassVar[tuple[int, ...] | None] = None
+    by_rows: ClassVar[bool] = (
+        False  # the same to each entry along the first dimension of its inputs
+    )
+    # batch(size, flags, *inputs): the same for inputs of which those with a flag have one more
+    # dimension in front, of that size, as its results have; where neither of these says it.
+    batch: ClassVar[Callable[..., Any] | None] = None
 
     # Derived from the fields, and from `needs`, when the class is made.
     numbers: ClassVar[bool] = False  # among the fields may be numbers of any type
@@ -137,6 +148,20 @@ class Op(metaclass=_Interned):
         gradient reads neither their first input nor their output).
         """
         raise NotImplementedError(f"{type(self).__name__}.write")
+
+    def batched(self, size: int) -> Op | None:
+        """The op that does this to each of the `size` entries along a new first dimension, which
+        all inputs have: by its fields; None where they do not say it.
+        """
+        found = False
+        values = []
+        for name, field in getattr(type(self), "__dataclass_fields__", {}).items():
+            if field.init:
+                value = getattr(self, name)
+                change = _IN_BATCHES.get(name)
+                found = found or change is not None
+                values.append(value if change is None else change(value, size))
+        return type(self)(*values) if found else None
 
     def output_views(self, shape: tuple[int, ...]) -> Sequence[Op]:
         """For each output, the op of one output that gives it for an input of `shape` (view ops
@@ -267,6 +292,17 @@ def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Se
         found.append((kind, place, wanting))
     return tuple(found)
 
+
+_next: Callable[[int, int], int] = lambda axis, size: axis + 1  # noqa: E731 - as those below
+# What becomes of fields of these names where a dimension is put in front.
+_IN_BATCHES: dict[str, Callable[[Any, int], Any]] = {
+    "axis": _next,
+    "axis1": _next,
+    "axis2": _next,
+    "axes": lambda axes, size: tuple([axis + 1 for axis in axes]),
+    "shape": lambda shape, size: (size, *shape),
+    "items": lambda items, size: ((0, size, 1), *items),
+}
 
 _TOKEN = re.compile(r"xs|x[0-9]*|y|specs|spec[0-9]*")
 

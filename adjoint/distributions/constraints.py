@@ -5,17 +5,21 @@ Source: https://docs.pytorch.org/docs/stable/distributions.html#module-torch.dis
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from ..ops.linalg.linalg import cholesky_ex
+from ..core.errors import Unsupported
+from ..ops.linalg.linalg import cholesky_ex, eigvalsh
+from ..ops.shape.joining import cat as _join
+from ..ops.shape.joining import stack as _pile
 
 __all__ = [
-    "Constraint", "boolean", "corr_cholesky", "dependent", "greater_than", "greater_than_eq",
-    "half_open_interval", "independent", "integer_interval", "interval", "less_than",
-    "lower_cholesky", "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer",
-    "one_hot", "positive", "positive_definite", "positive_integer", "real", "real_vector",
-    "simplex", "square", "symmetric", "unit_interval",
+    "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
+    "dependent_property", "greater_than", "greater_than_eq", "half_open_interval", "independent",
+    "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
+    "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
+    "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector",
+    "simplex", "square", "stack", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -28,120 +32,96 @@ class Constraint:
     tensor([ True, False])
     """
 
-    def __init__(
-        self, name: str, check: Callable[[Any], Any], is_discrete: bool = False, event_dim: int = 0
-    ) -> None:
-        self.name = name
-        self._check = check
-        self.is_discrete = is_discrete
-        self.event_dim = event_dim
+    is_discrete: Any = False
+    event_dim: Any = 0  # how many of the last dimensions a value has
+    bounds: ClassVar[tuple[str, ...]] = ()  # attributes that are shown
 
     def check(self, value: Any) -> Any:
         """A bool tensor of the value's batch shape."""
-        return self._check(value)
+        raise Unsupported(f"{type(self).__name__}.check is not defined")
 
     def __repr__(self) -> str:
-        return self.name
+        shown = ", ".join(f"{name}={getattr(self, name)}" for name in self.bounds)
+        return f"{type(self).__name__.lstrip('_')}({shown})"
 
 
-def greater_than(lower_bound: Any) -> Constraint:
-    """Values above a bound.
+class _Bounded(Constraint):
+    """Base of those with bounds, numbers or tensors, which their names say."""
 
-    >>> ad.distributions.constraints.greater_than(2.0).check(ad.tensor(3.0))
-    tensor(True)
-    """
-    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)
-
-
-def greater_than_eq(lower_bound: Any) -> Constraint:
-    """Values from a bound on.
-
-    >>> ad.distributions.constraints.greater_than_eq(2.0).check(ad.tensor(2.0))
-    tensor(True)
-    """
-    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)
+    def __init__(self, *bounds: Any, **named: Any) -> None:
+        given = {**dict(zip(self.bounds, bounds, strict=False)), **named}
+        for name in self.bounds:
+            setattr(self, name, given[name])
 
 
-def less_than(upper_bound: Any) -> Constraint:
-    """Values below a bound.
+class _GreaterThan(_Bounded):
+    """Values above a bound."""
 
-    >>> ad.distributions.constraints.less_than(2.0).check(ad.tensor(2.0))
-    tensor(False)
-    """
-    return Constraint(f"LessThan(upper_bound={upper_bound})", lambda x: x < upper_bound)
+    bounds = ("lower_bound",)
+    lower_bound: Any
 
-
-def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Values between two bounds, both included.
-
-    >>> ad.distributions.constraints.interval(0, 1).check(ad.tensor(2.0))
-    tensor(False)
-    """
-    return Constraint(
-        f"Interval(lower_bound={lower_bound}, upper_bound={upper_bound})",
-        lambda x: (x >= lower_bound) & (x <= upper_bound),
-    )
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return value > self.lower_bound
 
 
-def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Values from one bound to below another.
+class _GreaterThanEq(_GreaterThan):
+    """Values from a bound on."""
 
-    >>> ad.distributions.constraints.half_open_interval(0, 1).check(ad.tensor(1.0))
-    tensor(False)
-    """
-    return Constraint(
-        f"HalfOpenInterval(lower_bound={lower_bound}, upper_bound={upper_bound})",
-        lambda x: (x >= lower_bound) & (x < upper_bound),
-    )
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return value >= self.lower_bound
 
 
-def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
-    """Whole numbers between two bounds, both included.
+class _LessThan(_Bounded):
+    """Values below a bound."""
 
-    >>> ad.distributions.constraints.integer_interval(0, 3).check(ad.tensor([3.0, 1.5]))
-    tensor([ True, False])
-    """
-    return Constraint(
-        f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})",
-        lambda x: _are_whole(x, (x >= lower_bound) & (x <= upper_bound)),
-        is_discrete=True,
-    )
+    bounds = ("upper_bound",)
+    upper_bound: Any
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return value < self.upper_bound
 
 
-def multinomial(upper_bound: Any) -> Constraint:
-    """Vectors of counts with a given sum.
+class _Interval(_Bounded):
+    """Values between two bounds, both included."""
 
-    >>> ad.distributions.constraints.multinomial(3).check(ad.tensor([1., 2.]))
-    tensor(True)
-    """
-    return Constraint(
-        f"Multinomial(upper_bound={upper_bound})",
-        lambda x: (x >= 0).all(-1) & (x.sum(-1) <= upper_bound),
-        is_discrete=True,
-        event_dim=1,
-    )
+    bounds = ("lower_bound", "upper_bound")
+    lower_bound: Any
+    upper_bound: Any
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
-def independent(base: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
-    """`base` for all elements of the last dimensions together.
+class _HalfOpenInterval(_Interval):
+    """Values from one bound to below another."""
 
-    >>> c = ad.distributions.constraints
-    >>> c.independent(c.real, 1).check(ad.zeros(2, 3))
-    tensor([True, True])
-    """
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return (value >= self.lower_bound) & (value < self.upper_bound)
 
-    def check(x: Any) -> Any:
-        result = base.check(x)
-        for _ in range(reinterpreted_batch_ndims):
-            result = result.all(-1)
-        return result
 
-    return Constraint(
-        f"IndependentConstraint({base}, {reinterpreted_batch_ndims})",
-        check,
-        base.is_discrete,
-        base.event_dim + reinterpreted_batch_ndims,
-    )
+class _IntegerInterval(_Interval):
+    """Whole numbers between two bounds, both included."""
+
+    is_discrete = True
+
+    def check(self, value: Any) -> Any:
+        """By comparison, and the rest of a division by 1."""
+        return _are_whole(value, super().check(value))
+
+
+class _IntegerGreaterThan(_GreaterThanEq):
+    """Whole numbers from a bound on."""
+
+    is_discrete = True
+
+    def check(self, value: Any) -> Any:
+        """By comparison, and the rest of a division by 1."""
+        return _are_whole(value, super().check(value))
 
 
 def _are_whole(x: Any, inside: Any) -> Any:
@@ -149,52 +129,267 @@ def _are_whole(x: Any, inside: Any) -> Any:
     return inside & (x % 1 == 0) if x.dtype.is_floating_point else inside
 
 
-def _is_lower_cholesky(x: Any) -> Any:
-    lower = (x.tril() == x).all(-1).all(-1)
-    return lower & (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+class _Multinomial(_Bounded):
+    """Vectors of counts with a sum of at most a bound."""
+
+    bounds = ("upper_bound",)
+    upper_bound: Any
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Any) -> Any:
+        """By the sum."""
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
-def _is_symmetric(x: Any) -> Any:
-    return ((x - x.mT).abs() <= 1e-6 + 1e-5 * x.mT.abs()).all(-1).all(-1)
+class _Boolean(Constraint):
+    """0 and 1."""
+
+    is_discrete = True
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return (value == 0) | (value == 1)
 
 
-def _is_positive_definite(x: Any) -> Any:
-    return _is_symmetric(x) & (cholesky_ex(x).info == 0)
+class _OneHot(Constraint):
+    """Vectors of zeros and one 1."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Any) -> Any:
+        """By the sum."""
+        return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), is_discrete=True)
-one_hot = Constraint(
-    "OneHot()",
-    lambda x: ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1),
-    is_discrete=True,
-    event_dim=1,
-)
-nonnegative_integer = Constraint(
-    "IntegerGreaterThan(lower_bound=0)", lambda x: _are_whole(x, x >= 0), is_discrete=True
-)
-positive_integer = Constraint(
-    "IntegerGreaterThan(lower_bound=1)", lambda x: _are_whole(x, x >= 1), is_discrete=True
-)
-dependent = Constraint("Dependent()", lambda x: x == x)
-real = Constraint("Real()", lambda x: x == x)
+class _Real(Constraint):
+    """All numbers but NaN."""
+
+    def check(self, value: Any) -> Any:
+        """NaN is not equal to itself."""
+        return value == value
+
+
+class _Simplex(Constraint):
+    """Vectors of shares."""
+
+    event_dim = 1
+
+    def check(self, value: Any) -> Any:
+        """By the sum."""
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+
+
+class _Square(Constraint):
+    """Square matrices."""
+
+    event_dim = 2
+
+    def check(self, value: Any) -> Any:
+        """By shape."""
+        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1]).bool()
+
+
+class _LowerTriangular(_Square):
+    """Matrices with zeros above the diagonal."""
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return (value.tril() == value).all(-1).all(-1)
+
+
+class _LowerCholesky(_LowerTriangular):
+    """Those with a positive diagonal."""
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _CorrCholesky(_LowerCholesky):
+    """Those whose rows have length 1."""
+
+    def check(self, value: Any) -> Any:
+        """By the sum of squares."""
+        return super().check(value) & ((value.square().sum(-1) - 1).abs() < 1e-5).all(-1)
+
+
+class _Symmetric(_Square):
+    """Symmetric matrices."""
+
+    def check(self, value: Any) -> Any:
+        """By comparison."""
+        other = value.mT
+        return ((value - other).abs() <= 1e-6 + 1e-5 * other.abs()).all(-1).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
+    def check(self, value: Any) -> Any:
+        """By the eigenvalues."""
+        return super().check(value) & (eigvalsh(value) >= 0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    """Symmetric matrices with positive eigenvalues."""
+
+    def check(self, value: Any) -> Any:
+        """By a Cholesky factorization."""
+        return super().check(value) & (cholesky_ex(value).info == 0)
+
+
+class _IndependentConstraint(Constraint):
+    """`base_constraint` for all elements of the last dimensions together."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+
+    def check(self, value: Any) -> Any:
+        """For all together."""
+        result = self.base_constraint.check(value)
+        for _ in range(self.reinterpreted_batch_ndims):
+            result = result.all(-1)
+        return result
+
+    def __repr__(self) -> str:
+        inner = f"{self.base_constraint!r}, {self.reinterpreted_batch_ndims}"
+        return f"{type(self).__name__[1:]}({inner})"
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """`base_constraint` for values that a dimension of components is to be added to.
+
+    >>> c = ad.distributions.constraints
+    >>> c.MixtureSameFamilyConstraint(c.positive).check(ad.ones(2))
+    tensor([True, True])
+    """
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim
+
+    def check(self, value: Any) -> Any:
+        """For all components together."""
+        events = self.event_dim
+        result = self.base_constraint.check(value.unsqueeze(-1 - events))
+        return result.all(-1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
+class _Parts(Constraint):
+    """Base of constraints for each part of a tensor along `dim`."""
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        self.cseq = list(cseq)
+        self.dim = dim
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        self.event_dim = max(c.event_dim for c in self.cseq)
+
+
+class _Cat(_Parts):
+    """Of parts of `lengths`."""
+
+    def check(self, value: Any) -> Any:
+        """Part by part."""
+        parts = value.split(self.lengths, self.dim)
+        return _join([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class _Stack(_Parts):
+    """Of entries."""
+
+    def check(self, value: Any) -> Any:
+        """Entry by entry."""
+        parts = value.unbind(self.dim)
+        return _pile([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class _Dependent(Constraint):
+    """A set that depends on other values; called, it says what is known of it."""
+
+    def __init__(self, *, is_discrete: Any = False, event_dim: Any = 0) -> None:
+        self.is_discrete = is_discrete
+        self.event_dim = event_dim
+
+    def __call__(self, *, is_discrete: Any = None, event_dim: Any = None) -> _Dependent:
+        """The same with what is said."""
+        return _Dependent(
+            is_discrete=self.is_discrete if is_discrete is None else is_discrete,
+            event_dim=self.event_dim if event_dim is None else event_dim,
+        )
+
+    def check(self, value: Any) -> Any:
+        """Refused: it is not known here."""
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether a constraint depends on other values.
+
+    >>> ad.distributions.constraints.is_dependent(ad.distributions.constraints.positive)
+    False
+    """
+    return isinstance(constraint, _Dependent)
+
+
+class dependent_property(property, _Dependent):  # noqa: N801 - PyTorch's name
+    """A property that is a constraint; of the class, one that depends on other values.
+
+    >>> class Mine(ad.distributions.Distribution):
+    ...     @ad.distributions.constraints.dependent_property(is_discrete=False, event_dim=0)
+    ...     def support(self):
+    ...         return ad.distributions.constraints.greater_than(self.low)
+    >>> ad.distributions.constraints.is_dependent(Mine.support)
+    True
+    """
+
+    def __init__(self, fn: Any = None, *, is_discrete: Any = False, event_dim: Any = 0) -> None:
+        property.__init__(self, fn)
+        self.is_discrete = is_discrete
+        self.event_dim = event_dim
+
+    def __call__(self, fn: Any) -> dependent_property:  # type: ignore[override]
+        """As a decorator with arguments."""
+        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+
+
+greater_than = _GreaterThan
+greater_than_eq = _GreaterThanEq
+less_than = _LessThan
+interval = _Interval
+half_open_interval = _HalfOpenInterval
+integer_interval = _IntegerInterval
+multinomial = _Multinomial
+independent = _IndependentConstraint
+cat = _Cat
+stack = _Stack
+
+dependent = _Dependent()
+boolean = _Boolean()
+one_hot = _OneHot()
+nonnegative_integer = _IntegerGreaterThan(0)
+positive_integer = _IntegerGreaterThan(1)
+real = _Real()
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
 real_vector = independent(real, 1)
-simplex = Constraint(
-    "Simplex()", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), event_dim=1
-)
-lower_triangular = Constraint(
-    "LowerTriangular()", lambda x: (x.tril() == x).all(-1).all(-1), event_dim=2
-)
-lower_cholesky = Constraint("LowerCholesky()", _is_lower_cholesky, event_dim=2)
-corr_cholesky = Constraint(
-    "CorrCholesky()",
-    lambda x: _is_lower_cholesky(x) & ((x.square().sum(-1) - 1).abs() < 1e-5).all(-1),
-    event_dim=2,
-)
-square = Constraint(
-    "Square()", lambda x: x.new_full(x.shape[:-2], x.shape[-2] == x.shape[-1]).bool(), event_dim=2
-)
-symmetric = Constraint("Symmetric()", _is_symmetric, event_dim=2)
-positive_definite = Constraint("PositiveDefinite()", _is_positive_definite, event_dim=2)
+simplex = _Simplex()
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()

@@ -61,6 +61,8 @@ class Distribution:
     def _assert_parameter(self, name: str, constraint: Constraint) -> None:
         if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property):
             return
+        if constraints.is_dependent(constraint):
+            return
         value = getattr(self, name)
         if not bool(constraint.check(value).all()):
             raise InvalidArgument(

@@ -19,10 +19,11 @@ from . import constraints
 from .utils import softplus, sum_rightmost
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform",
-    "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
-    "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
-    "identity_transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform",
+    "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
+    "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
 
 
@@ -699,3 +700,13 @@ class StickBreakingTransform(Transform):
     def inverse_shape(self, shape: Sequence[int]) -> Any:
         """One share less."""
         return _with_events(shape, -1)
+
+
+from .structured import (  # noqa: E402 - it stands on the above
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    StackTransform,
+)

@@ -13,13 +13,14 @@ from ..core.mistakes import misplaced
 from ..core.spec import broadcast_shapes
 from ..ops.create.creation import tensor, zeros_like
 from ..ops.nn.softmax import log_softmax, softmax
-from ..ops.random.random import rand
+from ..ops.random.random import rand, randn
+from ..ops.shape.arranging import tril_indices
 from ..ops.special.special import logaddexp
 from ..tensor import Tensor
 
 __all__ = [
     "broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs",
-    "probs_to_logits",
+    "probs_to_logits", "tril_matrix_to_vec", "vec_to_tril_matrix",
 ]  # fmt: skip
 
 euler_constant = 0.57721566490153286060
@@ -48,6 +49,9 @@ def sum_rightmost(value: Any, count: int) -> Any:
     return value.sum(tuple(range(-count, 0))) if count else value
 
 
+_sum_rightmost = sum_rightmost  # as packages ask for it
+
+
 def softplus(x: Any) -> Any:
     """log(1 + e^x), without overflow."""
     return logaddexp(x, zeros_like(x))
@@ -56,6 +60,47 @@ def softplus(x: Any) -> Any:
 def open_uniform(shape: Any, like: Any) -> Any:
     """Uniform draws from (0, 1), never 0, in the dtype and on the device of `like`."""
     return rand(shape, dtype=like.dtype, device=like.device).clamp(min=finfo(like.dtype).tiny)
+
+
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
+    """Standard normal draws, as packages ask for them."""
+    return randn(shape, dtype=dtype, device=device)
+
+
+def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
+    """Matrices whose triangle, up to the diagonal `diag`, holds a vector row by row; else zeros.
+
+    >>> ad.distributions.utils.vec_to_tril_matrix(ad.tensor([1., 2., 3.]))
+    tensor([[1., 0.],
+            [2., 3.]])
+    """
+    count = vec.shape[-1]
+    n = (
+        -(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5
+    ) / 2
+    size = round(n)
+    if n - size > finfo(vec.dtype).eps:
+        raise InvalidArgument(
+            f"The size of last dimension is {count} which cannot be expressed as the lower "
+            "triangular part of a square D x D matrix."
+        )
+    rows, columns = tril_indices(size, size, diag, device=vec.device)
+    matrix = vec.new_zeros((*vec.shape[:-1], size, size))
+    matrix[..., rows, columns] = vec
+    return matrix
+
+
+def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
+    """The triangle of matrices, up to the diagonal `diag`, row by row.
+
+    >>> ad.distributions.utils.tril_matrix_to_vec(ad.tensor([[1., 0.], [2., 3.]]))
+    tensor([1., 2., 3.])
+    """
+    n = mat.shape[-1]
+    if not -n < diag < n:
+        raise InvalidArgument(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = tril_indices(n, n, diag, device=mat.device)
+    return mat[..., rows, columns]
 
 
 def clamp_probs(probs: Any) -> Any:

@@ -47,6 +47,8 @@ def laid_out(x: Any) -> Any:
     computed for that: the elements say nothing.
     """
     data = x._data
+    if type(data) is not ndarray and isinstance(data, LazyValue) and data.rises:
+        return _places(x)[1]
     return concrete(x) if type(data) is not LazyValue or data.array is not None else _places(x)[1]
 
 

@@ -286,7 +286,10 @@ def overwrite(x: Any, y: Any, name: str) -> Any:
         joins = y._node is not None and isinstance(y._data, Cell) and get_mode().grad
         if joins and name == "copy_":  # a copy copies, unless it carries a gradient
             joins = wants_gradient(y._data)
-        if joins or (type(data) is not ndarray and isinstance(data, LazyValue)):
+        source = y._data
+        if type(source) is not ndarray and isinstance(source, LazyValue) and source.rises:
+            WRITERS[type(source)](x, y)
+        elif joins or (type(data) is not ndarray and isinstance(data, LazyValue)):
             WRITERS[type(data)](x, y)
         else:
             if not data.flags.writeable:

@@ -55,6 +55,7 @@ class LazyValue:
 
     base = _MEMORY
     flags = _Flags
+    rises = False  # whether what it is written to becomes of its kind
     ndim, size = ArrayFacts.ndim, ArrayFacts.size
     itemsize, nbytes = ArrayFacts.itemsize, ArrayFacts.nbytes
 

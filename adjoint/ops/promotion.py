@@ -31,6 +31,8 @@ class Cast(Op):
 
     to: dtype
     exact = True
+    core = (0,)
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """The same shape in the new dtype."""

@@ -123,6 +123,45 @@ for absent in ("tensor", "core", "nn.no_such_module", "no_such_module", "lazy", 
 assert callable(torch.tensor) and callable(adjoint.tensor)
 assert not hasattr(torch, "__no_dunder__") and "nn" in dir(torch) and "core" not in dir(torch)
 
+# what packages stop at otherwise: operators of their own, transforms, names of the C extension
+import torch.library, torch._custom_ops, torch._subclasses.fake_tensor, torch.utils.model_zoo
+from torch.distributed.algorithms.join import Join, JoinHook
+from torch.distributions.utils import _standard_normal, _sum_rightmost
+from torch.serialization import MAP_LOCATION
+assert torch.torch is torch and torch.func.vmap is torch.vmap
+op = torch.library.custom_op("told::twice", lambda x: x * 2, mutates_args=(),
+                             schema="(Tensor x) -> Tensor")
+assert torch.ops.told.twice(torch.ones(1)) == 2 == torch.ops.told.twice.default(torch.ones(1))
+assert _standard_normal((2,), torch.float64, "cpu").dtype is torch.float64
+keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+with torch.autocast("cpu"):
+    with torch._C._ExcludeDispatchKeyGuard(keys):
+        assert nn.Linear(1, 1)(torch.ones(1)).dtype is torch.float32
+assert torch._C._get_tracing_state() is None and not torch._C._are_functorch_transforms_active()
+inside = torch.vmap(lambda x: x + torch._C._are_functorch_transforms_active())
+assert inside(torch.ones(1)) == 2
+assert not hasattr(torch._C, "_no_such_name") and not torch._subclasses.fake_tensor.is_fake(3)
+assert "adjoint" in torch.__config__.show() and "threads" in torch.__config__.parallel_info()
+parallel = nn.parallel.DataParallel(nn.Linear(1, 1), device_ids=[])
+assert isinstance(parallel, nn.DataParallel) and parallel(torch.ones(1, 1)).shape == (1, 1)
+
+
+class Posted(JoinHook):
+    done = None
+
+    def post_hook(self, is_last_joiner):
+        Posted.done = is_last_joiner
+
+
+class Joined:
+    def join_hook(self):
+        return Posted()
+
+
+with Join([Joined()]):
+    assert Posted.done is None
+assert Posted.done
+
 # types that packages name, of which none is made; libraries in C++ are not loaded
 import torch.fx
 from torch.distributed.tensor import DTensor

@@ -5,6 +5,7 @@ from typing import Any
 
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
+from . import prune as prune
 from . import rnn as rnn
 from . import stateless as stateless
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
@@ -15,12 +16,14 @@ from .fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
+from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "fuse_conv_bn_eval",
     "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm",
-    "parameters_to_vector", "remove_weight_norm", "vector_to_parameters", "weight_norm",
+    "parameters_to_vector", "remove_spectral_norm", "remove_weight_norm", "spectral_norm",
+    "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Transfer(Op):
     to: device
     non_blocking: bool = False
     exact = True
+    core = (0,)
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """The same there."""

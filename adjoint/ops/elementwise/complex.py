@@ -49,6 +49,8 @@ class Part(Elementwise, abstract=True):
 class Real(Part):
     """The real part of each element."""
 
+    linear = True
+
     def compute(self, xp: Any, x: Any) -> Any:
         """A view."""
         return xp.real(x)
@@ -64,6 +66,8 @@ class Real(Part):
 
 class Imag(Part):
     """The imaginary part of each element."""
+
+    linear = True
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A view."""
@@ -84,6 +88,7 @@ class Conj(Elementwise):
     ufunc = "conj"
     exact = True
     samples = unary_samples(dtypes=COMPLEX + FLOATS)
+    linear = True
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The conjugate of g."""
@@ -383,6 +388,8 @@ class ViewAsReal(Op):
     view = True
     exact = True
     strict: ClassVar[bool] = True
+    core = (0,)
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """One more dimension; real."""
@@ -419,6 +426,8 @@ class ViewAsComplex(Op):
     view = True
     exact = True
     strict: ClassVar[bool] = True
+    core = (1,)
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """One dimension less; complex."""

@@ -296,6 +296,7 @@ class Frexp(Op):
     n_outputs = 2
     exact = True
     samples = unary_samples(-9, 9)
+    core = (0,)
 
     def infer(self, spec: Spec) -> tuple[Spec, Spec]:
         """The mantissa's dtype is the input's."""

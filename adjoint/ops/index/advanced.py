@@ -13,8 +13,10 @@ from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
+from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
+from ...eager.public import FUNCTIONS
 from ..samples import KINDS, array, each_dtype
 from ..shape.movement import Movement
 from .slicing import Item, basic_index
@@ -82,6 +84,31 @@ class Advanced(Op, abstract=True):
         axes = self.axes
         return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
+    def _in_front(
+        self, size: int, ndim: int, index: Any, flag: bool
+    ) -> tuple[tuple[int, ...], Any, tuple[int, ...]]:
+        """For tensors of `ndim` dimensions behind that of a batch: the axes and the index with
+        which they are indexed; and the order in which the dimensions of what that gives come.
+        """
+        axes = tuple(axis + 1 for axis in self.axes)
+        several = len(axes) > 1
+        selected = index._data.ndim - several - flag
+        place = self._place()
+        rest = ndim - len(axes)
+        if not flag:
+            apart = axes[-1] - axes[0] != len(axes) - 1
+            behind = range(selected + 1, selected + 1 + rest)
+            order = (selected, *range(selected), *behind) if apart else range(1 + selected + rest)
+            return axes, index, tuple(order)
+        sizes = index._data.shape[1 + several :]
+        rows = FUNCTIONS["arange"](size, dtype=index.dtype, device=index.device)
+        rows = rows.reshape(1, size, *(1,) * selected).expand(1, size, *sizes)
+        places = index.movedim(0, 1) if several else index.unsqueeze(0)
+        kept = range(selected + 1, selected + 1 + place)
+        behind = range(selected + 1 + place, selected + 1 + rest)
+        order = (0, *kept, *range(1, selected + 1), *behind)
+        return (0, *axes), FUNCTIONS["cat"]([rows, places]), tuple(order)
+
     def _assert_fits(self, shape: tuple[int, ...], index: Spec) -> None:
         if index.dtype not in (dt.int64, dt.int32):
             raise IndexingError(
@@ -148,6 +175,14 @@ class Index(Advanced):
                 wrapped(each, x.shape[axis], axis)
             raise
 
+    def batch(self, size: int, flags: Any, x: Any, index: Any) -> Any:  # type: ignore[override]
+        """By places in the batch, too; of one tensor that all share, by more places in it."""
+        if not flags[0]:
+            index = index.movedim(0, 1) if len(self.axes) > 1 else index
+            return apply(self, x, index).movedim(self._place(), 0)
+        axes, index, order = self._in_front(size, x._data.ndim - 1, index, flags[1])
+        return apply(Index(axes, self.negative), x, index).permute(order)
+
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g added where the elements came from."""
         return (apply(IndexSum(self.axes, spec.shape), g, index), None)
@@ -210,6 +245,13 @@ class IndexSum(Advanced):
         else:
             add_at(result, self._positions(self.shape, index), g)
         return result
+
+    def batch(self, size: int, flags: Any, g: Any, index: Any) -> Any:  # type: ignore[override]
+        """Into places in the batch, too."""
+        g = g if flags[0] else g.expand(size, *g._data.shape)
+        axes, index, order = self._in_front(size, len(self.shape), index, flags[1])
+        g = g.permute([order.index(i) for i in range(len(order))])
+        return apply(IndexSum(axes, (size, *self.shape)), g, index)
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """The same elements of g."""
@@ -305,6 +347,19 @@ class IndexPut(Advanced):
                 self._positions(x.shape, index)
                 raise
 
+    def batch(  # type: ignore[override]
+        self, size: int, flags: Any, x: Any, index: Any, value: Any
+    ) -> Any:
+        """Into places in the batch, too."""
+        shape = index._data.shape[1:] if flags[1] else index._data.shape
+        shape = self.result_shape(x._data.shape[1:] if flags[0] else x._data.shape, shape)
+        x = x if flags[0] else x.expand(size, *x._data.shape).contiguous()
+        axes, index, order = self._in_front(size, x._data.ndim - 1, index, flags[1])
+        if isinstance(value, TensorBase):
+            value = as_entries(size, flags[2], value, shape)
+            value = value.permute([order.index(i) for i in range(len(order))])
+        return apply(IndexPut(axes, self.accumulate, self.negative), x, index, value)
+
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """g where it was kept; the selected part of g for the values."""
         return (
@@ -342,6 +397,14 @@ class IndexPut(Advanced):
         return result
 
 
+def as_entries(size: int, flag: bool, value: Any, shape: Any) -> Any:
+    """A value for each entry of a batch, of that shape; with a `flag` it has one for each."""
+    if not flag:
+        return value.expand(size, *shape)
+    _, *have = value._data.shape
+    return value.reshape(size, *(1,) * (len(shape) - len(have)), *have).expand(size, *shape)
+
+
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Whether `shape` broadcasts to exactly `to`."""
     lead = len(to) - len(shape)
@@ -360,6 +423,7 @@ class Overwrite(Movement):
     """The first input with the second, broadcast and converted, in the part that `items` select."""
 
     items: tuple[Item, ...] = ()
+    linear = False  # of a number
 
     def infer(self, spec: Spec, value: Any) -> Spec:
         """The first input's spec."""
@@ -384,6 +448,15 @@ class Overwrite(Movement):
         if not self.items and getattr(value, "ndim", 0) > x.ndim:  # which NumPy would accept
             raise _too_large(x.shape, value.shape)
         x[basic_index(self.items).key if self.items else ...] = value
+
+    def batch(self, size: int, flags: Any, x: Any, value: Any) -> Any:  # type: ignore[override]
+        """The part of each entry."""
+        shape = x._data.shape[1:] if flags[0] else x._data.shape
+        x = x if flags[0] else x.expand(size, *shape).contiguous()
+        if isinstance(value, TensorBase):
+            part = basic_index(self.items).infer(Spec(tuple(shape), x.dtype)).shape
+            value = as_entries(size, flags[1], value, part)
+        return apply(Overwrite(((0, size, 1), *self.items)), x, value)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """Nothing of the old values remains in the part: zeros there, and the part of g."""

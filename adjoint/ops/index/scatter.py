@@ -445,6 +445,19 @@ class MaskedFill(Op):
         else:
             x.reshape(-1)[np.flatnonzero(wide)] = value
 
+    def batch(  # type: ignore[override]
+        self, size: int, flags: Any, x: Any, mask: Any, value: Any
+    ) -> Any:
+        """As the entries of the first two, whose dimensions are as many."""
+        each = (x, mask, value)
+        ndim = max(t._data.ndim - flag for t, flag in zip(each[:2], flags, strict=False))
+        x = x if flags[0] else x.expand(size, *x._data.shape)
+        lifted = [
+            t.reshape(size, *(1,) * (ndim + 1 - t._data.ndim), *t._data.shape[1:]) if flag else t
+            for t, flag in zip((x, mask, value), (True, *flags[1:]), strict=True)
+        ]
+        return apply(self, *lifted)
+
     def gradient(self, g: Tensor, mask: Tensor) -> tuple[Any, ...]:
         """g where it was kept; the rest of it for the value."""
         return (
@@ -479,6 +492,7 @@ class OneHot(Op):
     library = "moves"
     grows = True
     strict = True
+    core = (0,)
 
     def infer(self, spec: Spec) -> Spec:
         """int64, with the new dimension."""

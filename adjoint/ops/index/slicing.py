@@ -111,6 +111,7 @@ class Place(Movement):
     shape: tuple[int, ...]
     value: Any = 0
     library = "moves"
+    linear = False  # where it is filled with others than zeros
 
     def infer(self, spec: Spec) -> Spec:
         """The shape, which must have room for the input."""
@@ -307,6 +308,7 @@ class SumWindows(Op):
     size: int
     step: int
     length: int
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """The dimension has its length back."""
@@ -378,6 +380,14 @@ class AsStrided(Movement):
             writeable=flat.flags.writeable,
         )
 
+    def batch(self, size: int, flags: Any, x: Any) -> Any:  # type: ignore[override]
+        """Another stride, over entries in row-major order."""
+        step = prod(x._data.shape[1:])
+        op = AsStrided((size, *self.size), (step, *self.stride), self.offset)
+        if not size:
+            return x.new_zeros((size, *self.size))
+        return apply(op, x.contiguous())
+
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """Each element gets the sum over the places that show it."""
         return (apply(SumStrided(spec.shape, self.size, self.stride, self.offset), g),)
@@ -404,6 +414,7 @@ class SumStrided(Op):
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """The shape."""
@@ -415,6 +426,12 @@ class SumStrided(Op):
         places = _positions(self.size, self.stride, self.offset)
         xp.add.at(result.reshape(-1), places.reshape(-1), x.reshape(-1))
         return result
+
+    def batched(self, size: int) -> SumStrided:
+        """Another stride."""
+        step = prod(self.shape)
+        shape, sizes = (size, *self.shape), (size, *self.size)
+        return SumStrided(shape, sizes, (step, *self.stride), self.offset)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The same places of g."""

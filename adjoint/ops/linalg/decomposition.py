@@ -123,6 +123,7 @@ class Cholesky(Op):
 
     upper: bool = False
     library = "moves"
+    core = (2,)
 
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
@@ -190,6 +191,11 @@ class CholeskyGradient(Op):
         """The backend's, in blocks."""
         return xp.cholesky_gradient(lower, g)
 
+    def batch(self, size: int, flags: Any, lower: Any, g: Any) -> Any:  # type: ignore[override]
+        """Both have as many matrices."""
+        both = zip((lower, g), flags, strict=True)
+        return apply(self, *[x if flag else x.expand(size, *x._data.shape) for x, flag in both])
+
     def gradient(self, g: Tensor, x1: Tensor, x2: Any, y: Any) -> tuple[Any, ...]:
         """Through both factors L^-1, and through S."""
         solve = SolveTriangular(False, True, False)
@@ -235,6 +241,7 @@ class SolveTriangular(Op):
     unitriangular: bool
     library = "moves"
     needs = ("x1 y", "x1")
+    core = (2,)
 
     def infer(self, a: Spec, b: Spec) -> Spec:
         """B's shape, batches broadcast."""
@@ -304,6 +311,7 @@ class QR(Op):
 
     complete: bool = False
     n_outputs = 2
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """(m, n) gives (m, n) and (n, n), or (m, m) and (m, n)."""
@@ -374,6 +382,7 @@ class SVD(Op):
 
     full: bool = False
     n_outputs = 3
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, ...]:
         """(m, n) gives (m, k), (k,) and (k, n), where k = min(m, n)."""
@@ -450,6 +459,7 @@ class Eigh(Op):
 
     uplo: str = "L"
     n_outputs = 2
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """(n, n) gives (n,) and (n, n)."""
@@ -494,6 +504,7 @@ class Eig(Op):
     """Complex eigenvalues, and eigenvectors of length 1, of a square matrix."""
 
     n_outputs = 2
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """(n, n) gives (n,) and (n, n), complex."""
@@ -546,6 +557,7 @@ class LUFactor(Op):
 
     pivot: bool = True
     n_outputs = 2
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """(m, n) gives (m, n) and (min(m, n),)."""
@@ -601,6 +613,7 @@ class PermutationMatrix(Op):
 
     rows: int
     dtype: dt.dtype
+    core = (1,)
 
     def infer(self, pivots: Spec) -> Spec:
         """(rows, rows)."""
@@ -635,6 +648,7 @@ class PermutedRows(Op):
 
     back: bool = False
     needs = ("", "x1")
+    core = (1, 2)
 
     def infer(self, pivots: Spec, b: Spec) -> Spec:
         """B's shape, batches broadcast."""

@@ -28,6 +28,7 @@ class Geqrf(Op):
 
     n_outputs = 2
     differentiable = False
+    core = (2,)
 
     def infer(self, spec: Spec) -> tuple[Spec, Spec]:
         """Like the input, and one scale per reflection."""

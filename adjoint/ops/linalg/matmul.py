@@ -50,6 +50,7 @@ class MatMul(Op):
     library = "product"
     ufunc = "matmul"
     needs = ("x2", "x1")
+    core = (2,)
 
     def infer(self, x1: Spec, x2: Spec) -> Spec:
         """Inner sizes must agree, batch dimensions broadcast."""
@@ -171,6 +172,12 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return result.squeeze(-1) if columns == 1 else result
 
 
+def _rows_each(x: Any, flag: bool) -> Any:
+    """The rows of a tensor, or, with a `flag`, of each entry of a batch."""
+    *lead, last = x._data.shape
+    return x.reshape(lead[0], prod(lead[1:]), last) if flag else x.reshape(prod(lead), last)
+
+
 class Linear(Op):
     """x @ weight.T + bias as one op; the bias may be missing."""
 
@@ -202,6 +209,18 @@ class Linear(Op):
             self.infer(*(spec_of(a) for a in (x, w, bias) if a is not None))
         y = xp.linear(_rows(x), w, bias)
         return y if x.ndim == 2 else y.reshape(*x.shape[:-1], w.shape[0])
+
+    def batch(  # type: ignore[override]
+        self, size: int, flags: Any, x: Any, w: Any, bias: Any = None
+    ) -> Any:
+        """As more rows, where all share the weight; else a product each."""
+        if not any(flags[1:]):
+            return apply(LINEAR, x, w) if bias is None else apply(LINEAR, x, w, bias)
+        *rows, _ = x._data.shape[1:] if flags[0] else x._data.shape
+        y = apply(MATMUL, _rows_each(x, flags[0]), w.mT)
+        if bias is not None:
+            y = y + (bias.unsqueeze(1) if flags[2] and bias._data.ndim > 1 else bias)
+        return y.reshape(size, *rows, y._data.shape[-1])
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """Products over all rows; the engine sums the bias's."""
@@ -276,6 +295,14 @@ class LinearInput(Op):
         x = xp.matmul(_rows(g), _conjugate(xp, w))
         return x if g.ndim == 2 else x.reshape(*g.shape[:-1], w.shape[1])
 
+    def batch(self, size: int, flags: Any, g: Any, w: Any) -> Any:  # type: ignore[override]
+        """As more rows, where all share the weight; else a product each."""
+        if not flags[1]:
+            return apply(LINEAR_INPUT, g, w)
+        *rows, _ = g._data.shape[1:] if flags[0] else g._data.shape
+        x = apply(MATMUL, _rows_each(g, flags[0]), w.conj())
+        return x.reshape(size, *rows, w._data.shape[-1])
+
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """The layer of `g`, and the gradient of its weight."""
         return (lambda: apply(LINEAR, g, x2), lambda: apply(LINEAR_WEIGHT, x1, g))
@@ -305,6 +332,10 @@ class LinearWeight(Op):
     def compute(self, xp: Any, g: Any, x: Any) -> Any:
         """One matmul over all rows."""
         return xp.matmul(_rows(g).T, _conjugate(xp, _rows(x)))
+
+    def batch(self, size: int, flags: Any, g: Any, x: Any) -> Any:  # type: ignore[override]
+        """A product each."""
+        return apply(MATMUL, _rows_each(g, flags[0]).mT, _rows_each(x, flags[1]).conj())
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
         """A layer of the rows, and the gradient of its input."""

@@ -48,6 +48,8 @@ def _square_samples(cls: Any) -> Iterable[Sample]:
 class Inverse(Op):
     """The inverse of a square matrix."""
 
+    core = (2,)
+
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
         return a
@@ -76,6 +78,7 @@ class Solve(Op):
     """X with A X = B, of a square A and a matrix B."""
 
     needs = ("x1 y", "x1")
+    core = (2,)
 
     def infer(self, a: Spec, b: Spec) -> Spec:
         """B's shape, batches broadcast."""
@@ -121,6 +124,8 @@ class Solve(Op):
 class Determinant(Op):
     """The determinant of a square matrix."""
 
+    core = (2,)
+
     def infer(self, a: Spec) -> Spec:
         """One number per matrix."""
         return a.with_(shape=a.shape[:-2])
@@ -143,6 +148,8 @@ class Determinant(Op):
 
 class Cofactors(Op):
     """The conjugate of the matrix of cofactors, conj(det A) A^-H, of singular matrices too."""
+
+    core = (2,)
 
     def infer(self, a: Spec) -> Spec:
         """The input's spec."""
@@ -203,6 +210,7 @@ class SLogDet(Op):
     """The sign of the determinant and the logarithm of its absolute value."""
 
     n_outputs = 2
+    core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
         """Two numbers per matrix; the logarithm is real."""
@@ -245,6 +253,7 @@ class PseudoInverse(Op):
     """
 
     hermitian: bool = False
+    core = (2, 0)
 
     def infer(self, a: Spec, atol: Any, rtol: Any) -> Spec:
         """(m, n) gives (n, m)."""

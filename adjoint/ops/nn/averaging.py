@@ -37,6 +37,8 @@ class SumPool(Op):
     stride: Sizes
     padding: Pairs
     library = "always"
+    by_rows = True
+    linear = True
 
     def count(self, shape: Any) -> Sizes:
         """How many windows there are along each dimension."""
@@ -91,6 +93,8 @@ class SumPoolInput(Op):
     padding: Pairs
     size: Sizes
     library = "always"
+    by_rows = True
+    linear = True
 
     def infer(self, g: Spec) -> Spec:
         """Images of `size`."""

@@ -51,9 +51,42 @@ class ConvolutionOp(Op, abstract=True):
         """w of spatial shape `kernel`, from x and y."""
         return apply(_related(self, ConvolutionWeight, tuple(kernel)), x, y)
 
+    def batch(  # type: ignore[override]
+        self, size: int, flags: Any, a: Any, b: Any, bias: Any = None
+    ) -> Any:
+        """Images as more images, where all share the weight; else as groups of channels."""
+        of_images = type(self) is not ConvolutionWeight
+        if of_images and not any(flags[1:]):
+            _, images, *rest = a._data.shape
+            inputs = (b,) if bias is None else (b, bias)
+            y = apply(self, a.reshape(size * images, *rest), *inputs)
+            return y.reshape(size, images, *y._data.shape[1:])
+        a, b = (
+            x if flag else x.expand(size, *x._data.shape)
+            for x, flag in zip((a, b), flags[:2], strict=True)
+        )
+        b = b.flatten(0, 1) if of_images else _side_by_side(b)
+        fields = self._attributes()
+        kind: Any = type(self)
+        op = kind(*fields[:3], size * self.groups, *fields[4:])
+        y = apply(op, _side_by_side(a), b)
+        if not of_images:
+            return y.reshape(size, y._data.shape[0] // size, *y._data.shape[1:])
+        images, channels, *places = y._data.shape
+        y = y.reshape(images, size, channels // size, *places).transpose(0, 1)
+        if bias is None:
+            return y
+        lead = (size, 1) if flags[2] else ()
+        return y + bias.reshape(*lead, -1, *(1,) * len(places))
+
     def count(self, size: Sizes, kernel: Sizes) -> Sizes:
         """The spatial shape of y."""
         return window_count(size, kernel, self.stride, self.padding, self.dilation)
+
+
+def _side_by_side(x: Any) -> Any:
+    """Entries of a batch as channels of the same images."""
+    return x.transpose(0, 1).flatten(1, 2)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -31,6 +31,7 @@ class Pool(Op, abstract=True):
     stride: Sizes
     padding: Pairs  # before and after; after may be negative, where no window reaches the end
     dilation: Sizes
+    by_rows = True
 
     def count(self, spec: Any) -> Sizes:
         """The spatial shape of the output for images of this spec (or array)."""

@@ -29,6 +29,8 @@ class Unfold(Op):
     stride: Sizes
     padding: Pairs
     dilation: Sizes
+    by_rows = True
+    linear = True
 
     def count(self, size: Any) -> Sizes:
         """How many windows there are along each dimension."""
@@ -88,6 +90,8 @@ class Fold(Op):
     padding: Pairs
     dilation: Sizes
     size: Sizes
+    by_rows = True
+    linear = True
 
     def count(self) -> Sizes:
         """How many windows images have along each dimension."""

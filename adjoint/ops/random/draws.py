@@ -15,6 +15,7 @@ from ...core.device import device as Device  # noqa: N812 - the draws have a fie
 from ...core.errors import InvalidArgument
 from ...core.op import Op, Sample
 from ...core.spec import Spec
+from ...eager.dispatch import apply
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -188,6 +189,12 @@ class Permutation(Draw):
         values = xp.drawn_permutation(self.seed, self.draw, self.n)
         return values.astype(self.dtype.numpy, copy=False)
 
+    def batch(self, size: int, flags: Any) -> Any:  # type: ignore[override]
+        """By the order of uniform numbers."""
+        shape = (size, self.n)
+        keys = apply(Uniform(self.seed, self.draw, shape, dt.float64, self.device))
+        return keys.argsort(-1).to(self.dtype)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """Several sizes."""
@@ -294,6 +301,7 @@ class Bernoulli(ZeroGradient):
     """1 with the probability that the input gives, else 0."""
 
     samples = _parameter_samples(0.1, 0.9)
+    core = (0,)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A uniform number below the probability."""
@@ -314,6 +322,7 @@ class Poisson(ZeroGradient):
     """A whole number with the Poisson distribution whose rate the input gives."""
 
     samples = _parameter_samples(0.5, 20.0)
+    core = (0,)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """NumPy's sampler."""
@@ -335,6 +344,7 @@ class Multinomial(Draw):
 
     count: int
     replacement: bool
+    core = (1,)
 
     def infer(self, spec: Spec) -> Spec:
         """`count` indices for each row."""

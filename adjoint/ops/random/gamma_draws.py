@@ -49,6 +49,7 @@ class StandardGamma(OfParameter):
     """
 
     samples = classmethod(_concentrations)
+    core = (0,)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """NumPy's sampler."""
@@ -70,6 +71,7 @@ class StandardDirichlet(OfParameter):
     """Shares with the Dirichlet distribution whose concentrations the input's rows give."""
 
     samples = classmethod(_concentrations)
+    core = (1,)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """Gamma draws in proportion, by their logarithms: small concentrations underflow."""
@@ -101,6 +103,7 @@ class Binomial(Draw):
     """The number of successes among `x1` trials, each of probability `x2`."""
 
     differentiable = True
+    core = (0,)
 
     def infer(self, spec1: Spec, spec2: Spec) -> Spec:
         """The broadcast shape; the dtype is the counts'."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
+from ...core.spec import Spec, normalize_axes, normalize_axis, prod, reduced_shape
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
@@ -106,6 +106,14 @@ class ArgExtremum(Reduction, abstract=True):
         """The first place; the first NaN where there is one."""
         axis = self.axes[0] if len(self.axes) == 1 else None
         return getattr(xp, self.function)(x, axis=axis, keepdims=self.keepdims)
+
+    def batch(self, size: int, flags: Any, x: Any) -> Any:  # type: ignore[override]
+        """Along the next axis, or in each flattened entry."""
+        if len(self.axes) == 1:
+            return apply(type(self)((self.axes[0] + 1,), self.keepdims), x)
+        shape = reduced_shape(x._data.shape[1:], self.axes, self.keepdims)
+        flat = x.reshape(size, prod(x._data.shape[1:]))
+        return apply(type(self)((1,), False), flat).reshape(size, *shape)
 
     def reference(self, x: Any) -> Any:
         """By a stable sort."""

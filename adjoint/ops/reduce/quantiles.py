@@ -11,7 +11,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
-from ...core.spec import Spec, normalize_axis
+from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
@@ -47,6 +47,14 @@ class Median(Op):
             return x.dtype.type(np.nan if x.dtype.kind == "f" else 0)
         k = (flat.size - 1) // 2
         return xp.partition(flat, k)[k]
+
+    def batch(self, size: int, flags: Any, x: Any) -> Any:  # type: ignore[override]
+        """Along one axis; NaN for no elements."""
+        flat = x.reshape(size, prod(x._data.shape[1:]))
+        if not flat._data.shape[1]:
+            return flat.new_full((size,), float("nan"))
+        places = apply(MedianPlace(1, self.ignore_nan), flat)
+        return flat.gather(1, places).squeeze(1)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """Equal shares for the elements that equal the median."""

@@ -91,6 +91,7 @@ class Sum(Reduction):
     """Sum over `axes`."""
 
     samples = reduction_samples(FLOATS + INTS + COMPLEX)
+    linear = True
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's sum, in the input's dtype (pairwise along contiguous memory)."""
@@ -110,6 +111,7 @@ class Mean(Reduction):
     """Mean over `axes`."""
 
     samples = reduction_samples(FLOATS + COMPLEX)
+    linear = True
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's sum, divided once; nan for no elements."""

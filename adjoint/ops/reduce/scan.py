@@ -97,6 +97,7 @@ class CumSum(Scan):
 
     reverse: bool = False
     library = "moves"
+    linear = True
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's accumulation."""

@@ -13,7 +13,7 @@ from ...core import dtype as dt
 from ...core.device import is_device_array, namespace_of
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
-from ...core.spec import Spec, normalize_axis
+from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
@@ -259,6 +259,17 @@ class SearchSorted(Op):
             found[place] = xp.searchsorted(rows[place], values[place], side)
         return found
 
+    def batch(self, size: int, flags: Any, rows: Any, values: Any) -> Any:  # type: ignore[override]
+        """A row each, unless all share one."""
+        if not flags[0] and rows._data.ndim == 1:
+            return apply(self, rows, values)
+        rows = rows if flags[0] else rows.expand(size, *rows._data.shape)
+        values = values if flags[1] else values.expand(size, *values._data.shape)
+        if rows._data.ndim > 2:
+            return apply(self, rows, values)
+        flat = values.reshape(size, prod(values._data.shape[1:]))
+        return apply(self, rows, flat).reshape(values._data.shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """One row for all values, a row each, empty."""
@@ -296,6 +307,15 @@ class IsIn(Op):
         if x.dtype.kind == "V":
             x, elements = x.astype(np.float32), elements.astype(np.float32)
         return xp.isin(x, elements)
+
+    def batch(self, size: int, flags: Any, x: Any, elements: Any) -> Any:  # type: ignore[override]
+        """Compared with each, where they are not the same for all."""
+        if not flags[1]:
+            return apply(self, x, elements)
+        count = prod(elements._data.shape[1:])
+        x = x if flags[0] else x.unsqueeze(0)
+        others = elements.reshape(size, *(1,) * (x._data.ndim - 1), count)
+        return (x.unsqueeze(-1) == others).any(-1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

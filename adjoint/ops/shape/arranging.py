@@ -132,6 +132,10 @@ class Tile(Movement):
             x = x[tuple(slice(0 if n == 0 else None) for n in self.times)]
         return xp.tile(x, self.times)
 
+    def batched(self, size: int) -> Tile:
+        """The first dimension once."""
+        return Tile((1, *self.times))
+
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
         """The sum over the copies."""
         wide = [n for pair in zip(self.times, spec.shape, strict=True) for n in pair]
@@ -159,6 +163,8 @@ class Triangle(Movement):
 
     upper: bool
     diagonal: int = 0
+    core = (2,)
+    linear = True
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec, of two dimensions or more."""

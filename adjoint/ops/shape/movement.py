@@ -39,6 +39,7 @@ class Movement(Op, abstract=True):
     """Base of ops that move values without changing them."""
 
     exact = True
+    linear = True
 
 
 @dataclass(eq=False, repr=False)
@@ -149,6 +150,10 @@ class Permute(Movement):
         """A view."""
         return x.transpose(self.axes) if type(x) is np.ndarray else xp.permute_dims(x, self.axes)
 
+    def batched(self, size: int) -> Permute:
+        """The first dimension stays."""
+        return Permute((0, *(axis + 1 for axis in self.axes)))
+
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The inverse order."""
         return (apply_view(to_order(_inverse(self.axes)), g),)
@@ -218,6 +223,14 @@ class Expand(Movement):
         """A view with strides of 0."""
         return as_writable(xp.broadcast_to(x, self._sizes(x.shape)), x)
 
+    def batch(self, size: int, flags: Any, x: Any) -> Any:  # type: ignore[override]
+        """New dimensions come behind the batch."""
+        _, *have = x._data.shape
+        sizes = self._sizes(tuple(have))
+        lead = (1,) * (len(sizes) - len(have))
+        x = apply(to_shape((size, *lead, *have)), x) if lead else x
+        return apply(Expand((size, *sizes)), x)
+
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The engine sums over what was expanded."""
         return (g,)
@@ -242,6 +255,7 @@ class Clone(Movement):
     order: str = "K"
     library = "moves"
     copies = True
+    core = (0,)
 
     def infer(self, spec: Spec) -> Spec:
         """The same spec."""
@@ -279,6 +293,8 @@ class Bitcast(Movement):
 
     to: dt.dtype
     view = True
+    core = (0,)
+    linear = False
 
     def infer(self, spec: Spec) -> Spec:
         """The last dimension shrinks or grows with the element size."""
@@ -401,8 +417,9 @@ def _shares(found: Any, input: Tensor) -> bool:
     data = input._data
     if isinstance(data, Cell) and isinstance(found, Cell):
         return lies_in(found, data)
-    if type(found) is LazyValue:  # which is not computed to find that out
-        shows = getattr(MODE.get().executor, "shows", None)  # a capture's
+    if isinstance(found, LazyValue):  # which is not computed to find that out
+        lazy = type(found) is LazyValue
+        shows = getattr(MODE.get().executor, "shows", None) if lazy else None  # a capture's
         if shows is not None:
             return bool(shows(found, data))
         return shares_storage(found, input, to_shape(found.shape))

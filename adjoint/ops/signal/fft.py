@@ -41,6 +41,7 @@ class Fourier(Op):
     axes: tuple[int, ...]
     inverse: bool = False
     norm: str = "backward"
+    linear = True
 
     def infer(self, x: Spec) -> Spec:
         """The input's spec."""
@@ -99,6 +100,7 @@ class RealFourier(Op):
 
     axis: int
     norm: str = "backward"
+    linear = True
 
     def infer(self, x: Spec) -> Spec:
         """Complex, n // 2 + 1 along the axis."""
@@ -139,6 +141,7 @@ class InverseRealFourier(Op):
     axis: int
     n: int
     norm: str = "backward"
+    linear = True
 
     def infer(self, x: Spec) -> Spec:
         """Real, n along the axis."""

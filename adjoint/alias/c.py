@@ -1,0 +1,119 @@
+"""`torch._C`: the names that packages read of PyTorch's own extension, as far as they are true."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import adjoint
+
+from ..autograd.levels import current
+from ..core.errors import LinalgError as _LinAlgError
+from ..core.errors import MissingName
+from ..core.mode import MODE, mode_with
+from ..core.tensor_base import TensorBase
+
+__all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "TensorBase"]
+
+_TensorBase = TensorBase
+assert issubclass(_LinAlgError, RuntimeError)
+
+
+class DispatchKey(enum.Enum):
+    """Keys of PyTorch's dispatcher that packages name."""
+
+    Undefined = 0
+    CPU = 1
+    CUDA = 2
+    XPU = 3
+    Meta = 4
+    AutogradCPU = 5
+    AutogradCUDA = 6
+    AutocastCPU = 7
+    AutocastCUDA = 8
+    AutocastXPU = 9
+    CompositeImplicitAutograd = 10
+    CompositeExplicitAutograd = 11
+
+
+class DispatchKeySet:
+    """Some of them."""
+
+    def __init__(self, *keys: DispatchKey) -> None:
+        self.keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self.keys | other.keys)
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether a key is among them."""
+        return key in self.keys
+
+
+@contextmanager
+def _ExcludeDispatchKeyGuard(keys: DispatchKeySet) -> Iterator[None]:  # noqa: N802
+    """Within it, what the keys stand for does not happen: autocast; others are refused."""
+    others = [key.name for key in keys.keys if not key.name.startswith("Autocast")]
+    if others:
+        raise MissingName(f"torch._C._ExcludeDispatchKeyGuard: {others}; there is no dispatcher")
+    mode = MODE.get()
+    token = MODE.set(mode_with(mode, autocast=None))
+    try:
+        yield
+    finally:
+        MODE.reset(token)
+
+
+DisableTorchFunctionSubclass = DisableTorchFunction = nullcontext  # operations never call them
+
+
+class Value:
+    """Of TorchScript's graphs, for annotations."""
+
+
+class Graph:
+    """Of TorchScript, for annotations."""
+
+
+class Node:
+    """Of TorchScript's graphs, for annotations."""
+
+
+class Function:
+    """Of TorchScript, for annotations."""
+
+
+def _get_tracing_state() -> None:
+    """Nothing is traced by TorchScript."""
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing is logged."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether a transform of `func` runs here."""
+    return current() is not None
+
+
+def _get_accelerator(check: bool | None = None) -> Any:
+    """The CPU: there is no other under the alias."""
+    return adjoint.device("cpu")
+
+
+def _get_privateuse1_backend_name() -> str:
+    """Of devices that nobody has registered."""
+    return "privateuseone"
+
+
+def _cuda_isInBadFork() -> bool:  # noqa: N802
+    """There is no CUDA here that a fork could break."""
+    return False
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+    raise MissingName(f"torch._C.{name}: PyTorch's extension in C++ is not here")

@@ -1,0 +1,104 @@
+"""The continuous Bernoulli distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..ops.elementwise.comparison import where
+from ..ops.random.random import rand
+from . import constraints
+from .bernoulli import Chance, one_of
+from .utils import broadcast_all, clamp_probs, softplus
+
+__all__ = ["ContinuousBernoulli"]
+
+
+class ContinuousBernoulli(Chance):
+    """Numbers of [0, 1] with a density in proportion to p^x (1 - p)^(1 - x).
+
+    Between the two `lims` around p = 1/2, where closed forms lose digits, their series are taken.
+
+    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.continuous_bernoulli.ContinuousBernoulli
+
+    >>> ad.distributions.ContinuousBernoulli(0.5).mean
+    tensor(0.5000)
+    """
+
+    support = constraints.unit_interval  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(
+        self,
+        probs: Any = None,
+        logits: Any = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
+        given = one_of(type(self).__name__, probs, logits)
+        (value,) = broadcast_all(logits if probs is None else probs)
+        self.__dict__[given] = value
+        self._lims = lims
+        super().__init__(value.shape, (), validate_args)
+        if given == "probs":
+            self.__dict__["probs"] = clamp_probs(value)
+
+    def _far(self) -> Any:
+        """Where p is outside of the limits."""
+        return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
+
+    def _cut(self) -> Any:
+        """p outside of the limits, a number like it inside."""
+        return where(self._far(), self.probs, self._lims[0])
+
+    def _log_norm(self) -> Any:
+        """The logarithm of the number that makes the density one."""
+        p, x = self._cut(), (self.probs - 0.5).square()
+        below = where(p <= 0.5, p, 0.0)
+        above = where(p >= 0.5, p, 1.0)
+        far = ((-p).log1p() - p.log()).abs().log()
+        far = far - where(p <= 0.5, (-2.0 * below).log1p(), (2.0 * above - 1.0).log())
+        return where(self._far(), far, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+
+    @property
+    def mean(self) -> Any:
+        """In closed form."""
+        p, x = self._cut(), self.probs - 0.5
+        far = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
+        return where(self._far(), far, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
+
+    @property
+    def variance(self) -> Any:
+        """In closed form."""
+        p, x = self._cut(), (self.probs - 0.5).square()
+        far = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
+        return where(self._far(), far, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        """The inverse of the cdf, of uniform draws."""
+        return self.icdf(self._drawn(rand, sample_shape, self.probs))
+
+    def _log_prob(self, value: Any) -> Any:
+        """The log density."""
+        logits = self.logits
+        return value * logits - softplus(logits) + self._log_norm()
+
+    def _cdf(self, value: Any) -> Any:
+        """In closed form."""
+        p = self._cut()
+        far = (p**value * (1.0 - p) ** (1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
+        inside = where(self._far(), far, value)
+        return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
+
+    def icdf(self, value: Any) -> Any:
+        """In closed form."""
+        p = self._cut()
+        other = (-p).log1p()
+        far = ((-p + value * (2.0 * p - 1.0)).log1p() - other) / (p.log() - other)
+        return where(self._far(), far, value)
+
+    def entropy(self) -> Any:
+        """In closed form."""
+        zero, one = (-self.probs).log1p(), self.probs.log()
+        return self.mean * (zero - one) - self._log_norm() - zero
