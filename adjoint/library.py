@@ -259,7 +259,7 @@ class CustomOpDef:
 
 def _is_alias(y: Any, x: Any) -> bool:
     return y is x or (
-        y._version is not None and y._version is x._version and y._version is not INFERENCE
+        y._changes is not None and y._changes is x._changes and y._changes is not INFERENCE
     )
 
 

@@ -176,7 +176,7 @@ def local_products(
 
 def _cut(y: Any) -> Any:
     """The tensor without what was recorded here alone."""
-    return wrap(y._data, None, y._version)
+    return wrap(y._data, None, y._changes)
 
 
 def followed(x: Any) -> Any:
@@ -184,7 +184,7 @@ def followed(x: Any) -> Any:
     to where `x` came from. Inside a transform it is at the level of that, so that outer levels have
     no part in what is asked.
     """
-    data, parent, version = x._data, x._node, x._version
+    data, parent, version = x._data, x._node, x._changes
     here = current()
     if here is not None and not here.level.at(x):
         data, parent, version = here.level.lift(x), None, None

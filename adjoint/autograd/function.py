@@ -457,7 +457,7 @@ class _InBatch(Function):
         """All entries at once, with the nodes that backward will walk."""
         ctx.level = BatchLevel(level.size, level.randomness)
         ctx.xs = [
-            wrap(Batched(ctx.level, wrap(x._data, None, x._version), whole=not flag))
+            wrap(Batched(ctx.level, wrap(x._data, None, x._changes), whole=not flag))
             if isinstance(x, TensorBase)
             else x
             for x, flag in zip(inner, flags, strict=True)

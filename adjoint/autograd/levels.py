@@ -116,7 +116,7 @@ class Level:
 
     def raised(self, x: Any) -> None:
         """Let `x`, its base and its views be at this level."""
-        version = x._version
+        version = x._changes
         base = x if x._view is None else x._view.base
         tensors = [base, x]
         for reference in (version.views or ()) if version is not None else ():
@@ -125,7 +125,7 @@ class Level:
         for each in tensors:
             if each is not None and not any(each is other for other in done):
                 done.append(each)
-                each._data = self.lift(wrap(each._data, each._node, each._version))
+                each._data = self.lift(wrap(each._data, each._node, each._changes))
 
     def at(self, x: Any) -> bool:
         """Whether `x` is a tensor at this level."""
@@ -312,7 +312,7 @@ def write_value(x: Any, y: Any) -> None:
     else:
         value = _of_level(level, ViewWrite(view.ops), view.base._data, value)
         view.base._data = value
-    version = x._version
+    version = x._changes
     for reference in (version.views or ()) if version is not None else ():
         other = reference()
         if other is None or (other is x and view is None):

@@ -113,7 +113,7 @@ class _Reverse:
             return y
         if self.inside.grad and self.is_connected([y]):
             return y
-        return wrap(y._data, None, y._version)
+        return wrap(y._data, None, y._changes)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
