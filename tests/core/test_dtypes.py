@@ -74,6 +74,7 @@ def test_can_cast(a, b):
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 @pytest.mark.filterwarnings("ignore:Casting complex values:UserWarning")
+@pytest.mark.filterwarnings("ignore:Casting complex")
 def test_conversion_of_values(a, b):
     values = torch.tensor([[0.0, 1.0, 2.0], [3.5, 100.25, -7.75]])
     source = (values.abs() if a == "uint8" else values).to(theirs(a))
