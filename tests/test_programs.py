@@ -21,10 +21,10 @@ def test_what_goes_wrong_is_seen(program, status, error, programs, tmp_path):
 
 
 def test_nothing_is_left_for_the_next_program(programs, tmp_path):
-    program = "import os, adjoint; adjoint.seen = os.environ['SEEN'] = 'x'; name = os.getcwd()"
+    program = "import os, adjoint; adjoint._seen = os.environ['SEEN'] = 'x'; name = os.getcwd()"
     assert programs.run(program, tmp_path, Warning).returncode == 0
     program = (
-        "import os, sys, adjoint; print(hasattr(adjoint, 'seen'), os.environ['SEEN'], os.getcwd(),"
+        "import os, sys, adjoint; print(hasattr(adjoint, '_seen'), os.environ['SEEN'], os.getcwd(),"
         " sys.argv, 'name' in globals(), __name__)"
     )
     result = programs.run(program, tmp_path, Warning, SEEN="y")

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backends import native as native_backend
 from ..core import dispatch_log, policy
-from ..core.device import device, is_device_array
+from ..core.device import device, is_device_array, space
 from ..core.dtype import dtype
 from ..core.errors import AdjointError, NotTraceable
 from ..core.mode import MODE, Mode, mode_with
@@ -237,7 +237,7 @@ def plan_for(
         base: type[Fused] = Elsewhere
         if len({x.device for x in inputs}) != 1:
             return "inputs on several devices"
-        if not getattr(type(inputs[0]._data), "has_routines", False):
+        if not getattr(space(inputs[0].device), "has_routines", False):
             return "the device's backend has no routines"
     else:
         base = Written if native else Fused

@@ -18,8 +18,6 @@ from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..inference.batches import Products
 from ..inference.kernels import Kernel
-from ..inference.layers import Layer
-from ..inference.layouts import BlockedConvolution
 from ..inference.listing import size
 from ..inference.steps import Step
 from ..program.program import Value
@@ -217,8 +215,6 @@ def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:
 
 def _operations(step: Step) -> int:
     op = step.op
-    if isinstance(op, (BlockedConvolution, Layer)):
-        op = op.base  # shapes in blocks have as many elements
     if isinstance(op, Kernel):
         return sum(
             max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import types
 from collections.abc import Iterable
@@ -23,6 +22,8 @@ def assert_known(owner: str, names: Iterable[str], name: str, value: Any) -> Non
     known = set(names)
     if name in known or config.CALLED != "adjoint":
         return
+    import difflib  # which costs an import that nobody else makes
+
     near = difflib.get_close_matches(name, known, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else "keep what is yours elsewhere"
     raise InvalidArgument(

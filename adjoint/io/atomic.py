@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -62,7 +61,7 @@ def _new_file(prefix: str) -> tuple[str, int]:
     """A new locked file: its path and its descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
-        path = f"{prefix}{secrets.token_hex(4)}.tmp"
+        path = f"{prefix}{os.urandom(4).hex()}.tmp"
         try:
             handle = os.open(path, flags, 0o666)  # less the process's umask
         except FileExistsError:

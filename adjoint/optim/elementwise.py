@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..core import dispatch_log, policy
+from ..core.device import is_device_array, namespace_of
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
 from ..core.mode import MODE
@@ -162,8 +163,8 @@ class ElementwiseOptimizer(Optimizer):
         """Apply the formula, by kernels where it can be."""
         mode = MODE.get()
         plain = mode.plain and not mode.grad
-        first = type(batches[0].parameters[0]._data) if batches else None
-        if plain and getattr(first, "has_routines", False):
+        first = batches[0].parameters[0]._data if batches else None
+        if plain and is_device_array(first) and getattr(namespace_of(first), "has_routines", False):
             batches = [batch for batch in batches if not self._change_many(batch)]
         elif plain and batches and self._is_worth_a_kernel(batches):
             batches = self._change_by_kernels(batches)

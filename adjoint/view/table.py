@@ -186,6 +186,7 @@ def multiply_adds(op: Op, inputs: tuple[Any, ...], output: Any) -> int:
 
     This is the field's usual count: work that is done element by element is not in it.
     """
+    op = getattr(op, "base", op)  # a layer with what follows it
     if isinstance(op, MatMul):
         return prod(output.shape) * int(inputs[0].shape[-1])
     if isinstance(op, Linear):

@@ -206,7 +206,7 @@ def with_nodes(values, nodes):
     "name", ["cond", "matrix_rank", "qr", "lu_factor", "cholesky_ex", "inv_ex"]
 )
 def test_what_is_no_tensor_is_refused_by_the_function_itself(name):
-    with pytest.raises(InvalidType, match="expected a tensor, got list"):
+    with pytest.raises(InvalidType, match=r"expected a tensor(?: for argument '\w+')?, got list"):
         getattr(ad.linalg, name)([1.0])
 
 

@@ -150,6 +150,7 @@ def test_what_would_change_a_bit_is_kept(rule):
 
 
 @np.errstate(all="ignore")
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 def test_casts_of_casts():
     """Every three dtypes: what is left gives the same, and all that loses nothing is one cast."""
     kinds = [

@@ -107,7 +107,6 @@ class Array(ArrayFacts):
 
     __slots__ = ("__weakref__", "base", "dtype", "shape", "tensor")
 
-    has_routines = True  # for composites (`routines.py`), and for lists of tensors (`many.py`)
 
     tensor: Any
     base: Array | None

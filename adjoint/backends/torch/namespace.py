@@ -48,6 +48,8 @@ def maker(function: F) -> F:
 class Namespace:
     """What computes on one PyTorch device."""
 
+    has_routines = True  # for composites (`routines.py`), and for lists of tensors (`many.py`)
+
     def __init__(self, device: Any) -> None:
         self.device = device
         self.linalg, self.fft = linalg, fft

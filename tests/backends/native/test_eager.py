@@ -269,6 +269,7 @@ def test_the_cache_is_bounded_and_forgotten(x, monkeypatch):
     assert executable.counts() == {}
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("dtype", ad.core.dtype.ALL, ids=str)
 def test_copies_in_place(dtype):
     source = ad.arange(12).reshape(3, 4).to(dtype)
