@@ -107,7 +107,6 @@ class Array(ArrayFacts):
 
     __slots__ = ("__weakref__", "base", "dtype", "shape", "tensor")
 
-
     tensor: Any
     base: Array | None
     shape: tuple[int, ...]
