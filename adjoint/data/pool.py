@@ -222,7 +222,8 @@ def _shut_down(workers: list[_Worker], patience: float) -> None:
             with contextlib.suppress(OSError):
                 worker.connection.close()
         for stop in (None, "terminate", "kill"):
-            deadline = time.monotonic() + patience
+            # What is killed ends, on a busy machine after a while.
+            deadline = time.monotonic() + (10 * _PATIENCE if stop == "kill" else patience)
             running = [worker.process for worker in workers if worker.process.is_alive()]
             for process in running:
                 if stop is not None:
