@@ -17,6 +17,23 @@ from .utils import HALF_LOG_2PI, lazy_property
 __all__ = ["MultivariateNormal"]
 
 
+def one_matrix(caller: str, **matrices: Any) -> tuple[str, Any]:
+    """The one that was given, and its name; InvalidArgument for none, several, or no matrix."""
+    given = {name: m for name, m in matrices.items() if m is not None}
+    if len(given) != 1:
+        raise InvalidArgument(
+            f"{caller}: Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
+            f"specified, got {list(given)}."
+        )
+    ((name, matrix),) = given.items()
+    if matrix.ndim < 2:
+        raise InvalidArgument(
+            f"{caller}: {name} must be at least two-dimensional, with optional leading batch "
+            "dimensions"
+        )
+    return name, matrix
+
+
 class MultivariateNormal(Distribution):
     """The multivariate normal distribution: by its covariance, its inverse, or a Cholesky factor.
 
@@ -45,23 +62,12 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.ndim < 1:
             raise InvalidArgument("MultivariateNormal: loc must be at least one-dimensional.")
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "scale_tril": scale_tril,
-            "precision_matrix": precision_matrix,
-        }
-        given = {name: m for name, m in matrices.items() if m is not None}
-        if len(given) != 1:
-            raise InvalidArgument(
-                "MultivariateNormal: Exactly one of covariance_matrix or precision_matrix or "
-                f"scale_tril may be specified, got {list(given)}."
-            )
-        ((name, matrix),) = given.items()
-        if matrix.ndim < 2:
-            raise InvalidArgument(
-                f"MultivariateNormal: {name} must be at least two-dimensional, with optional "
-                "leading batch dimensions"
-            )
+        name, matrix = one_matrix(
+            "MultivariateNormal",
+            covariance_matrix=covariance_matrix,
+            scale_tril=scale_tril,
+            precision_matrix=precision_matrix,
+        )
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1], op="MultivariateNormal")
         self.loc = loc.expand((*batch, *loc.shape[-1:]))
         self.__dict__[name] = matrix.expand((*batch, *matrix.shape[-2:]))

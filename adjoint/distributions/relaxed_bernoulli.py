@@ -54,7 +54,40 @@ class LogitRelaxedBernoulli(Chance):
         return temperature.log() + difference - 2 * difference.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class Relaxed(TransformedDistribution):
+    """What a distribution over logarithms or log-odds (`inner`) becomes by `transform`."""
+
+    inner: Any
+    transform: Any
+    has_rsample = True
+
+    def __init__(
+        self,
+        temperature: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        base = self.inner(temperature, probs, logits, validate_args)
+        super().__init__(base, self.transform(), validate_args)
+
+    @property
+    def temperature(self) -> Any:
+        """How far draws are from those that are not relaxed."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Any:
+        """The log-odds, or the logarithms of the probabilities."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Any:
+        """The probabilities."""
+        return self.base_dist.probs
+
+
+class RelaxedBernoulli(Relaxed):
     """Numbers of (0, 1) that come near to Bernoulli draws as the temperature falls.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.relaxed_bernoulli.RelaxedBernoulli
@@ -65,29 +98,4 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval  # type: ignore[assignment]
-    has_rsample = True
-
-    def __init__(
-        self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
-        super().__init__(base, SigmoidTransform(), validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        """How far draws are from 0 and 1."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        """The log-odds."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        """The probability of a success."""
-        return self.base_dist.probs
+    inner, transform = LogitRelaxedBernoulli, SigmoidTransform

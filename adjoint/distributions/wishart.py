@@ -17,7 +17,7 @@ from ..ops.special.special import digamma, mvlgamma
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution
-from .multivariate_normal import MultivariateNormal, half_log_det
+from .multivariate_normal import MultivariateNormal, half_log_det, one_matrix
 from .utils import broadcast_all, lazy_property
 
 __all__ = ["Wishart"]
@@ -51,23 +51,12 @@ class Wishart(Distribution):
         scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        named = {name: m for name, m in given.items() if m is not None}
-        if len(named) != 1:
-            raise InvalidArgument(
-                "Wishart: Exactly one of covariance_matrix or precision_matrix or scale_tril may "
-                f"be specified, got {list(named)}."
-            )
-        ((name, matrix),) = named.items()
-        if matrix.ndim < 2:
-            raise InvalidArgument(
-                f"Wishart: {name} must be at least two-dimensional, with optional leading batch "
-                "dimensions"
-            )
+        name, matrix = one_matrix(
+            "Wishart",
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         size = matrix.shape[-1]
         df, _ = broadcast_all(df, matrix.new_ones(()))
         batch = broadcast_shapes(df.shape, matrix.shape[:-2], op="Wishart")

@@ -7,6 +7,7 @@ runs anywhere; where oneDNN is there, `execution` gives it to oneDNN as one prim
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,45 +114,6 @@ _OPS: dict[str, Op] = {
 }  # fmt: skip
 
 
-RECTIFIED: tuple[Followed, ...] = (("relu", 0.0, 0.0),)
-
-
-@rewriting
-def rectify_products(graph: Program) -> int:
-    """Let ReLU follow the product that it is computed from, where nothing else reads that and
-    generated code computes it: its tiles have the elements at hand.
-    """
-    users = graph.users()
-    outputs = set(graph.outputs)
-    changes: dict[Value, Value] = {}
-    for node in graph.nodes:
-        if not isinstance(node.op, Relu):
-            continue
-        [x] = node.values
-        source = x.node
-        if source is None or x in outputs or users[x] != [node] or not _is_generated(source):
-            continue
-        layer = make(Layer(source.op, len(source.inputs), RECTIFIED), *source.inputs)
-        graph.nodes[graph.nodes.index(source)] = layer
-        changes[node.output] = layer.output
-    graph.nodes = [node for node in graph.nodes if not changes.keys() & set(node.outputs)]
-    graph.replace(changes)
-    return len(changes)
-
-
-def _is_generated(node: Node) -> bool:
-    """Whether it is a product of generated code."""
-    from ..backends.native.lowering.bound import product_into
-
-    op, y = node.op, node.output
-    if op.library not in PRODUCTS or y.spec.dtype.name not in EXACT or 0 in y.shape:
-        return False
-    if any(bias.shape != y.shape[-1:] for bias in node.values[2:]):
-        return False
-    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*node.values, y)]
-    return native.load() and product_into(op.library, arrays[:-1], arrays[-1]) is not None
-
-
 def _following(op: Op | None) -> Followed | None:
     """How an op is called where it follows a layer."""
     if isinstance(op, Activation):
@@ -177,6 +139,26 @@ def fuse_epilogues(graph: Program) -> int:
     """Let activations, and additions of values of the same shape, follow the layer that they are
     computed from, where nothing else reads that.
     """
+    return _let_follow(graph, _merged)
+
+
+RECTIFIED: tuple[Followed, ...] = (("relu", 0.0, 0.0),)
+
+
+@rewriting
+def rectify_products(graph: Program) -> int:
+    """Let ReLU follow the product that it is computed from, where nothing else reads that and
+    generated code computes it: its tiles have the elements at hand.
+    """
+    return _let_follow(graph, _rectified)
+
+
+Users = dict[Value, list[Node]]
+Merge = Callable[[Node, Users, set[Value]], tuple[Node, Node] | None]
+
+
+def _let_follow(graph: Program, merge: Merge) -> int:
+    """Put what `merge` makes of a node and one before it in the place of both; how often."""
     users = graph.users()
     outputs = set(graph.outputs)
     changes: dict[Value, Value] = {}
@@ -185,7 +167,7 @@ def fuse_epilogues(graph: Program) -> int:
     found = 0
     for node in graph.renewed(changes):
         nodes.append(node)
-        merged = _merged(node, users, outputs)
+        merged = merge(node, users, outputs)
         if merged is None:
             continue
         layer, before = merged
@@ -208,9 +190,36 @@ def _is_grouped(op: Op) -> bool:
     return isinstance(op, Convolution) and op.groups > 1
 
 
-def _merged(
-    node: Node, users: dict[Value, list[Node]], outputs: set[Value]
-) -> tuple[Node, Node] | None:
+def _rectified(node: Node, users: Users, outputs: set[Value]) -> tuple[Node, Node] | None:
+    """A product and its ReLU as one, and the product's node."""
+    from ..backends.native.lowering.bound import product_into
+
+    source = node.values[0].node if isinstance(node.op, Relu) else None
+    if source is None or not is_product(source):
+        return None
+    y = source.output
+    if y in outputs or len(users[y]) != 1:
+        return None
+    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*source.values, y)]
+    if product_into(source.op.library, arrays[:-1], arrays[-1]) is None:
+        return None
+    return make(Layer(source.op, len(source.inputs), RECTIFIED), *source.inputs), source
+
+
+def is_product(node: Node) -> bool:
+    """Whether it is a product of matrices that a `ProductStep` computes, with ReLU behind it or
+    without.
+    """
+    op, y = node.op, node.outputs[0]
+    if isinstance(op, Layer) and op.following == RECTIFIED:
+        op = op.base
+    if op.library not in PRODUCTS or not native.load():
+        return False
+    fits = all(bias.shape == y.shape[-1:] for bias in node.values[2:])
+    return fits and y.spec.dtype.name in EXACT and 0 not in y.shape
+
+
+def _merged(node: Node, users: Users, outputs: set[Value]) -> tuple[Node, Node] | None:
     """The layer that does what `node` does too, and the node that it takes the place of."""
     step = _following(node.op)
     if step is None:

@@ -29,10 +29,10 @@ from . import buffers
 from .batches import Products
 from .destinations import destinations
 from .kernels import Kernel
-from .layers import BIAS, RECTIFIED, Layer, as_library
+from .layers import BIAS, Layer, as_library, is_product
 from .layouts import Blocked, BlockedConvolution, Unblocked
 from .overwriting import overwritten
-from .passes import EXACT, PRODUCTS, SAME, Same
+from .passes import SAME, Same
 from .steps import (
     BlockedStep,
     BlocksStep,
@@ -127,7 +127,7 @@ class Schedule:
             kind = BlockedStep
         elif isinstance(op, (Blocked, Unblocked)):
             kind = BlocksStep
-        elif self._is_product(node):
+        elif is_product(node):
             kind = ProductStep
         elif isinstance(op, (Cat, Stack)) and self._joins(node):
             kind = JoinStep
@@ -176,15 +176,6 @@ class Schedule:
         for each in self.steps[-1].outputs:
             self._allocate(each, ())
         return True
-
-    def _is_product(self, node: Node) -> bool:
-        op, y = node.op, node.outputs[0]
-        if isinstance(op, Layer) and op.following == RECTIFIED:
-            op = op.base
-        if op.library not in PRODUCTS or not native.load():
-            return False
-        fits = all(bias.shape == y.shape[-1:] for bias in node.values[2:])
-        return fits and y.spec.dtype.name in EXACT and 0 not in y.shape
 
     def _joins(self, node: Node) -> bool:
         return all(x.spec.dtype is node.output.spec.dtype for x in node.values)
