@@ -38,6 +38,8 @@ def test_what_others_read_or_no_tile_computes_is_left():
         graph = graph_of(function, x)
         before = names(graph)
         assert rectify_products(graph) == 0 and names(graph) == before
+    two = graph_of(lambda x: [F.relu(ad.var_mean(x, 1)[0])], X)  # an op of two results
+    assert rectify_products(two) == 0
     graph = graph_of(lambda x: [F.relu(F.linear(x, W))], none)
     assert rectify_products(graph) == 0
 
