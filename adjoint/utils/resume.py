@@ -21,8 +21,8 @@ class Checkpoint:
     position), `GradScaler`, averaged models, a `Generator`. The default generator always is one, so
     that training goes on with the same draws. None stands for a part that there is not.
 
-    `load` brings back all parts, or none: where one does not fit its state, those before it are as
-    they were.
+    `load` brings back all parts, or none: where one does not fit its state, it and those before it
+    are as they were.
 
     Errors: InvalidType for a part without a state; CheckpointError for a file of other parts.
 
@@ -66,7 +66,8 @@ class Checkpoint:
         of the parts' own load_state_dict.
         """
         found = load(path, map_location)
-        if not isinstance(found, dict) or set(found) != {"parts", "values"}:
+        kinds = {name: type(part) for name, part in found.items()} if type(found) is dict else None
+        if kinds != {"parts": dict, "values": dict}:
             raise CheckpointError(
                 "Checkpoint.load: the file holds no checkpoint of this class; adjoint.load reads it"
             )
@@ -87,7 +88,7 @@ class Checkpoint:
                 _bring_back(part, states[name])
             set_rng_state(random)
         except BaseException:
-            for name in done[:-1]:
+            for name in done:  # the last one may have taken a part of its state
                 _bring_back(self.parts[name], before[name])
             set_rng_state(draws)
             raise

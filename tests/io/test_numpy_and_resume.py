@@ -179,6 +179,17 @@ def test_all_parts_come_back_or_none(tmp_path):
     with pytest.raises(ad.AdjointError, match="weight"):
         ad.utils.Checkpoint(a=fits, b=differs).load(path)
     assert fits.weight.equal(before) and ad.get_rng_state().equal(draws)
+    larger = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.Linear(2, 3))
+    ad.utils.Checkpoint(a=larger).save(path)
+    partly = ad.nn.Sequential(ad.nn.Linear(2, 2), ad.nn.Linear(2, 2))  # the first layer fits
+    before = partly[0].weight.clone()
+    with pytest.raises(ad.AdjointError, match=r"1\.weight"):
+        ad.utils.Checkpoint(a=partly).load(path)
+    assert partly[0].weight.equal(before)
+    for strange in ({"parts": 3, "values": {}}, {"parts": {}, "values": [1]}, [1]):
+        ad.save(strange, path)
+        with pytest.raises(ad.CheckpointError, match="no checkpoint of this class"):
+            ad.utils.Checkpoint(a=fits).load(path)
 
 
 def test_checkpoints_of_other_parts(tmp_path):
