@@ -46,6 +46,11 @@ class Batched(Leveled):
         super().__init__(level, inner, shape if whole else shape[1:])
         self.whole = whole
 
+    @property
+    def varies(self) -> bool:  # type: ignore[override]
+        """Whether entries have values of their own."""
+        return not self.whole
+
     def without_history(self) -> Batched:
         """Of `inner.detach()`."""
         return Batched(self.level, self.inner.detach(), self.whole)

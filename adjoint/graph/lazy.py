@@ -56,6 +56,7 @@ class LazyValue:
     base = _MEMORY
     flags = _Flags
     rises = False  # whether what it is written to becomes of its kind
+    varies = False  # whether it stands for several arrays
     ndim, size = ArrayFacts.ndim, ArrayFacts.size
     itemsize, nbytes = ArrayFacts.itemsize, ArrayFacts.nbytes
 

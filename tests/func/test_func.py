@@ -633,3 +633,28 @@ def test_an_op_without_a_rule_warns_once_for_all():
     with pytest.warns(UserWarning, match="once for each of 2") as found:
         counts = ad.func.vmap(lambda v: apply(BinCount(3), v))(x)
     assert len(found) == 1 and counts.tolist() == [[1, 2, 0], [1, 0, 2]]
+
+
+def test_an_index_that_is_another_one_for_each_entry():
+    """A tensor without dimensions, which elsewhere is read as a number."""
+    x, places = np.random.default_rng(0).standard_normal((5, 4, 3)), np.array([0, 1, -1, 3, 0])
+
+    def written(v, i):
+        v = v.clone()
+        v[i] = v[i] * 2
+        return v
+
+    functions = [
+        lambda v, i: v[i], lambda v, i: v[:, i % 3], lambda v, i: v[i, 0],
+        lambda v, i: v[i, None, 1:], lambda v, i: v[..., i % 3], written,
+    ]  # fmt: skip
+    for function in functions:
+        found, wanted = (t.func.vmap(function)(t.tensor(x), t.tensor(places)) for t in (ad, torch))
+        np.testing.assert_allclose(found.numpy(), wanted.numpy())
+    picked = ad.func.vmap(ad.func.grad(lambda v, i: v.log_softmax(0)[i]))
+    rows = ad.tensor(x[:, :, 0])
+    gathered = ad.func.vmap(ad.func.grad(lambda v, i: v.log_softmax(0).gather(0, i)[0]))
+    labels = ad.tensor(places % 4)
+    assert ad.allclose(picked(rows, labels), gathered(rows, labels.unsqueeze(1)))
+    with pytest.raises(ad.IndexingError, match="out of bounds"):
+        ad.func.vmap(lambda v, i: v[i])(ad.tensor(x), ad.tensor(places + 10))

@@ -120,7 +120,8 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
         elif type(each) is slice:
             items.append(_slice_item(each, shape[axis]))
             axis += 1
-        elif type(each) is bool or not each._data.ndim:  # a mask without dimensions
+        elif type(each) is bool or (not each._data.ndim and each.dtype in (dt.bool_, dt.uint8)):
+            # a mask without dimensions
             items.append(None)
             count = int(each) if type(each) is bool else int(bool(values_of(each)))
             advanced.append((place, fresh(np.zeros(count, np.int64))))
@@ -212,7 +213,7 @@ def _index_part(part: Any) -> Any:
                 f"{part.dtype}; convert it with .long()"
             )
         if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
-            return int(values_of(part))
+            return part if getattr(data, "varies", False) else int(values_of(part))
         return part
     if isinstance(part, np.bool_):
         return bool(part)
