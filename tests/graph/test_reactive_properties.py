@@ -99,12 +99,13 @@ class Machine(RuleBasedStateMachine):
     )
     def compute(self, name, places, detached, recorded):
         function = FUNCTIONS[name]
-        if name == "clone" and (detached[0] or not recorded):
-            return  # a copy, which is no node: see test_steps.py
         inputs = [
             (self.pick(place), cut)
             for place, cut in zip(places[: function.arity], detached, strict=False)
         ]
+        frozen = inputs[0][0].kind == "outside" and not inputs[0][0].wants
+        if name == "clone" and (detached[0] or frozen or not recorded):
+            return  # a copy, which is no node: see test_steps.py
         inputs = [(x, cut and x.kind != "outside") for x, cut in inputs]  # an alias is a source
         tensors = [x.tensor.detach() if cut else x.tensor for x, cut in inputs]
         with self.graph, ad.set_grad_enabled(recorded):

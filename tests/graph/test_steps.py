@@ -439,6 +439,16 @@ def test_what_carries_a_gradient_stays_a_node():
     assert model.weight.grad is not None
 
 
+def test_a_clone_of_a_frozen_parameter_from_outside_is_a_copy():
+    graph, weight = ad.Graph(), nn.Parameter(ad.ones(2))
+    graph.freeze(weight)
+    with graph:
+        copied, used = weight.clone(), weight.sin()
+    weight.set([2.0, 2.0])
+    assert copied.node is None and copied.tolist() == [1.0, 1.0]
+    assert used.tolist() == weight.sin().tolist()
+
+
 def test_state_that_is_copied_stays():
     graph, model, optimizer, loss = follower()
     with graph:
