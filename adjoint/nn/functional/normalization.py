@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """float16 and bfloat16 as float32: statistics need the precision."""
     return x.to(float32) if x.dtype in LOW_PRECISION else x
 
@@ -29,7 +29,7 @@ def _standard(
     input: Tensor, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
 ) -> tuple[Any, Any, Any]:
     """`input` with mean 0 and variance 1 over `axes`, scaled and shifted; both statistics."""
-    x = _wide(input)
+    x = wide(input)
     mean = x.mean(axes, keepdim=True)
     centred = x - mean
     variance = (centred * centred).mean(axes, keepdim=True)
@@ -69,7 +69,7 @@ def _standardize_channels_by(
     mean, variance, weight, bias = (
         _along_channels(input, x) for x in (mean, variance, weight, bias)
     )
-    return _affine(_wide(input) - mean, variance, weight, bias, eps).to(input.dtype)
+    return _affine(wide(input) - mean, variance, weight, bias, eps).to(input.dtype)
 
 
 @fused
@@ -87,7 +87,7 @@ def _standardize_groups(input: Any, weight: Any, bias: Any, groups: int, eps: fl
 
 @fused
 def _scale_by_root(input: Tensor, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
-    x = _wide(input)
+    x = wide(input)
     result = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
     return (result if weight is None else result * weight).to(input.dtype)
 
@@ -295,7 +295,7 @@ def instance_norm(
         )
     if running_mean is not None or running_var is not None:
         axes = tuple(range(2, input.ndim))
-        x = _wide(input.detach())
+        x = wide(input.detach())
         mean = x.mean(axes)
         variance = x.var(axes, correction=0)
         if is_of_graph(input):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.modes import no_grad
-from ...core.dtype import int32, int64
+from ...core.dtype import int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...core.mistakes import assert_tensor
 from ...eager.fused import fused
@@ -20,6 +20,7 @@ from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
 from ...ops.shape.sizes import hold_sizes, hold_values
 from ...tensor import Tensor
+from .normalization import wide
 
 __all__ = [
     "bilinear", "cosine_similarity", "embedding", "embedding_bag", "pairwise_distance",
@@ -245,9 +246,10 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 @fused
 def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Tensor:
-    products = (x1 * x2).sum(dim)
-    sizes = (x1 * x1).sum(dim).sqrt().clamp_min(eps) * (x2 * x2).sum(dim).sqrt().clamp_min(eps)
-    return products / sizes
+    a, b = wide(x1), wide(x2)
+    products = (a * b).sum(dim)
+    sizes = (a * a).sum(dim).sqrt().clamp_min(eps) * (b * b).sum(dim).sqrt().clamp_min(eps)
+    return (products / sizes).to(promote_types(x1.dtype, x2.dtype))
 
 
 def pairwise_distance(
