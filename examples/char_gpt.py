@@ -1,7 +1,8 @@
 """A small character GPT (Radford et al., 2019), trained on the standard library's source.
 
-Two blocks of causal self-attention over 64 characters. The test text is a module of its own.
-Guessing each of the 96 characters with equal probability costs 6.6 bits a character.
+Two blocks of causal self-attention over 64 characters. The test text is a module of its own. It
+writes with a cache of keys and values: a character costs a pass over itself alone. Guessing
+each of the 96 characters with equal probability costs 6.6 bits a character.
 
 Expected: test bits per character at most 2.4
 Run: python examples/char_gpt.py
@@ -42,17 +43,21 @@ class Block(nn.Module):
             nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
         )
 
-    def attend(self, x):
+    def attend(self, x, past=None):
         b, t, c = x.shape
         q, k, v = (
             part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
             for part in self.qkv(x).chunk(3, dim=-1)
         )
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if past:  # the keys and values of what was read before
+            k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=not past)
+        if past is not None:
+            past[:] = k, v
         return self.proj(y.transpose(1, 2).reshape(b, t, c))
 
-    def forward(self, x):
-        x = x + self.attend(self.norm1(x))
+    def forward(self, x, past=None):
+        x = x + self.attend(self.norm1(x), past)
         return x + self.mlp(self.norm2(x))
 
 
@@ -74,10 +79,14 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
-    def forward(self, x):
-        h = self.token(x) + self.position(torch.arange(x.shape[1]))
-        for block in self.blocks:
-            h = block(h)
+    def forward(self, x, past=None):
+        """With `past`, a list for each block, `x` goes on where the last call ended: one character
+        then, if there was one.
+        """
+        begin = past[0][0].shape[2] if past and past[0] else 0
+        h = self.token(x) + self.position(torch.arange(begin, begin + x.shape[1]))
+        for k, block in enumerate(self.blocks):
+            h = block(h, None if past is None else past[k])
         return self.head(self.norm(h))
 
 
@@ -116,8 +125,13 @@ def bits_per_character(model, text):
 @torch.no_grad()
 def write(model, begin, length, temperature=0.6):
     numbers = [CHARACTERS.index(character) for character in begin]
+    past, read = [[] for _ in model.blocks], 0  # how much of what is read at once is kept
     for _ in range(length):
-        logits = model(torch.tensor([numbers[-CONTEXT:]]))[0, -1]
+        if read == CONTEXT:  # there are no more places: begin anew with the last half
+            past, read = [[] for _ in model.blocks], 0
+        fresh = numbers[-1:] if read else numbers[-CONTEXT // 2 :]
+        logits = model(torch.tensor([fresh]), past)[0, -1]
+        read += len(fresh)
         numbers.append(torch.multinomial(F.softmax(logits / temperature, dim=-1), 1).item())
     return "".join(CHARACTERS[i] for i in numbers)
 

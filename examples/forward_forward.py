@@ -59,7 +59,7 @@ def train(model, steps):
         wrong = (y[chosen] + torch.randint(1, 10, (BATCH,))) % 10
         good, bad = labelled(x[chosen], y[chosen]), labelled(x[chosen], wrong)
         total = 0.0
-        for layer, optimizer in zip(model, optimizers):
+        for layer, optimizer in zip(model, optimizers, strict=True):
             optimizer.zero_grad()
             good, high = activity(layer, good.detach())
             bad, low = activity(layer, bad.detach())

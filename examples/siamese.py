@@ -1,8 +1,8 @@
 """A siamese network (Bromley et al., 1993): are these two the same digit?
 
 Two images go through one network; codes of the same digit are pulled together, others are pushed
-apart up to a margin (Hadsell et al., 2006). It learns from half of the images and is asked about the
-others. Guessing is right in half of the pairs.
+apart up to a margin (Hadsell et al., 2006). It learns from half of the images and is asked about
+the others. Guessing is right in half of the pairs.
 
 Expected: accuracy on new images at least 0.95
 Run: python examples/siamese.py
@@ -54,8 +54,10 @@ def pairs(images, count):
     second = torch.where(same, first, other)
     places = torch.randint(0, 1 << 30, (2, count)).tolist()
     a, b = (
-        torch.stack([images[k][n % len(images[k])] for k, n in zip(kinds.tolist(), row)])
-        for kinds, row in zip((first, second), places)
+        torch.stack(
+            [images[k][n % len(images[k])] for k, n in zip(kinds.tolist(), row, strict=True)]
+        )
+        for kinds, row in zip((first, second), places, strict=True)
     )
     return a, b, same
 

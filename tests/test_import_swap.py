@@ -16,9 +16,14 @@ import adjoint as ad
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 STEPS = 20
 NAMES = {
-    "actor_critic": "gymnasium", "binary_weights": "sklearn", "char_gpt": None, "char_lstm": None,
-    "digits_cnn": "sklearn", "digits_mlp": "sklearn", "gan": "sklearn", "hessian": "sklearn",
-    "multitask": "sklearn", "profile_training": None, "transfer": "sklearn", "xor": None,
+    "actor_critic": "gymnasium", "binary_weights": "sklearn", "burgers_pinn": None,
+    "char_gpt": None, "char_lstm": None, "dcgan": "sklearn", "diffusion": "sklearn",
+    "digits_cnn": "sklearn", "digits_mlp": "sklearn", "forward_forward": "sklearn",
+    "gan": "sklearn", "gaussian_process": None, "hessian": "sklearn", "karate_gcn": None,
+    "maml": None, "multitask": "sklearn", "neural_ode": None, "private_sgd": "sklearn",
+    "profile_training": None, "sac": "gymnasium", "siamese": "sklearn",
+    "super_resolution": "sklearn", "transfer": "sklearn", "translate_dates": None, "unet": None,
+    "vae": "sklearn", "vit": "sklearn", "xor": None,
 }  # fmt: skip
 
 IMPORTS = """
@@ -151,6 +156,7 @@ def load(name, framework):
     return module
 
 
+LOOSE = {"unet": 1e-3}  # Adam makes whole steps of gradients that are but rounding
 OPTIONS = {  # what would draw from the framework's own generator
     "digits_mlp": ({"dropout": 0.0}, {"shuffle": False})
 }
@@ -168,7 +174,9 @@ def test_an_example_has_the_same_losses_with_pytorch(name, monkeypatch):
     weights = {key: torch.tensor(value.numpy()) for key, value in model.state_dict().items()}
     peer.load_state_dict(weights)  # strict: the same names
     np.testing.assert_allclose(
-        ours.train(model, STEPS, **run), theirs.train(peer, STEPS, **run), rtol=1e-4
+        ours.train(model, STEPS, **run),
+        theirs.train(peer, STEPS, **run),
+        rtol=LOOSE.get(name, 1e-4),
     )
 
 
