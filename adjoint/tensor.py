@@ -623,6 +623,8 @@ class Tensor(TensorBase):
         >>> ad.zeros(1, 5, 5, 3).permute(0, 3, 1, 2).is_contiguous(memory_format=ad.channels_last)
         True
         """
+        if self.layout is not conversion.strided:
+            return False
         data = laid_out(self)
         rank = {"channels_last": 4, "channels_last_3d": 5}.get(
             str(memory_format).rpartition(".")[2]

@@ -9,6 +9,7 @@ import numpy as np
 from ...core.device import CPU, as_device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, LayoutError, ShapeError
 from ...core.mistakes import assert_tensor
+from ...core.mode import MODE
 from ...core.op import Op
 from ...core.spec import normalize_axes, normalize_axis
 from ...core.tensor_base import TensorBase
@@ -723,6 +724,26 @@ def _softmax(name: str, x: Any, dim: int, dtype: Any, logarithm: bool) -> Any:
     return with_entries(x, shifted - totals.log() if logarithm else powers / totals)
 
 
+# ---- what optimizers do with sparse gradients ----------------------------------------------------
+
+
+def read_at(x: Any, g: Any) -> Any:
+    """The elements of a dense tensor at the places of `g`."""
+    return x[_at(g)]
+
+
+def add_at(x: Any, g: Any, factor: float, values: Any = None) -> None:
+    """Add the entries of `g`, or other `values` at its places, times `factor` to a dense tensor, in
+    place: what is written is as much as there are of them.
+    """
+    values = entries(g) if values is None else values
+    x.index_put_(_at(g), values if factor == 1 else values * factor, accumulate=True)
+
+
+def _at(g: Any) -> Any:
+    return tuple(wrap(row) for row in g._data.pattern.indices)
+
+
 # ---- embeddings ----------------------------------------------------------------------------------
 
 
@@ -754,11 +775,8 @@ def rows_sparsely(weight: Any, places: Any, padding: int | None = None) -> Any:
     array_of(name, weight)
     taken = array_of(name, places).reshape(-1).astype(np.int64)
     y = rows_at(weight.detach(), places)
-    if weight._node is not None and weight.requires_grad:
-        from ...core.mode import MODE
-
-        mode = MODE.get()
-        if mode.grad:
-            op = Rows(taken, tuple(weight.shape), padding)
-            y._node = record(op, (weight,), parents_of((weight,)), y, mode)
+    mode = MODE.get()
+    if mode.grad and weight._node is not None:
+        op = Rows(taken, tuple(weight.shape), padding)
+        y._node = record(op, (weight,), parents_of((weight,)), y, mode)
     return y

@@ -109,7 +109,8 @@ def _permute(op: Any, x: Any) -> Any:
     pattern = x._data.pattern
     axes, n = op.axes, pattern.sparse_dim
     if pattern.layout is not sparse_coo:
-        return None if axes != tuple(range(len(axes))) else x
+        why = "of sparse_csr would be of layout sparse_csc, which is not here; to_sparse_coo() first"
+        raise refused("transpose", x._data, why)
     if any((axis < n) != (place < n) for place, axis in enumerate(axes)):
         return None
     lead = list(axes[:n])
