@@ -463,7 +463,10 @@ class Tensor(TensorBase):
         if isinstance(self._data, Source):
             self.set(value)
             return
-        data = concrete(value)
+        if value.layout is not self.layout:
+            sparse = value if value.layout is not conversion.strided else self
+            raise conversion.refused("data", sparse._data, "takes a tensor of the same layout")
+        data = value._data if value.layout is not conversion.strided else concrete(value)
         if self._changes is not None and self._changes.watchers is not None:
             refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other

@@ -462,9 +462,10 @@ class Sparse(LazyValue):
 
     def realize(self) -> Any:
         """Refused."""
-        frame, name = sys._getframe(1), "a function"
+        frame, name = sys._getframe(1), "reading the elements"
         while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
-            name = frame.f_code.co_name
+            if frame.f_globals is not globals():
+                name = frame.f_code.co_name
             frame = frame.f_back  # type: ignore[assignment]
         raise refused(name, self)
 

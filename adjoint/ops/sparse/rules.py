@@ -338,8 +338,11 @@ def _matmul(op: Op, a: Any, b: Any) -> Any:
 
 @_of(Linear)
 def _linear_layer(op: Op, x: Any, weight: Any, bias: Any = None) -> Any:
-    if not is_sparse(weight) or is_sparse(x) or is_sparse(bias) or not x.ndim:
+    if is_sparse(bias) or not x.ndim or (is_sparse(x) and is_sparse(weight)):
         return None
+    if is_sparse(x):
+        y = product(op.name, x, weight.t())
+        return y if bias is None else y + bias
     rows = x.reshape((-1, x.shape[-1]))
     y = product(op.name, weight, rows.t()).t().reshape((*x.shape[:-1], weight.shape[0]))
     return y if bias is None else y + bias
