@@ -116,7 +116,7 @@ def sparse_coo_tensor(
             )
         pattern = Pattern(found, size, True)
     elif is_coalesced is None or not is_coalesced:
-        pattern.is_merged = False  # as PyTorch has it, whatever the indices
+        pattern.is_merged = not count  # as PyTorch has it, whatever the indices
     return _made(pattern, given.clone(), requires_grad)
 
 
