@@ -925,8 +925,8 @@ class Tensor(TensorBase):
         if not self.is_leaf:
             raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
         if self.layout is not conversion.strided:
-            parts = (*conversion.sparse_parts(self), type(self), self.requires_grad)
-            return (_rebuild_sparse, (*parts, dict(self.__dict__)))
+            made = (*conversion.sparse_parts(self), type(self), self.requires_grad)
+            return (_rebuild_sparse, (*made, dict(self.__dict__)))
         data = host_array(concrete(self), {})
         raw = data.astype(np.float32) if data.dtype.kind == "V" else data
         parts = (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__))

@@ -322,7 +322,9 @@ class Optimizer:
             self.assert_takes_sparse(group)
         for group, p in found:
             self.update_sparse(group, p)
-        rest = [(group, [p for p in parameters if not is_sparse(p)]) for group, parameters in groups]
+        rest = [
+            (group, [p for p in parameters if not is_sparse(p)]) for group, parameters in groups
+        ]
         return [(group, parameters) for group, parameters in rest if parameters]
 
     def assert_takes_sparse(self, group: Group) -> None:

@@ -12,7 +12,14 @@ from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device_of, pin, space, transfer
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
-from ...core.errors import DTypeError, DeviceError, InvalidArgument, InvalidType, LayoutError, ShapeError
+from ...core.errors import (
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    LayoutError,
+    ShapeError,
+)
 from ...core.mistakes import assert_tensor
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase

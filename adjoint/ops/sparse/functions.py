@@ -7,38 +7,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...core.device import CPU, as_device
-from ...core.errors import DTypeError, InvalidArgument, InvalidType, LayoutError, ShapeError
+from ...core.errors import DTypeError, InvalidArgument, LayoutError, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.op import Op
-from ...core.spec import normalize_axes, normalize_axis
+from ...core.spec import normalize_axis
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
-from ...eager.dispatch import apply
 from ...eager.public import explaining
 from ...eager.record import parents_of, record
 from ...eager.tensors import wrap
 from ...graph.node import Version
-from ..create.conversion import layout as Layout  # noqa: N812 - arguments have its name
 from ..create.conversion import refused, sparse_coo, sparse_csr, strided
 from ..create.creation import tensor
-from ..elementwise.comparison import where
 from ..index.indexing import rows_at
 from ..nn.softmax import log_softmax as dense_log_softmax
 from ..nn.softmax import softmax as dense_softmax
-from ..promotion import cast
-from ..reduce.reduction import Sum, reduction
-from .entries import (
-    added,
-    array_of,
-    assert_eager,
-    build,
-    dense,
-    entries,
-    is_sparse,
-    merged,
-    sample,
-)
+from .entries import added, array_of, assert_eager, build, dense, entries, is_sparse, merged, sample
 from .pattern import Pattern, assert_inside, index, numbered
 from .products import product
 from .rules import with_entries
@@ -635,9 +620,7 @@ def mm(sparse: Tensor, dense: Tensor) -> Tensor:
 
 
 @explaining
-def addmm(
-    mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0
-) -> Tensor:
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
     """beta * mat + alpha * (mat1 @ mat2), where `mat1` is sparse.
 
     Shapes: (n, k) and (k, m); `mat` broadcasts to (n, m).
@@ -717,8 +700,8 @@ def _softmax(name: str, x: Any, dim: int, dtype: Any, logarithm: bool) -> Any:
     array = found._data
     np.maximum.at(top, group, array.astype(np.float64))
     top = np.where(np.isfinite(top), top, 0)
-    shifted = found - wrap(top.astype(np.float32) if array.dtype.kind == "V" else
-                           top.astype(array.dtype)).to(x.dtype).index_select(0, index(group))  # fmt: skip
+    largest = wrap(top).to(x.dtype).index_select(0, index(group))
+    shifted = found - largest
     powers = shifted.exp()
     totals = added(powers, group, len(groups)).index_select(0, index(group))
     return with_entries(x, shifted - totals.log() if logarithm else powers / totals)

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, LayoutError
 from ...eager.tensors import wrap
-from ..create.conversion import layout, sparse_coo, sparse_csr
+from ..create.conversion import layout as Layout  # noqa: N812 - patterns have a field of that name
+from ..create.conversion import sparse_coo, sparse_csr
 
 
 class Pattern:
@@ -24,7 +25,7 @@ class Pattern:
     shape: tuple[int, ...]  # of the whole, with the dense dimensions at its end
     indices: Any  # int64 of (sparse dimensions, entries)
     is_merged: bool  # entries stand in row-major order, none twice: `coalesced`
-    layout: layout
+    layout: Layout
     crow: Any  # of CSR: where each row's entries begin, in the dtype that was given; else None
 
     def __init__(
@@ -32,7 +33,7 @@ class Pattern:
         indices: Any,
         shape: tuple[int, ...],
         is_merged: bool = False,
-        kept: layout = sparse_coo,
+        kept: Layout = sparse_coo,
         crow: Any = None,
     ) -> None:
         indices = np.ascontiguousarray(indices, np.int64)

@@ -129,7 +129,9 @@ def _of_both(a: Any, b: Any) -> Any:
     counts = (begin[1:] - begin[:-1])[middle]
     left = np.repeat(np.arange(first.count), counts)
     ends = np.cumsum(counts)
-    right = np.arange(len(left)) - np.repeat(ends - counts, counts) + np.repeat(begin[middle], counts)
+    right = (
+        np.arange(len(left)) - np.repeat(ends - counts, counts) + np.repeat(begin[middle], counts)
+    )
     shape = (a.shape[0], b.shape[1])
     keys = numbered(np.stack([row[left], second.indices[1][right]]), shape)
     found, inverse = np.unique(keys, return_inverse=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.dtype import LOW_PRECISION, float32
 from ...core.errors import LayoutError, ShapeError
 from ...core.op import Op
 from ...core.tensor_base import TensorBase
@@ -19,21 +20,13 @@ from ..index.advanced import Index, Overwrite
 from ..index.slicing import BasicIndex, basic_index
 from ..linalg.matmul import Linear, MatMul
 from ..nn.activation import Relu
-from ..promotion import Cast
+from ..promotion import Cast, cast
 from ..reduce.reduction import Some, Sum
 from ..reduce.statistics import Norm
 from ..shape.joining import Cat
 from ..shape.movement import Clone, Permute
 from ..special.special import Erf, Erfinv
-from .entries import (
-    array_of,
-    assert_eager,
-    build,
-    entries,
-    is_sparse,
-    merged,
-    sample,
-)
+from .entries import array_of, assert_eager, build, entries, is_sparse, merged, sample
 from .pattern import Pattern, index
 from .products import product
 
@@ -64,6 +57,11 @@ def _of(*ops: type[Op]) -> Callable[[Rule], Rule]:
         return rule
 
     return declare
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor, not a number."""
+    return isinstance(x, TensorBase)
 
 
 def with_entries(x: Any, values: Any) -> Any:
@@ -109,7 +107,9 @@ def _permute(op: Any, x: Any) -> Any:
     pattern = x._data.pattern
     axes, n = op.axes, pattern.sparse_dim
     if pattern.layout is not sparse_coo:
-        why = "of sparse_csr would be of layout sparse_csc, which is not here; to_sparse_coo() first"
+        why = (
+            "of sparse_csr would be of layout sparse_csc, which is not here; to_sparse_coo() first"
+        )
         raise refused("transpose", x._data, why)
     if any((axis < n) != (place < n) for place, axis in enumerate(axes)):
         return None
@@ -153,9 +153,9 @@ def _part(op: Any, x: Any) -> Any:
 
 @_of(Index)
 def _selected(op: Any, x: Any, places: Any) -> Any:
-    pattern = x._data.pattern
     if is_sparse(places) or len(op.axes) != 1 or places.ndim != 1 or op.negative:
         return None
+    pattern = x._data.pattern
     axis, n = op.axes[0], pattern.sparse_dim
     shape = (*pattern.shape[:axis], places.shape[0], *pattern.shape[axis + 1 :])
     wanted = places._data
@@ -221,7 +221,7 @@ def _norm(op: Any, x: Any) -> Any:
 
 @_of(arithmetic.Add)
 def _add(op: Op, a: Any, b: Any) -> Any:
-    if not isinstance(a, TensorBase) or not isinstance(b, TensorBase):
+    if not (is_tensor(a) and is_tensor(b)):
         return None
     if is_sparse(a) and is_sparse(b):
         return _together(op.name, a, b)
@@ -237,7 +237,7 @@ def _add(op: Op, a: Any, b: Any) -> Any:
 
 @_of(arithmetic.Sub)
 def _sub(op: Op, a: Any, b: Any) -> Any:
-    if not isinstance(a, TensorBase) or not isinstance(b, TensorBase):
+    if not (is_tensor(a) and is_tensor(b)):
         return None
     return _add(op, a, -b)
 
@@ -292,7 +292,7 @@ def _mul(op: Op, a: Any, b: Any) -> Any:
 
 def _times(op: Op, x: Any, factor: Any) -> Any:
     """A sparse tensor times a number, or a dense tensor that broadcasts to it."""
-    if not isinstance(factor, TensorBase) or not factor.ndim:
+    if not is_tensor(factor) or not factor.ndim:
         return with_entries(x, apply(op, entries(x), factor))
     if np.broadcast_shapes(x._data.shape, factor._data.shape) != x._data.shape:
         return None
@@ -322,7 +322,7 @@ def _divide(op: Op, a: Any, b: Any) -> Any:
 
 @_of(power.Pow)
 def _power(op: Op, x: Any, exponent: Any) -> Any:
-    if not is_sparse(x) or isinstance(exponent, TensorBase) or isinstance(exponent, complex):
+    if not is_sparse(x) or isinstance(exponent, (TensorBase, complex)):
         return None
     if exponent <= 0:
         raise refused(op.name, x._data, f"of zero to the power of {exponent} is not zero, which "
@@ -340,6 +340,9 @@ def _matmul(op: Op, a: Any, b: Any) -> Any:
 def _linear_layer(op: Op, x: Any, weight: Any, bias: Any = None) -> Any:
     if is_sparse(bias) or not x.ndim or (is_sparse(x) and is_sparse(weight)):
         return None
+    narrow = x.dtype
+    if narrow in LOW_PRECISION and bias is not None:  # rounded once
+        return cast(_linear_layer(op, *[cast(each, float32) for each in (x, weight, bias)]), narrow)
     if is_sparse(x):
         y = product(op.name, x, weight.t())
         return y if bias is None else y + bias
