@@ -89,7 +89,7 @@ _LATER = (
     "pnnx", "profiler", "serialization", "sklearn", "sparse", "testing", "types", "utils",
 )  # fmt: skip
 
-_SPARSE = (
+_SPARSE = (  # functions that make sparse tensors
     "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
     "sparse_csc_tensor", "sparse_csr_tensor",
 )  # fmt: skip
@@ -124,7 +124,7 @@ def __getattr__(name: str) -> _Any:
 
         return getattr(compiled, name)
     if name in _SPARSE:
-        from .ops.sparse import functions
+        from .ops.sparse import public_functions as functions
 
         return getattr(functions, name)
     if name == "vmap":

@@ -1087,7 +1087,7 @@ class _OfSparse:
         self.name = name
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        from .ops.sparse.functions import METHODS
+        from .ops.sparse.public_functions import METHODS
 
         for name, method in METHODS.items():
             setattr(Tensor, name, method)

@@ -67,7 +67,7 @@ class Adagrad(ElementwiseOptimizer):
 
     def update_sparse(self, group: Group, p: Any) -> None:
         """The same, for the elements that the gradient has."""
-        from ..ops.sparse.functions import add_at, read_at
+        from ..ops.sparse.public_functions import add_at, read_at
 
         state = self.state[p]
         rate = self.numbers(group, state, advance(state))

@@ -50,7 +50,7 @@ class SGD(ElementwiseOptimizer):
 
     def update_sparse(self, group: Group, p: Any) -> None:
         """The same; the velocity is as sparse as the gradients are."""
-        from ..ops.sparse.functions import add_at
+        from ..ops.sparse.public_functions import add_at
 
         g = -p.grad if group["maximize"] else p.grad
         momentum = group["momentum"]

@@ -68,7 +68,7 @@ class SparseAdam(Optimizer):
         """m and v move towards g and g^2 where g is; p = p - lr m / (sqrt(v) + eps) there, with m
         and v corrected for their start at zero.
         """
-        from ..ops.sparse.functions import add_at, read_at
+        from ..ops.sparse.public_functions import add_at, read_at
 
         state = self.state[p]
         if not state:

@@ -5,7 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/sparse.html
 
 from typing import Any
 
-from ..ops.sparse.functions import addmm, log_softmax, mm, softmax, sum
+from ..ops.sparse.public_functions import addmm, log_softmax, mm, softmax, sum
 
 __all__ = ["addmm", "log_softmax", "mm", "softmax", "sum"]
 

@@ -68,7 +68,7 @@ def embedding(
     if max_norm is not None:
         _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
     if sparse:
-        from ...ops.sparse.functions import rows_sparsely
+        from ...ops.sparse.public_functions import rows_sparsely
 
         return rows_sparsely(weight, input, padding_idx)  # type: ignore[no-any-return]
     found = rows_at(weight, input)
@@ -164,7 +164,7 @@ def embedding_bag(
                 per_sample_weights = per_sample_weights.index_select(0, chosen)
     rows: Any
     if sparse:
-        from ...ops.sparse.functions import rows_sparsely
+        from ...ops.sparse.public_functions import rows_sparsely
 
         rows = rows_sparsely(weight, indices)
     else:

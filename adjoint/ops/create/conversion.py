@@ -506,7 +506,7 @@ def sparse_of(kept: layout, parts: Any, is_coalesced: bool = False) -> Any:
 
     Errors: those of `sparse_coo_tensor` and `sparse_csr_tensor`.
     """
-    from ..sparse import functions
+    from ..sparse import public_functions as functions
 
     if kept is sparse_coo:
         return functions.sparse_coo_tensor(*parts, is_coalesced=is_coalesced)
