@@ -404,10 +404,11 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = overwrite(leaf.place, g, "backward")
         elif old is None:
             leaf.grad = g if alone else wrap(g._data.copy())
-        elif _is_sparse(old._data) and not _is_sparse(g._data):
-            leaf.grad = old + g
         elif isinstance(old._data, LazyValue) or _is_sparse(g._data):
-            overwrite(old, old + g, "backward")
+            if _is_sparse(old._data) and not _is_sparse(g._data):
+                leaf.grad = old + g
+            else:
+                overwrite(old, old + g, "backward")
         elif not _takes_sums(old._data):
             leaf.grad = old + g
         else:
@@ -423,7 +424,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
 
 
 def _is_sparse(data: Any) -> bool:
-    return isinstance(data, LazyValue) and data.kept is not None
+    return type(data) is not ndarray and isinstance(data, LazyValue) and data.kept is not None
 
 
 def _fits(place: Any, g: Any) -> bool:

@@ -175,6 +175,23 @@ def test_lbfgs_takes_them() -> None:
     np.testing.assert_allclose(*found)
 
 
+def test_scaled_losses() -> None:
+    a, b = modules("Embedding")
+    for lib, module in ((ad, a), (torch, b)):
+        module.float()
+        optimizer = lib.optim.SparseAdam(module.parameters(), lr=0.1)
+        scaler = lib.amp.GradScaler("cpu", init_scale=8.0)
+        for factor in (1.0, float("inf"), 2.0):
+            optimizer.zero_grad()
+            loss = module(lib.tensor(PLACES)).pow(2).sum() * factor
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert scaler.get_scale() == 4.0
+    found, expected = a.weight.detach().numpy(), b.weight.detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_clipping() -> None:
     """The norm is that of the sum of entries (PyTorch has none for sparse gradients)."""
     p = ad.nn.Parameter(ad.zeros(2, 3, dtype=ad.float64))

@@ -275,3 +275,17 @@ def test_dense_calls_meet_no_test_of_it(monkeypatch: Any) -> None:
         x = x / x.norm()
     assert not asked
     assert (x.to_sparse() * 2) is None and asked == ["mul"]
+
+
+def test_under_the_alias() -> None:
+    code = """
+import adjoint
+adjoint.as_torch()
+import torch, torch.sparse
+from torch.sparse import mm
+x = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, 2.0]), (2, 2))
+assert x.layout is torch.sparse_coo and "layout=torch.sparse_coo" in repr(x)
+assert mm(x, torch.eye(2)).tolist() == [[0, 1], [2, 0]]
+assert torch.optim.SparseAdam.__module__.startswith("torch")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
