@@ -289,3 +289,16 @@ assert mm(x, torch.eye(2)).tolist() == [[0, 1], [2, 0]]
 assert torch.optim.SparseAdam.__module__.startswith("torch")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_methods_that_come_later_are_all_there() -> None:
+    code = """
+import adjoint as ad
+from adjoint.tensor import _OfSparse
+later = {name for name, value in vars(ad.Tensor).items() if isinstance(value, _OfSparse)}
+from adjoint.ops.sparse.public_functions import METHODS
+assert later == set(METHODS), later ^ set(METHODS)
+assert ad.Tensor.to_sparse is METHODS["to_sparse"] and ad.nn.Parameter.values is METHODS["values"]
+assert not any(isinstance(value, _OfSparse) for value in vars(ad.Tensor).values())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

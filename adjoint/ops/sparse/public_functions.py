@@ -627,7 +627,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
     Errors: those of `mm`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse.addmm.html
 
-    >>> ad.sparse.addmm(ad.ones(2, 2), ad.eye(2).to_sparse(), ad.ones(2, 2), alpha=2.0)
+    >>> ad.sparse.addmm(ad.ones(2, 2), ad.eye(2).to_sparse(), ad.eye(2), alpha=2.0)
     tensor([[3., 1.],
             [1., 3.]])
     """
