@@ -119,12 +119,14 @@ def test_values_by_differences() -> None:
     places = ad.tensor([[1, 0, 1, 1], [2, 2, 0, 2]])
     d = ad.tensor(np.random.default_rng(0).standard_normal((3, 2)), requires_grad=True)
     for dtype in ("float64", "complex128"):
-        v = ad.tensor(np.random.default_rng(1).standard_normal(4).astype(dtype), requires_grad=True)
+        turned = 1 + 0.5j if dtype == "complex128" else 1.0
+        array = np.random.default_rng(1).standard_normal(4) * turned
+        v = ad.tensor(array, requires_grad=True)
 
         def make(v: Any) -> Any:
             return ad.sparse_coo_tensor(places, v, (2, 3))
 
-        x = d.detach().to(v.dtype).requires_grad_()
+        x = (d.detach() * (turned - 0.25)).requires_grad_()
         for f in (
             lambda v, x: make(v) @ x,
             lambda v, x: (make(v) * x.t()).to_dense(),
