@@ -297,12 +297,14 @@ class Optimizer:
             if closure is not None:
                 with enable_grad():
                     loss = closure()
-            groups = []
+            groups, sparse = [], False
             for group in self.param_groups:
                 parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
                     groups.append((group, parameters))
-            if self.takes_sparse is not None:
+                for p in parameters:
+                    sparse = sparse or type(p._leaf.grad._data) is Sparse
+            if sparse and self.takes_sparse is not None:
                 groups = self._without_sparse(groups)
             if MODE.get().observer is not None:
                 MODE.set(mode_with(MODE.get(), observer=None))  # kernels, as without
@@ -316,8 +318,6 @@ class Optimizer:
         is refused, none.
         """
         found = [(group, p) for group, parameters in groups for p in parameters if is_sparse(p)]
-        if not found:
-            return groups
         for group, _ in found:
             self.assert_takes_sparse(group)
         for group, p in found:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument, LayoutError
 from ..ops.create.creation import zeros_like
-from .optimizer import Group, Optimizer, as_float, checked
+from .optimizer import Group, Optimizer, as_float, checked, is_sparse
 
 __all__ = ["SparseAdam"]
 
@@ -60,7 +60,7 @@ class SparseAdam(Optimizer):
 
     def _without_sparse(self, groups: list[tuple[Group, list[Any]]]) -> list[Any]:
         for group, parameters in groups:
-            if not all(p.grad.is_sparse for p in parameters):
+            if not all(map(is_sparse, parameters)):
                 self.update(group, parameters)
         return super()._without_sparse(groups)
 
