@@ -86,9 +86,13 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
     "fx", "hub", "inference", "jit", "library", "models", "multiprocessing", "onnx", "optim",
-    "pnnx", "profiler", "serialization", "sklearn", "testing", "types", "utils",
+    "pnnx", "profiler", "serialization", "sklearn", "sparse", "testing", "types", "utils",
 )  # fmt: skip
 
+_SPARSE = (  # functions that make sparse tensors
+    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
+    "sparse_csc_tensor", "sparse_csr_tensor",
+)  # fmt: skip
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
 
 if _TYPE_CHECKING:
@@ -98,6 +102,7 @@ if _TYPE_CHECKING:
     from . import func as func
     from . import optim as optim
     from . import profiler as profiler
+    from . import sparse as sparse
     from . import testing as testing
     from . import utils as utils
     from .alias import as_torch as as_torch
@@ -118,6 +123,10 @@ def __getattr__(name: str) -> _Any:
         from . import compiled
 
         return getattr(compiled, name)
+    if name in _SPARSE:
+        from .ops.sparse import public_functions as functions
+
+        return getattr(functions, name)
     if name == "vmap":
         from .func import vmap
 
@@ -137,4 +146,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_COMPILED, "as_torch", "vmap"})
+    return sorted({*globals(), *_LATER, *_SPARSE, *_COMPILED, "as_torch", "vmap"})

@@ -15,7 +15,9 @@ from .core.errors import MissingName, Unsupported
 
 Reasons = tuple[tuple[str, str], ...]
 
-_SPARSE = "sparse tensors are not here yet; use dense ones, or SciPy's matrices on the data"
+_SPARSE = "use sparse.mm and sparse.addmm, which give dense results, and to_sparse()"
+_COPIES = "the method without _copy, and clone()"
+_RESIZED = "sparse tensors keep their size and their places; make another one"
 _QUANTIZED = "quantized tensors are not here; int8 tensors and a scale, or ONNX Runtime"
 _LIBRARIES = "of one library (cuDNN, MIOpen, oneDNN); the function without the prefix serves"
 _SCRIPT = (
@@ -24,8 +26,9 @@ _SCRIPT = (
 )
 
 TOP: Reasons = (
-    (r"sparse_\w+ .*indices(_copy)? values_copy .*spmm|dsmm|hsmm|hspmm|smm|saddmm|sspaddmm "
-     r"resize_as_sparse_", _SPARSE),
+    (r"spmm dsmm hsmm hspmm smm saddmm sspaddmm", _SPARSE),
+    (r"\w*indices_copy values_copy", _COPIES),
+    (r"resize_as_sparse_", _RESIZED),
     (r"q_.* q(u?int\d+(x\d+)?|scheme) quint\dx\d (de)?quantize.* quantized_.* int_repr fbgemm_.* "
      r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
      _QUANTIZED),
@@ -73,7 +76,6 @@ ABSENT: dict[str, Reasons] = {
         (".+", "not here yet"),
     ),
     "optim": (
-        ("SparseAdam", "gradients are dense here; Adam"),
         ("swap_in_optimizer_params_and_state", "load_state_dict"),
     ),
     "optim.lr_scheduler": (),
@@ -85,7 +87,12 @@ ABSENT: dict[str, Reasons] = {
         ("debug_unwrap", "inside a transform, a tensor shows what it wraps when it is printed"),
         ("rearrange", "einops.rearrange, which runs on adjoint's tensors"),
     ),
-    "sparse": ((".+", _SPARSE),),
+    "sparse": (
+        ("check_sparse_tensor_invariants", "indices are checked in any case"),
+        ("as_sparse_gradcheck", "give gradcheck the values, and make the tensor inside"),
+        ("\\w*[sS]emi_?[sS]tructured\\w*", "of accelerators; dense tensors, or sparse_csr"),
+        (".+", "not here; sparse.mm, or SciPy's matrices on the values"),
+    ),
     "utils.data": ((".+", "of torchdata's pipes; Dataset, IterableDataset and samplers serve"),),
     "autograd": (
         ("variable", "autograd.Variable is Tensor"),
@@ -93,8 +100,9 @@ ABSENT: dict[str, Reasons] = {
     ),
     "amp": (),
     "Tensor": (
-        (r"sparse_\w+ (to_)?sparse\w* to_sparse\w* \w*(col|crow|row|ccol)_indices indices values "
-         r"(is_)?coalesced? dense_dim smm sspaddmm resize_as_sparse_ to_padded_tensor", _SPARSE),
+        (r"smm sspaddmm", _SPARSE),
+        (r"sparse_resize_\w* resize_as_sparse_", _RESIZED),
+        (r"to_padded_tensor", "of nested tensors, which are not here"),
         (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
         (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
         (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
@@ -105,7 +113,6 @@ ABSENT: dict[str, Reasons] = {
 }  # fmt: skip
 
 MODULES: dict[str, str] = {
-    "sparse": _SPARSE,
     "ao": "quantization; ONNX Runtime, or int8 by hand",
     "quantization": "quantization; ONNX Runtime, or int8 by hand",
     "nested": "nested tensors; nn.utils.rnn.pad_sequence and masks",

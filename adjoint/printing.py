@@ -16,6 +16,7 @@ from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
 from .graph.lazy import concrete
+from .ops.create.conversion import Sparse, sparse_coo, sparse_parts
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 
@@ -240,12 +241,14 @@ def format_tensor(tensor: Any) -> str:
     """
     if isinstance(tensor._data, Leveled):
         return repr(tensor._data)
-    data = concrete(tensor)
     history = []
     if tensor.grad_fn is not None:
         history.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         history.append("requires_grad=True")
+    if isinstance(tensor._data, Sparse):
+        return _format_sparse(tensor, history)
+    data = concrete(tensor)
     if _options.layout == "libtorch":
         return _format_columns(tensor, history)
     if _options.layout == "slices" and data.ndim > 2 and data.size:
@@ -269,11 +272,33 @@ def format_tensor(tensor: Any) -> str:
     return _join(prefix + _body(data, len(prefix)), suffixes + history, len(prefix))
 
 
-def _join(text: str, suffixes: list[str], indent: int) -> str:
-    """The suffixes after `text`, each on a new line where it would not fit."""
+def _format_sparse(tensor: Any, history: list[str]) -> str:
+    """The places, the values, and what there is to say of them."""
+    kept, parts, _ = sparse_parts(tensor)
+    coordinates = kept is sparse_coo
+    names = ["indices"] if coordinates else ["crow_indices", "col_indices"]
+    texts = []
+    for name, part in zip([*names, "values"], parts, strict=False):
+        array = part._data
+        head = f"{name}=tensor("
+        body = _body(array, len("tensor(" + head))
+        texts.append(head + body + ("" if array.size else f", size={tuple(array.shape)}") + ")")
+    default = get_default_dtype()
+    suffixes = [f"size={tuple(tensor.shape)}", f"nnz={len(tensor._data.values)}"]
+    if tensor.dtype not in (default, default.to_complex(), int64, bool_):
+        suffixes.append(f"dtype={tensor.dtype}")
+    text = "tensor(" + (",\n" + " " * len("tensor(")).join(texts)
+    suffixes += [f"layout={kept}", *history]
+    return _join(text, suffixes, len("tensor("), coordinates)
+
+
+def _join(text: str, suffixes: list[str], indent: int, below: bool = False) -> str:
+    """The suffixes after `text`, each on a new line where it would not fit; the first one `below`
+    in any case.
+    """
     column = len(text) - text.rfind("\n") + 1
-    for suffix in suffixes:
-        if column + len(suffix) + 2 > _options.linewidth:
+    for i, suffix in enumerate(suffixes):
+        if (below and not i) or column + len(suffix) + 2 > _options.linewidth:
             text += ",\n" + " " * indent + suffix
             column = indent + len(suffix)
         else:

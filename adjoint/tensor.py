@@ -443,7 +443,7 @@ class Tensor(TensorBase):
             return alias(self)
         if isinstance(self._data, Leveled):
             return self.detach()
-        if isinstance(self._data, Cell):
+        if isinstance(self._data, (Cell, conversion.Sparse)):
             return wrap(self._data, None, alias(self)._changes)
         data = concrete(self)
         if self._changes is not None and self._changes.watchers is not None:
@@ -463,7 +463,10 @@ class Tensor(TensorBase):
         if isinstance(self._data, Source):
             self.set(value)
             return
-        data = concrete(value)
+        if value.layout is not self.layout:
+            sparse = value if value.layout is not conversion.strided else self
+            raise conversion.refused("data", sparse._data, "takes a tensor of the same layout")
+        data = value._data if value.layout is not conversion.strided else concrete(value)
         if self._changes is not None and self._changes.watchers is not None:
             refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other
@@ -511,7 +514,7 @@ class Tensor(TensorBase):
         (False, True)
         """
         data = self._data
-        if not isinstance(data, LazyValue):
+        if not isinstance(data, LazyValue) or data.kept is not None:
             return True
         return data.array is not None and not (isinstance(data, Cell) and data.stale)
 
@@ -623,6 +626,8 @@ class Tensor(TensorBase):
         >>> ad.zeros(1, 5, 5, 3).permute(0, 3, 1, 2).is_contiguous(memory_format=ad.channels_last)
         True
         """
+        if self.layout is not conversion.strided:
+            return False
         data = laid_out(self)
         rank = {"channels_last": 4, "channels_last_3d": 5}.get(
             str(memory_format).rpartition(".")[2]
@@ -671,15 +676,47 @@ class Tensor(TensorBase):
         """Whether the data lives in the host's memory, under the device "cpu"."""
         return self.device.type == "cpu"
 
-    is_sparse = False
+    @property
+    def layout(self) -> Any:
+        """How the elements are kept: `strided`, `sparse_coo` or `sparse_csr`.
+
+        Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
+
+        >>> ad.zeros(2).layout
+        adjoint.strided
+        """
+        data = self._data
+        found = data.kept if isinstance(data, LazyValue) else None
+        return conversion.strided if found is None else found
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the layout is `sparse_coo`.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_sparse.html
+
+        >>> ad.zeros(2).is_sparse
+        False
+        """
+        return self.layout is conversion.sparse_coo
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the layout is `sparse_csr`.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_sparse_csr.html
+
+        >>> ad.zeros(2).is_sparse_csr
+        False
+        """
+        return self.layout is conversion.sparse_csr
+
     is_quantized = False
     is_nested = False
     is_meta = False
-    is_sparse_csr = False
     is_mkldnn = False
     is_mps = is_xpu = is_xla = is_ipu = is_vulkan = is_maia = is_mtia = False
     names: Any = None
-    layout = conversion.strided
 
     def get_device(self) -> int:
         """The CUDA device number; -1 on the CPU."""
@@ -867,7 +904,8 @@ class Tensor(TensorBase):
             )
         import copy
 
-        result = adopt(type(self), wrap(concrete(self).copy(order="K")))
+        data = self._data if self.layout is not conversion.strided else concrete(self)
+        result = adopt(type(self), wrap(data.copy(order="K")))
         memo[id(self)] = result
         for name, value in self.__dict__.items():
             setattr(result, name, copy.deepcopy(value, memo))
@@ -886,6 +924,9 @@ class Tensor(TensorBase):
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
+        if self.layout is not conversion.strided:
+            made = (*conversion.sparse_parts(self), type(self), self.requires_grad)
+            return (_rebuild_sparse, (*made, dict(self.__dict__)))
         data = host_array(concrete(self), {})
         raw = data.astype(np.float32) if data.dtype.kind == "V" else data
         parts = (type(self), raw, self.dtype.name, self.requires_grad, dict(self.__dict__))
@@ -1021,6 +1062,14 @@ def _rebuild(
     return tensor.requires_grad_(requires_grad)
 
 
+def _rebuild_sparse(
+    kept: Any, parts: Any, is_coalesced: bool, cls: type, requires_grad: bool, attributes: Any
+) -> Any:
+    tensor = adopt(cls, conversion.sparse_of(kept, parts, is_coalesced))
+    tensor.__dict__.update(attributes)
+    return tensor.requires_grad_(requires_grad)
+
+
 def _owner(array: Any) -> Any:
     while True:
         base = array.base
@@ -1029,6 +1078,31 @@ def _owner(array: Any) -> Any:
         if not isinstance(base, type(array)):
             return array
         array = base
+
+
+class _OfSparse:
+    """A method for sparse tensors, all of which are imported where the first is asked for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        from .ops.sparse.public_functions import METHODS
+
+        for name, method in METHODS.items():
+            setattr(Tensor, name, method)
+        return getattr(owner if tensor is None else tensor, self.name)
+
+
+for _name in (
+    "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
+    "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim", "sparse_mask", "to_dense",
+    "to_sparse", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc",
+    "to_sparse_csr", "values",
+):  # fmt: skip
+    _later = _OfSparse()
+    _later.__set_name__(Tensor, _name)
+    setattr(Tensor, _name, _later)
 
 
 wiring.wire(Tensor)

@@ -39,6 +39,7 @@ TOPICS = {
     "Decompositions": "ops.linalg ops.householder",
     "Signals": "ops.spectrograms ops.tapers",
     "Complex numbers": "ops.complex",
+    "Sparse tensors": "ops.public_functions",
     "Activations": "ops.activation ops.softmax",
     "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
     "Gradients and modes": "autograd.gradients autograd.modes core.handles",
@@ -72,6 +73,7 @@ MODULES = (
     "adjoint.fft",
     "adjoint.special",
     "adjoint.signal.windows",
+    "adjoint.sparse",
     "adjoint.masked",
     "adjoint.random",
     "adjoint.distributions",
@@ -105,7 +107,7 @@ def public_names(module: object) -> list[str]:
 def topics() -> Iterator[tuple[str, list[str]]]:
     """Each topic with its names in the top-level namespace."""
     by_file: dict[str, list[str]] = {}
-    for name in public_names(ad):
+    for name in (*public_names(ad), *ad._SPARSE):
         file = getattr(ad, name).__module__.removeprefix("adjoint.")
         by_file.setdefault(re.sub(r"^ops\.\w+\.", "ops.", file), []).append(name)
     for title, files in TOPICS.items():

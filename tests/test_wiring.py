@@ -13,6 +13,7 @@ from adjoint.autograd.dual import Dual
 from adjoint.eager import dispatch, fused, operators, public, tensors, writes
 from adjoint.graph.cells import Cell, Source
 from adjoint.graph.lazy import LazyValue
+from adjoint.ops.create.conversion import Sparse
 from adjoint.ops.index.selected import Selected
 
 PACKAGE = Path(ad.__file__).parent
@@ -67,9 +68,10 @@ def test_the_checks_bite():
 
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
-    assert {LazyValue, Cell, Source, Batched, Dual} <= set(dispatch.EXECUTORS)
+    assert {LazyValue, Cell, Source, Sparse, Batched, Dual} <= set(dispatch.EXECUTORS)
     leveled = {Batched, Dual}
-    assert {LazyValue, Cell, Source, Selected, np.ndarray, *leveled} == set(writes.WRITERS)
+    kinds = {LazyValue, Cell, Source, Selected, Sparse, np.ndarray, *leveled}
+    assert kinds == set(writes.WRITERS)
     assert set(operators.RECORDERS) == {1, 2}
     for slot in (public._write_out, public._write, public._rebind, fused._execute):
         assert slot.__module__.startswith("adjoint.autograd.")

@@ -22,7 +22,7 @@ SHARED = frozenset((  # modules that are the same under both names, with all bel
     "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
     "masked",
     "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
-    "signal", "special", "testing", "types", "utils",
+    "signal", "sparse", "special", "testing", "types", "utils",
 ))  # fmt: skip
 OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     "distributed._functional_collectives": f"{HERE}.dtensor",

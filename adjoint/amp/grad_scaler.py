@@ -164,7 +164,7 @@ class GradScaler:
                 "update()."
             )
         gradients = [
-            x.grad
+            x.grad._values() if x.grad.is_sparse else x.grad
             for group in optimizer.param_groups
             for x in group["params"]
             if x.grad is not None

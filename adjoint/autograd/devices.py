@@ -1,4 +1,6 @@
-"""Eager execution on devices other than the host: every tensor of an op must be on one of them."""
+"""Eager execution on devices other than the host, where every tensor of an op must be on one of
+them; and on sparse tensors.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ..core.errors import DeviceError
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import EXECUTORS, apply, finish
-from ..ops.create.conversion import Transfer
+from ..ops.create.conversion import Sparse, Transfer, refused
 from ..ops.elementwise.pointwise import Elementwise
 from ..ops.index.advanced import Advanced, Overwrite
 from ..ops.index.scatter import MaskedFill
@@ -87,3 +89,30 @@ def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
         f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
     )
+
+
+# ---- sparse tensors ------------------------------------------------------------------------------
+
+
+def execute_sparsely(op: Op, inputs: tuple[Any, ...]) -> Any:
+    """Run `op` where sparse tensors are among its inputs."""
+    from ..ops.sparse.rules import run  # with the first sparse tensor
+
+    return run(op, inputs)
+
+
+def write_sparse(x: Any, y: Any) -> None:
+    """The tensor `x` takes the value of `y`, both of which are sparse; its aliases see it.
+
+    Errors: LayoutError where one is dense.
+    """
+    old, new = x._data, y._data
+    if type(old) is not Sparse or type(new) is not Sparse:
+        sparse = old if type(old) is Sparse else new
+        raise refused("write in place", sparse, "between dense and sparse tensors is not there")
+    version = x._changes
+    for reference in (version.views or ()) if version is not None else ():
+        other = reference()
+        if other is not None and other._data is old:
+            other._data = new
+    x._data = new

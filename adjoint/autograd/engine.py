@@ -404,8 +404,11 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = overwrite(leaf.place, g, "backward")
         elif old is None:
             leaf.grad = g if alone else wrap(g._data.copy())
-        elif isinstance(old._data, LazyValue):
-            overwrite(old, old + g, "backward")
+        elif isinstance(old._data, LazyValue) or _is_sparse(g._data):
+            if _is_sparse(old._data) and not _is_sparse(g._data):
+                leaf.grad = old + g
+            else:
+                overwrite(old, old + g, "backward")
         elif not _takes_sums(old._data):
             leaf.grad = old + g
         else:
@@ -418,6 +421,10 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
             hook(tensor)
+
+
+def _is_sparse(data: Any) -> bool:
+    return type(data) is not ndarray and isinstance(data, LazyValue) and data.kept is not None
 
 
 def _fits(place: Any, g: Any) -> bool:

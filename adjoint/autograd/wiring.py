@@ -15,6 +15,7 @@ from ..eager.operators import RECORDERS
 from ..eager.writes import WRITERS
 from ..graph.cells import Cell, Source
 from ..graph.lazy import LazyValue
+from ..ops.create.conversion import Sparse
 from ..ops.index.selected import Selected, write_selected
 from . import devices, fusion, inplace, levels, overwriting, recording
 from .batching import Batched
@@ -34,6 +35,7 @@ def wire(tensor_class: type) -> None:
     watch_backends(lambda array: EXECUTORS.update({array: devices.execute_on_device}))
     for kind in (Batched, Dual):
         EXECUTORS[kind], WRITERS[kind] = levels.run_leveled, levels.write_leveled
+    EXECUTORS[Sparse], WRITERS[Sparse] = devices.execute_sparsely, devices.write_sparse
     WRITERS[LazyValue] = recording.write_lazily
     WRITERS[np.ndarray] = recording.rewrite
     WRITERS[Cell] = WRITERS[Source] = recording.write_cell

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = [
     "AdjointError", "AutogradError", "BackendGap", "CheckpointError", "DTypeError", "DeviceError",
     "DistributedError", "FallbackError", "GraphError", "IndexingError", "InvalidArgument",
-    "InvalidType", "LinalgError", "MissingName", "NotTraceable", "OutOfMemoryError",
-    "ProfilerError", "ShapeError", "UnknownColumn", "Unsupported",
+    "InvalidType", "LayoutError", "LinalgError", "MissingName", "NotTraceable",
+    "OutOfMemoryError", "ProfilerError", "ShapeError", "UnknownColumn", "Unsupported",
 ]  # fmt: skip
 
 
@@ -72,6 +72,10 @@ class CheckpointError(AdjointError, ValueError, RuntimeError):
 
 class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as what happened
     """A gap: the message names what is missing and the way out."""
+
+
+class LayoutError(Unsupported, TypeError):
+    """A sparse tensor was given to what is there for dense ones alone, or the other way round."""
 
 
 class RecordingError(GraphError, Unsupported):

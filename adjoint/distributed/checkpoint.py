@@ -74,7 +74,7 @@ def _place(p: Any) -> tuple[tuple[int, ...], int]:
     shape = getattr(p, "global_shape", None)
     if shape is None:
         return tuple(p._data.shape), 0
-    return tuple(shape), p.layout.first * int(np.prod(shape[1:], dtype=np.int64))
+    return tuple(shape), p.division.first * int(np.prod(shape[1:], dtype=np.int64))
 
 
 def _members(optimizer: Any) -> Iterator[_Members]:

@@ -123,7 +123,7 @@ def _assert_not_shared(
     """Refuse parameters of a sharded part that stand outside of it, too."""
     mine = {id(p) for _, p in own}
     for name, p in named:
-        if id(p) not in mine and len(places[id(p)]) != p.layout.places:
+        if id(p) not in mine and len(places[id(p)]) != p.division.places:
             raise InvalidArgument(
                 f"{_NAME}: parameter {name!r} is shared with a module outside of the sharded one "
                 "that has it; shard what holds both, and not this part"
@@ -144,7 +144,7 @@ class Layout(NamedTuple):
         order = float(norm_type)
         if not order > 0:
             raise Unsupported(f"clip_grad_norm_: order {order} of sharded gradients; use 2 or inf")
-        if any(p.layout.group is not self.group for p in parameters):
+        if any(p.division.group is not self.group for p in parameters):
             raise Unsupported("clip_grad_norm_: parameters sharded over different groups")
         norms = [np.abs(p.grad._data).astype(np.float64) for p in parameters if p.grad is not None]
         if order == np.inf:
@@ -182,7 +182,7 @@ class Shard:
         if p._changes is None:
             p._changes = Version()  # which tells of its changes
         p.global_shape = self.shape
-        p.layout = Layout(first, group, len(places))
+        p.division = Layout(first, group, len(places))
 
     def stand_in(self, value: Any) -> None:
         """Let modules have the whole for the parameter, or the parameter again."""

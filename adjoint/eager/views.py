@@ -48,7 +48,7 @@ def laid_out(x: Any) -> Any:
     """
     data = x._data
     if type(data) is not ndarray and isinstance(data, LazyValue) and data.rises:
-        return _places(x)[1]
+        return concrete(x) if data.kept is not None else _places(x)[1]
     return concrete(x) if type(data) is not LazyValue or data.array is not None else _places(x)[1]
 
 

@@ -19,6 +19,7 @@ from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
 from ..graph.lazy import concrete
 from ..nn.parameter import Parameter
+from ..ops.create.conversion import sparse_coo, sparse_parts, strided
 from ..tensor import Tensor
 from .checkpoint import all_memory, memory_of
 from .pytorch_names import STORAGE_NAMES
@@ -241,12 +242,29 @@ class PickleWriter:
         self._remember(tensor)
 
     def _write_plain(self, tensor: Any, requires_grad: bool) -> None:
+        if tensor.layout is not strided:
+            self._write_sparse(tensor)
+            return
         self._name("torch._utils", "_rebuild_tensor_v2")
         self._emit(pickle.MARK)
         self._parts.append(_Place(_array(tensor, self._memories)))
         self._bool(requires_grad)
         self._hooks()
         self._emit(pickle.TUPLE + pickle.REDUCE)
+
+    def _write_sparse(self, tensor: Any) -> None:
+        kept, (*tensors, size), is_coalesced = sparse_parts(tensor)
+        self._name("torch._utils", "_rebuild_sparse_tensor")
+        self._emit(pickle.MARK)
+        name = f"torch.{kept.name}"
+        self._call("torch.serialization", "_get_layout", lambda: self._tuple_of(name))
+        self._emit(pickle.MARK)
+        for part in tensors:
+            self._write_plain(part, False)
+        self._size(size)
+        if kept is sparse_coo:
+            self._bool(is_coalesced)
+        self._emit(pickle.TUPLE + pickle.TUPLE + pickle.REDUCE)
 
     def _hooks(self) -> None:
         self._call("collections", "OrderedDict", lambda: self._emit(pickle.EMPTY_TUPLE))

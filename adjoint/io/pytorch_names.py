@@ -15,11 +15,11 @@ import numpy as np
 
 from ..core.device import device
 from ..core.dtype import ALL, dtype
-from ..core.errors import CheckpointError
+from ..core.errors import AdjointError, CheckpointError
 from ..core.spec import Size
 from ..nn.modules.module import Module
 from ..nn.parameter import Buffer, Parameter
-from ..ops.create.conversion import strided
+from ..ops.create.conversion import layout, sparse_coo, sparse_csr, sparse_of, strided
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .module_state import restore_module
@@ -121,6 +121,21 @@ def _rebuild_tensor_v3(
     metadata: Any = None,
 ) -> Any:  # fmt: skip
     return _with_grad(_tensor(storage, offset, size, stride, kind), requires_grad)
+
+
+def _rebuild_sparse_tensor(kept: Any, parts: Any) -> Any:
+    expected = {sparse_coo: (3, 4), sparse_csr: (4,)}.get(kept) if type(kept) is layout else None
+    if expected is None or type(parts) is not tuple or len(parts) not in expected:
+        raise CheckpointError("a sparse tensor is made of something else than its parts")
+    flag = parts[3] if kept is sparse_coo and len(parts) == 4 else False
+    tensors, size = parts[: expected[0] - 1], parts[expected[0] - 1]
+    whole = isinstance(size, tuple) and all(type(n) is int and 0 <= n < 2**62 for n in size)
+    if not (whole and type(flag) is bool and all(type(x) is Tensor for x in tensors)):
+        raise CheckpointError("a sparse tensor is made of something else than its parts")
+    try:
+        return sparse_of(kept, (*tensors, size), flag)
+    except AdjointError as error:
+        raise CheckpointError(f"the file holds a sparse tensor that is none: {error}") from None
 
 
 def _rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> Any:
@@ -235,9 +250,15 @@ def _size(sizes: Any = ()) -> Any:
 
 
 def _layout(name: Any) -> Any:
-    if name not in ("torch.strided", "strided"):
-        raise CheckpointError(f"the file names the layout {brief(name)}; adjoint's is strided")
-    return strided
+    found = _LAYOUTS.get(name.removeprefix("torch.")) if type(name) is str else None
+    if found is None:
+        raise CheckpointError(
+            f"the file names the layout {brief(name)}; adjoint's are {', '.join(_LAYOUTS)}"
+        )
+    return found
+
+
+_LAYOUTS = {kept.name: kept for kept in (strided, sparse_coo, sparse_csr)}
 
 
 # ---- NumPy ---------------------------------------------------------------------------------------
@@ -317,7 +338,7 @@ _CALLS: dict[str, Any] = {
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter_with_state,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
-    "torch._utils._rebuild_sparse_tensor": _refusal("a sparse tensor", "save x.to_dense()"),
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
     "torch._utils._rebuild_nested_tensor": _refusal("a nested tensor", "save its parts"),
     "torch._utils._rebuild_qtensor": _refusal("a quantized tensor", "save x.dequantize()"),
     "torch._utils._rebuild_meta_tensor_no_storage": _refusal(

@@ -35,6 +35,8 @@ class Adafactor(Optimizer):
     [0.75, 0.75]
     """
 
+    takes_sparse = False
+
     def __init__(
         self,
         params: Any,

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..ops.create.creation import full_like
-from .elementwise import ElementwiseOptimizer, new_scalar
+from .elementwise import ElementwiseOptimizer, advance, new_scalar
 from .optimizer import Group, State, as_float, checked
 
 __all__ = ["Adagrad"]
@@ -62,3 +62,16 @@ class Adagrad(ElementwiseOptimizer):
         total = state["sum"]
         total.addcmul_(g, g)
         p.addcdiv_(g, total.sqrt() + group["eps"], value=-numbers)
+
+    takes_sparse = True
+
+    def update_sparse(self, group: Group, p: Any) -> None:
+        """The same, for the elements that the gradient has."""
+        from ..ops.sparse.public_functions import add_at, read_at
+
+        state = self.state[p]
+        rate = self.numbers(group, state, advance(state))
+        g = (-p.grad if group["maximize"] else p.grad).coalesce()
+        values = g._values()
+        add_at(state["sum"], g, 1, values * values)
+        add_at(p, g, -rate, values / (read_at(state["sum"], g).sqrt() + group["eps"]))

@@ -28,6 +28,8 @@ class Muon(Optimizer):
     0.0
     """
 
+    takes_sparse = False
+
     def __init__(
         self,
         params: Any,

@@ -12,12 +12,13 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from ..autograd.modes import enable_grad
-from ..core.errors import CheckpointError, InvalidArgument, InvalidType
+from ..core.errors import CheckpointError, InvalidArgument, InvalidType, LayoutError
 from ..core.mistakes import described, remedy
 from ..core.mode import MODE, mode_with, observed, unobserved
 from ..core.scalar import Number, Scalar
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
+from ..ops.create.conversion import Sparse
 from ..tensor import RemovableHandle, Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
@@ -96,6 +97,8 @@ class Optimizer:
     _read_always: ClassVar[tuple[str, ...]] = ("_hooks",)  # and what they follow in any case
     # Whether a step treats every element alike, so that parts of parameters can be given to it.
     by_element: ClassVar[bool] = False
+    # Whether a step takes sparse gradients, by `update_sparse`; None: its own code sees to them.
+    takes_sparse: ClassVar[bool | None] = None
     state: defaultdict[Any, Any]
     param_groups: list[dict[str, Any]]
     _has_stepped = False  # schedules warn where they step first
@@ -294,17 +297,65 @@ class Optimizer:
             if closure is not None:
                 with enable_grad():
                     loss = closure()
-            groups = []
+            groups, sparse = [], False
             for group in self.param_groups:
                 parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
                 if parameters:
                     groups.append((group, parameters))
+                for p in parameters:
+                    sparse = sparse or type(p._leaf.grad._data) is Sparse
+            if sparse and self.takes_sparse is not None:
+                groups = self._without_sparse(groups)
             if MODE.get().observer is not None:
                 MODE.set(mode_with(MODE.get(), observer=None))  # kernels, as without
             self.update_groups(groups)
         finally:
             MODE.reset(token)
         return loss
+
+    def _without_sparse(self, groups: list[tuple[Group, list[Any]]]) -> list[Any]:
+        """The groups without the parameters of sparse gradients, which are changed; if one of them
+        is refused, none.
+        """
+        found = [(group, p) for group, parameters in groups for p in parameters if is_sparse(p)]
+        for group, _ in found:
+            self.assert_takes_sparse(group)
+        for group, p in found:
+            self.update_sparse(group, p)
+        rest = [
+            (group, [p for p in parameters if not is_sparse(p)]) for group, parameters in groups
+        ]
+        return [(group, parameters) for group, parameters in rest if parameters]
+
+    def assert_takes_sparse(self, group: Group) -> None:
+        """Refuse sparse gradients, where a step takes none with the options of `group`.
+
+        >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
+        >>> optimizer.assert_takes_sparse(optimizer.param_groups[0])
+        """
+        if not self.takes_sparse:
+            raise LayoutError(
+                f"{type(self).__name__} does not support sparse gradients, please consider "
+                "SparseAdam instead (or SGD, Adagrad)"
+            )
+        if group.get("weight_decay"):
+            raise LayoutError(
+                f"{type(self).__name__}: weight_decay option is not compatible with sparse "
+                "gradients; it must be 0"
+            )
+
+    def update_sparse(self, group: Group, p: Any) -> None:
+        """Change a parameter whose gradient is sparse; subclasses that take these define it.
+
+        >>> p = ad.nn.Parameter(ad.ones(2))
+        >>> p.grad = ad.sparse_coo_tensor([[1]], [1.0], (2,))
+        >>> optimizer = ad.optim.SGD([p], lr=0.25)
+        >>> with ad.no_grad():
+        ...     optimizer.update_sparse(optimizer.param_groups[0], p)
+        >>> p.tolist()
+        [1.0, 0.75]
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define update_sparse")
 
     def update_groups(self, groups: list[tuple[dict[str, Any], list[Any]]]) -> None:
         """Change the parameters that have a gradient, of each group that has some.
@@ -543,6 +594,11 @@ _NOT_NEGATIVE = {
     "lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay",
     "initial_accumulator_value",
 }  # fmt: skip
+
+
+def is_sparse(p: Any) -> bool:
+    """Whether the gradient of `p` is sparse."""
+    return type(p.grad._data) is Sparse
 
 
 def checked(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,28 @@ class SGD(ElementwiseOptimizer):
             raise InvalidArgument("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, options)
 
+    takes_sparse = True
+
+    def update_sparse(self, group: Group, p: Any) -> None:
+        """The same; the velocity is as sparse as the gradients are."""
+        from ..ops.sparse.public_functions import add_at
+
+        g = -p.grad if group["maximize"] else p.grad
+        momentum = group["momentum"]
+        if momentum:
+            state = self.state[p]
+            velocity = state.get("momentum_buffer")
+            if velocity is None:
+                velocity = g.detach().clone()
+            else:
+                velocity = (velocity * momentum).add(g, alpha=1 - group["dampening"])
+            state["momentum_buffer"] = velocity
+            g = g.add(velocity, alpha=momentum) if group["nesterov"] else velocity
+        if g.is_sparse:
+            add_at(p, g, -as_float(group["lr"]))
+        else:
+            p.add_(g, alpha=-as_float(group["lr"]))
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for each in self.state.values():  # older versions save a missing velocity as None

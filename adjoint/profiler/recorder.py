@@ -307,7 +307,7 @@ class Recorder:
 
 def _is_recorded(x: Any) -> bool:
     """Whether the value of a tensor is known by how it is computed."""
-    return isinstance(x._data, LazyValue)
+    return isinstance(x._data, LazyValue) and x._data.kept is None
 
 
 def _joined(ops: Sequence[Op]) -> str:

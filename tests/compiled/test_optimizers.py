@@ -14,8 +14,11 @@ from adjoint.core.errors import Unsupported
 from .agreement import assert_equal
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
-# Those that Python computes step by step, by what they read.
-REFUSED = {"LBFGS": r"LBFGS.step in a captured function.*compile the closure.*test_optimizers"}
+# Those that Python computes step by step, by what they read; and that for sparse gradients alone.
+REFUSED = {
+    "LBFGS": r"LBFGS.step in a captured function.*compile the closure.*test_optimizers",
+    "SparseAdam": "SparseAdam does not support dense gradients",
+}
 # Programs for six steps: of Muon, without state, with it, and with a rate that changes; likewise of
 # Adafactor, which begins eagerly.
 PROGRAMS = {"Muon": 3, "Adafactor": 2}

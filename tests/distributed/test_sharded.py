@@ -255,7 +255,7 @@ def assert_rows(model, other, of=lambda p: p, tolerance=1e-10):
         a, b = of(p), of(q)
         assert (a is None) == (b is None), name
         if a is not None:
-            b = b.detach()[p.layout.first : p.layout.first + len(p)]
+            b = b.detach()[p.division.first : p.division.first + len(p)]
             assert a.shape == b.shape and (a - b).abs().sum().item() < tolerance, name
 
 
@@ -619,7 +619,7 @@ def test_a_checkpoint_is_loaded_by_other_numbers_of_ranks(engine, world):
                 for name, value in mine.items():
                     part = whole[name]
                     if part.ndim:
-                        part = part[p.layout.first : p.layout.first + len(p)]
+                        part = part[p.division.first : p.division.first + len(p)]
                     assert value.shape == part.shape and value.dtype == part.dtype
                     assert (value - part).abs().sum().item() < 1e-10
             for piece in zero.pieces[0]:

@@ -39,10 +39,12 @@ def embedding(
     """The rows of `weight` at the indices `input`; the row `padding_idx` gets no gradient.
 
     With `max_norm` the rows that are looked up are first scaled, in place, to at most that norm.
+    Where `sparse`, the gradient of `weight` is a sparse tensor of the rows that were looked up.
 
     Shapes: (...) -> (..., features), weight (rows, features).
     Dtypes: `input` is int32 or int64.
-    Errors: IndexingError for an index out of range; Unsupported for sparse gradients.
+    Errors: IndexingError for an index out of range; Unsupported for `scale_grad_by_freq`, and for
+    `sparse` where operations are recorded.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html
 
     >>> ad.nn.functional.embedding(ad.tensor([1, 0]), ad.tensor([[1.], [2.]]))
@@ -59,15 +61,17 @@ def embedding(
             f"embedding: Expected tensor for argument 'input' to have scalar types Long or Int, "
             f"but got {input.dtype}"
         )
-    if sparse or scale_grad_by_freq:
-        raise Unsupported(
-            "embedding: sparse gradients and scale_grad_by_freq; use the default, False"
-        )
+    if scale_grad_by_freq:
+        raise Unsupported("embedding: scale_grad_by_freq; use the default, False")
     if padding_idx is not None and padding_idx < 0:
         weight = hold_sizes("embedding", weight, dims=(0,))
     padding_idx = padding_row(padding_idx, weight.shape[0], "embedding: Padding_idx")
     if max_norm is not None:
         _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
+    if sparse:
+        from ...ops.sparse.public_functions import rows_sparsely
+
+        return rows_sparsely(weight, input, padding_idx)  # type: ignore[no-any-return]
     found = rows_at(weight, input)
     if padding_idx is not None and weight.requires_grad:
         # The value stays, the gradient stops.
@@ -113,8 +117,8 @@ def embedding_bag(
 
     Shapes: input (bags, size), or (indices,) with `offsets` where the bags begin -> (bags,
     features).
-    Errors: ShapeError for other shapes; InvalidArgument for an unknown mode; Unsupported for
-    sparse gradients.
+    Errors: ShapeError for other shapes; InvalidArgument for an unknown mode, and for "max" where
+    the gradient of `weight` is to be `sparse`; Unsupported for `scale_grad_by_freq`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html
 
     >>> w = ad.tensor([[1.], [2.], [4.]])
@@ -128,10 +132,10 @@ def embedding_bag(
         raise InvalidArgument(
             f"embedding_bag: mode has to be one of sum, mean or max, got {mode!r}"
         )
-    if sparse or scale_grad_by_freq:
-        raise Unsupported(
-            "embedding_bag: sparse gradients and scale_grad_by_freq; use the default, False"
-        )
+    if scale_grad_by_freq:
+        raise Unsupported("embedding_bag: scale_grad_by_freq; use the default, False")
+    if sparse and mode == "max":
+        raise InvalidArgument("embedding_bag: max mode does not support sparse weights")
     if per_sample_weights is not None:
         if mode != "sum":
             raise Unsupported(
@@ -159,7 +163,13 @@ def embedding_bag(
             indices, bags = indices.index_select(0, chosen), bags[kept]
             if per_sample_weights is not None:
                 per_sample_weights = per_sample_weights.index_select(0, chosen)
-    rows: Any = weight.index_select(0, indices)
+    rows: Any
+    if sparse:
+        from ...ops.sparse.public_functions import rows_sparsely
+
+        rows = rows_sparsely(weight, indices)
+    else:
+        rows = weight.index_select(0, indices)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     if mode == "max":

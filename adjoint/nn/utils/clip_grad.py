@@ -157,7 +157,7 @@ def _norms_of(parameters: list[Any], norm_type: float) -> list[Any]:
     if not parts:
         return _gradients(parameters)
     whole = _gradients([p for p in parameters if not hasattr(p, "global_shape")])
-    return [*whole, parts[0].layout.norm(parts, norm_type)]
+    return [*whole, parts[0].division.norm(parts, norm_type)]
 
 
 @explaining

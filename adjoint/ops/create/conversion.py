@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
@@ -10,13 +11,15 @@ import numpy as np
 
 from ...core import config
 from ...core import dtype as dt
-from ...core.device import CPU, as_device, device, transfer
-from ...core.errors import InvalidArgument, InvalidType
+from ...core.device import CPU, as_device, device, register_backend, transfer
+from ...core.errors import InvalidArgument, InvalidType, LayoutError
 from ...core.op import Op, Sample
-from ...core.spec import Spec
+from ...core.spec import Size, Spec
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, METHODS, explaining, public
+from ...eager.tensors import wrap
+from ...graph.lazy import LazyValue
 from ..promotion import cast
 from .creation import assert_row_major, finish, sizes_from
 from .values import array_from, target
@@ -391,7 +394,8 @@ class memory_format:  # noqa: N801 - PyTorch's name
 
 
 class layout:  # noqa: N801 - PyTorch's name
-    """How a tensor's elements are kept: all of them, by strides. Other layouts have but a name.
+    """How a tensor's elements are kept: all of them, by strides, or those that are not zero, with
+    their places (`sparse_coo`, `sparse_csr`). The others have but a name.
 
     Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
 
@@ -417,6 +421,100 @@ sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
 sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
+
+
+class Sparse(LazyValue):
+    """The value of a sparse tensor: `values` at the places of a pattern, zero elsewhere. It never
+    changes (a write gives its tensor another one), and there is no array of it: what asks for one
+    is refused. `adjoint/ops/sparse/` makes such values, and says what ops mean for them.
+    """
+
+    __slots__ = ("pattern", "values")
+
+    pattern: Any  # ops.sparse.pattern.Pattern
+    values: Any  # an array of the host's: the pattern's entries first, then the dense dimensions
+
+    rises = True  # what it is written to is sparse from then on
+
+    def __init__(self, pattern: Any, values: Any) -> None:
+        self.op, self.inputs, self.memory, self.device = None, (), None, CPU
+        self.shape, self.dtype = pattern.shape, values.dtype
+        self.pattern, self.values = pattern, values
+
+    @property
+    def kept(self) -> Any:
+        """The layout of tensors with such a value."""
+        return self.pattern.layout
+
+    @property
+    def array(self) -> Any:  # type: ignore[override]
+        """There is none."""
+        return self.realize()
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes of values and places."""
+        return int(self.values.nbytes + self.pattern.indices.nbytes)
+
+    def copy(self, order: str = "C") -> Sparse:
+        """The same in memory of its own."""
+        return Sparse(self.pattern, self.values.copy())
+
+    def realize(self) -> Any:
+        """Refused."""
+        frame, name = sys._getframe(1), "reading the elements"
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+            if frame.f_globals is not globals():
+                name = frame.f_code.co_name
+            frame = frame.f_back  # type: ignore[assignment]
+        raise refused(name, self)
+
+    def settle(self, tensor: Any) -> Any:
+        """Refused."""
+        return self.realize()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.realize()
+
+    def __repr__(self) -> str:
+        return f"<{self.kept.name} {tuple(self.shape)} of {len(self.values)} entries>"
+
+
+def refused(name: str, data: Any, why: str = "") -> LayoutError:
+    """The error of what takes no sparse tensors."""
+    return LayoutError(
+        f"{name}: {why or 'is for dense tensors'}; it was given one of layout {data.kept.name} "
+        f"and shape {tuple(data.shape)}: use to_dense() first"
+    )
+
+
+def sparse_parts(x: Any) -> tuple[Any, Any, bool]:
+    """The layout of a sparse tensor, the tensors and the size that it is made of, and whether it is
+    coalesced: as PyTorch's files have it.
+    """
+    data = x._data
+    pattern = data.pattern
+    values = wrap(data.values)
+    if data.kept is sparse_coo:
+        return sparse_coo, (wrap(pattern.indices), values, Size(data.shape)), pattern.is_merged
+    columns = wrap(pattern.indices[1].astype(pattern.crow.dtype))
+    return sparse_csr, (wrap(pattern.crow), columns, values, Size(data.shape)), True
+
+
+def sparse_of(kept: layout, parts: Any, is_coalesced: bool = False) -> Any:
+    """The tensor that `sparse_parts` took apart.
+
+    Errors: those of `sparse_coo_tensor` and `sparse_csr_tensor`.
+    """
+    from ..sparse import public_functions as functions
+
+    if kept is sparse_coo:
+        return functions.sparse_coo_tensor(*parts, is_coalesced=is_coalesced)
+    return functions.sparse_csr_tensor(*parts)
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
+register_backend(Sparse, None)
 
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")

@@ -12,7 +12,14 @@ from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device_of, pin, space, transfer
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
-from ...core.errors import DeviceError, DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.errors import (
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    LayoutError,
+    ShapeError,
+)
 from ...core.mistakes import assert_tensor
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
@@ -152,6 +159,7 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
+    assert_strided("zeros", layout)
     return _filled("zeros", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
@@ -175,6 +183,7 @@ def ones(
     >>> ad.ones(2, dtype=ad.int64)
     tensor([1, 1])
     """
+    assert_strided("ones", layout)
     return _filled("ones", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
@@ -198,6 +207,7 @@ def empty(
     >>> ad.empty(2, 3).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("empty", layout)
     assert_row_major(memory_format, "empty")
     return _filled("empty", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
@@ -236,6 +246,15 @@ def into(array: Any, out: Any, dtype: Any, name: str) -> Tensor:
     return public.write_out(fresh(moved(array, out.device)), out, name)
 
 
+def assert_strided(name: str, layout: Any) -> None:
+    """Refuse to make tensors of another layout."""
+    if layout is not None and getattr(layout, "name", layout) != "strided":
+        raise LayoutError(
+            f"{name}: makes dense tensors, not of layout {layout}; use sparse_coo_tensor(size) for "
+            "zeros, or to_sparse() on what it gives"
+        )
+
+
 def assert_row_major(memory_format: Any, name: str) -> None:
     """Refuse what is no memory format. Those with channels last are hints: tensors stay row-major,
     as their strides say, and compiled programs lay out as is fastest.
@@ -270,6 +289,7 @@ def full(
     tensor([[7, 7],
             [7, 7]])
     """
+    assert_strided("full", layout)
     if not isinstance(size, (tuple, list)):
         raise InvalidType(f"full: argument 'size' must be tuple of ints, got {size!r}")
     shape = sizes_from((size,), None, "full")
@@ -338,6 +358,7 @@ def zeros_like(
     >>> ad.zeros_like(ad.tensor([1, 2]))
     tensor([0, 0])
     """
+    assert_strided("zeros_like", layout)
     array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like")
     return finish(array, _beside(input, device), requires_grad)
 
@@ -360,6 +381,7 @@ def ones_like(
     >>> ad.ones_like(ad.tensor([1, 2]), dtype=ad.float32)
     tensor([1., 1.])
     """
+    assert_strided("ones_like", layout)
     array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like")
     return finish(array, _beside(input, device), requires_grad)
 
@@ -382,6 +404,7 @@ def empty_like(
     >>> ad.empty_like(ad.ones(2, 3)).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("empty_like", layout)
     array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like")
     return finish(array, _beside(input, device), requires_grad)
 
@@ -405,6 +428,7 @@ def full_like(
     >>> ad.full_like(ad.tensor([1., 2.]), 7)
     tensor([7., 7.])
     """
+    assert_strided("full_like", layout)
     array = _array_like(np.empty_like, input, dtype, memory_format, "full_like")
     d = dt.from_numpy_dtype(array.dtype)
     if type(fill_value) is Number and array.flags.c_contiguous and _takes(d, fill_value):
@@ -445,6 +469,7 @@ def empty_strided(
     >>> ad.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
+    assert_strided("empty_strided", layout)
     d = target(dtype) or dt.get_default_dtype()
     shape = sizes_from((tuple(size),), None, "empty_strided")
     return finish(strided_array(shape, stride, d), device, requires_grad)
@@ -469,6 +494,7 @@ def empty_permuted(
     >>> ad.empty_permuted((2, 3), (1, 0)).stride()
     (1, 2)
     """
+    assert_strided("empty_permuted", layout)
     d = target(dtype) or dt.get_default_dtype()
     if sorted(physical_layout) != list(np.arange(len(size))):
         raise ShapeError(
@@ -501,6 +527,7 @@ def new_tensor(
     >>> ad.ones(1).new_tensor([1, 2])
     tensor([1., 2.])
     """
+    assert_strided("new_tensor", layout)
     d = target(dtype) or self.dtype
     if d.category == 1 and not isinstance(data, (TensorBase, np.ndarray)):
         array = converted(array_from(data, None, copy=True), d, False)
@@ -532,6 +559,7 @@ def new_zeros(
     >>> ad.tensor([1]).new_zeros(2)
     tensor([0, 0])
     """
+    assert_strided("new_zeros", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_zeros")
     place = _beside(self, device)
@@ -556,6 +584,7 @@ def new_ones(
     >>> ad.tensor([1]).new_ones(2)
     tensor([1, 1])
     """
+    assert_strided("new_ones", layout)
     d = target(dtype) or self.dtype
     place = _beside(self, device)
     array = names_on(place).ones(sizes_from(sizes, size, "new_ones"), d.numpy)
@@ -580,6 +609,7 @@ def new_empty(
     >>> ad.ones(1).new_empty(2, 3).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("new_empty", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_empty")
     place = _beside(self, device)
@@ -605,6 +635,7 @@ def new_empty_strided(
     >>> ad.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
+    assert_strided("new_empty_strided", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from((tuple(size),), None, "new_empty_strided")
     return finish(strided_array(shape, stride, d), _beside(self, device), requires_grad)
@@ -630,6 +661,7 @@ def new_full(
     >>> ad.ones(1).new_full((2,), 7)
     tensor([7., 7.])
     """
+    assert_strided("new_full", layout)
     shape = sizes_from((tuple(size),), None, "new_full")
     value = fill_number(fill_value, "new_full")
     place = _beside(self, device)
@@ -662,6 +694,7 @@ def eye(
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
+    assert_strided("eye", layout)
     columns = n if m is None else m
     if n < 0 or columns < 0:
         raise InvalidArgument(f"eye: n must be greater or equal to 0, got {n}, {columns}")

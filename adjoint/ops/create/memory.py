@@ -306,7 +306,10 @@ class UntypedStorage:
     __slots__ = ("_owner",)
 
     def __init__(self, tensor: Any) -> None:
-        self._owner = owner_of(tensor._data)
+        data = tensor._data
+        if getattr(data, "kept", None) is not None:
+            data.realize()  # refused: there are several
+        self._owner = owner_of(data)
 
     def data_ptr(self) -> int:
         """The address of the first byte."""

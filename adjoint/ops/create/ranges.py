@@ -13,7 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
 from ...core.tensor_base import TensorBase
 from ...eager.public import public
-from .creation import finish, into
+from .creation import assert_strided, finish, into
 from .values import target
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def arange(
     >>> ad.arange(3), ad.arange(1, 2, 0.5)
     (tensor([0, 1, 2]), tensor([1.0000, 1.5000]))
     """
+    assert_strided("arange", layout)
     if end is None:
         start, end = 0, start
     plain = type(start) is type(end) is type(step) is int and dtype is out is None
@@ -124,6 +125,7 @@ def range(
     >>> ad.range(1, 3)
     tensor([1., 2., 3.])
     """
+    assert_strided("range", layout)
     if end is None:
         start, end = 0, start
     start, end, step = (_number(v, "range") for v in (start, end, step))
@@ -186,6 +188,7 @@ def linspace(
     >>> ad.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    assert_strided("linspace", layout)
     kind = out.dtype if out is not None else dtype
     start, end, steps, d = _line_options(start, end, steps, kind, "linspace")
     array = _line(start, end, steps, d).astype(d.numpy)
@@ -216,6 +219,7 @@ def logspace(
     >>> ad.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
+    assert_strided("logspace", layout)
     kind = out.dtype if out is not None else dtype
     start, end, steps, d = _line_options(start, end, steps, kind, "logspace")
     with np.errstate(all="ignore"):

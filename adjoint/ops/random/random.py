@@ -29,7 +29,7 @@ from ...eager.fused import creating
 from ...eager.public import INPLACE, explaining, public
 from ...eager.tensors import fresh
 from ...program import compute as core_compute
-from ..create.creation import assert_row_major, finish, into, sizes_from
+from ..create.creation import assert_row_major, assert_strided, finish, into, sizes_from
 from ..create.values import target
 from ..promotion import cast
 from ..shape.sizes import hold_sizes, is_of_graph
@@ -306,6 +306,7 @@ def rand(
     >>> ad.rand(2, 3).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("rand", layout)
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
     result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place)
@@ -334,6 +335,7 @@ def randn(
     >>> ad.randn(2, 3).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("randn", layout)
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
     result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place)
@@ -363,6 +365,7 @@ def randint(
     >>> bool((ad.randint(3, 5, (100,)) >= 3).all())
     True
     """
+    assert_strided("randint", layout)
     if isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
     elif high is None:
@@ -428,6 +431,7 @@ def randperm(
     >>> sorted(ad.randperm(4).tolist())
     [0, 1, 2, 3]
     """
+    assert_strided("randperm", layout)
     if n < 0:
         raise InvalidArgument(f"randperm: n must be non-negative, got {n}")
     d = (target(dtype) or dt.int64) if out is None else out.dtype
@@ -455,6 +459,7 @@ def rand_like(
     >>> ad.rand_like(ad.zeros(2, 3)).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("rand_like", layout)
     assert_row_major(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
     result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place)
@@ -481,6 +486,7 @@ def randn_like(
     >>> ad.randn_like(ad.zeros(2, 3)).shape
     adjoint.Size([2, 3])
     """
+    assert_strided("randn_like", layout)
     assert_row_major(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
     result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator, place)
@@ -509,6 +515,7 @@ def randint_like(
     >>> ad.randint_like(ad.zeros(2), 5, 6)
     tensor([5., 5.])
     """
+    assert_strided("randint_like", layout)
     assert_row_major(memory_format, "randint_like")
     low, high = (0, low) if high is None else (low, high)
     place = input.device if device is None else as_device(device)
@@ -542,6 +549,7 @@ def normal(
     >>> ad.normal(ad.tensor([1., 2.]), 0.0)
     tensor([1., 2.])
     """
+    assert_strided("normal", layout)
     parameters = [p for p in (mean, std) if isinstance(p, TensorBase)]
     if isinstance(std, TensorBase):
         if std._data.size and not std._data.min() >= 0:

@@ -1,0 +1,3 @@
+"""Sparse tensors: their patterns, what ops mean for them, and their functions. Nothing here is
+imported before the first of them.
+"""

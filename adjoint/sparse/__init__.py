@@ -1,0 +1,16 @@
+"""Functions of sparse tensors; PyTorch's namespace of that name.
+
+Source: https://docs.pytorch.org/docs/stable/sparse.html
+"""
+
+from typing import Any
+
+from ..ops.sparse.public_functions import addmm, log_softmax, mm, softmax, sum
+
+__all__ = ["addmm", "log_softmax", "mm", "softmax", "sum"]
+
+
+def __getattr__(name: str) -> Any:
+    from ..absent import missing
+
+    raise missing("sparse", name)
