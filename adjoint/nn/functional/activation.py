@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...eager.fused import checking, fused
 from ...eager.public import explaining
-from ...ops.elementwise import functions
 from ...ops.nn import activation as ops
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
 from ...tensor import Tensor
@@ -31,6 +31,10 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) == place + 1:
             *args, inplace = args  # type: ignore[assignment]
+        if FOLLOWED:
+            said = overridden(function, args, {"inplace": inplace, **kwargs})
+            if said is not ABSENT:
+                return said
         if not inplace:
             return compute(*args, **kwargs)
         return in_place(*args, **kwargs)
@@ -76,6 +80,7 @@ threshold = _with_inplace(
 )
 
 
+@explaining
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -104,7 +109,7 @@ def tanh(input: Tensor) -> Tensor:
     >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
     [0.0]
     """
-    return functions.tanh(input)
+    return input.tanh()
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -116,7 +121,7 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
     [0.5]
     """
-    return functions.sigmoid(input)
+    return input.sigmoid()
 
 
 def _implicit_dim(name: str, ndim: int) -> int:
@@ -205,6 +210,7 @@ def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps)
 
 
+@explaining
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:

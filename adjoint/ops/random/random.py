@@ -340,6 +340,7 @@ def randn(
     return _finished(result, out, dtype, device, requires_grad, "randn")
 
 
+@explaining
 @public(method=False)
 def randint(
     low: int,
@@ -406,6 +407,7 @@ def _whole_numbers(d: dt.dtype) -> tuple[int, int]:
     return -limit, limit
 
 
+@explaining
 @public(method=False)
 def randperm(
     n: int,
@@ -517,6 +519,7 @@ def randint_like(
     return _finished(_like(result, input), None, dtype, device, requires_grad, "randint_like")
 
 
+@explaining
 @public(method=False)
 def normal(
     mean: Any,
