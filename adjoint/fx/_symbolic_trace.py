@@ -15,6 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ..core.errors import InvalidArgument, Unsupported
+from ..names import _assert
 from ..nn.modules.container import Sequential
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
@@ -87,9 +88,7 @@ def _assert_is_none(value: Any, msg: str) -> None:
     assert value is None, msg
 
 
-@has_side_effect
-def _assert(condition: Any, message: str) -> None:
-    assert bool(condition), message
+has_side_effect(_assert)
 
 
 def _proxy_in(values: Any) -> Proxy | None:
@@ -167,7 +166,7 @@ def _following(tracer: Tracer) -> Iterator[None]:
     global _active
     token = _TRACER.set(tracer)
     if not _active:
-        Module.__call__ = _traced_call  # type: ignore[method-assign]
+        Module.__call__ = _traced_call  # type: ignore[method-assign, assignment]
         Module.__getattr__ = _traced_getattr  # type: ignore[method-assign]
     _active += 1
     try:
@@ -242,8 +241,8 @@ class Tracer(TracerBase):
                     return self.create_node("get_attr", name, (), {})
             raise NameError("parameter is not a member of this module")
         if isinstance(a, Tensor):
-            for name, each in self.root.named_buffers():
-                if each is a:
+            for name, buffer in self.root.named_buffers():
+                if buffer is a:
                     return self.create_node("get_attr", name, (), {})
             held = self.tensor_attrs.get(id(a))
             if held is None:
@@ -322,6 +321,7 @@ class Tracer(TracerBase):
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What a module's attribute is while tracing: a parameter is a node."""
         kind: Any = Parameter
+        found: Any
         if isinstance(attr_val, kind):
             found = self.root.named_parameters()
         elif self.proxy_buffer_attributes and isinstance(attr_val, Tensor):
@@ -352,13 +352,12 @@ class Tracer(TracerBase):
                 "placeholder", name, default, {}, name=_without_stars(name), type_expr=kind
             )
         value = concrete_args[name]
-        self._specialized += 1
-        made = self.create_proxy("placeholder", f"{name}_{self._specialized}", default, {})
+        made = self.create_proxy("placeholder", f"{name}_1", default, {})
         said = f"{name} has been specialized to have value {value} but got another value"
         if value is None:
             self.create_proxy("call_function", _assert_is_none, (made, said), {})
         elif isinstance(value, (bool, int, float, str)):
-            equal = made == value
+            equal: Any = made == value  # type: ignore[comparison-overlap]
             self.create_proxy("call_function", _assert, (equal, said), {}, name="_assert")
         elif isinstance(value, (list, tuple, dict)) or value is PH:
             raise Unsupported(
@@ -388,7 +387,6 @@ class Tracer(TracerBase):
             for name, each in signature.parameters.items()
             if each.annotation is not each.empty and not _is_hidden(function, each.annotation)
         }
-        self._specialized = 0
         args: list[Any] = []
         if is_module:
             if not plain:

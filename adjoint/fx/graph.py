@@ -275,12 +275,14 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """Let new nodes go behind a node (None: to the end), one behind the other."""
+        """Let new nodes go right behind a node (None: to the end): of several the last comes first,
+        as in PyTorch.
+        """
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
             raise AssertionError("Node to insert after is not in graph.")
-        return _InsertPoint(self, n._next.prepend)
+        return _InsertPoint(self, n.append)
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
         """Take away nodes that nobody uses and that do nothing else; whether there were any.

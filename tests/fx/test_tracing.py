@@ -30,7 +30,6 @@ def text(code):
         ("torch._C._nn.", "torch.nn.functional."), ("torch._C._linalg.linalg_", "torch.linalg."),
         ("torch._C._fft.fft_", "torch.fft."), ("torch._C._special.special_", "torch.special."),
         ("torch.functional.", "torch."),
-        ("torch._assert(", "torch.fx._symbolic_trace._assert("),
     ):  # fmt: skip
         code = code.replace(theirs, ours)
     return re.sub(r"\badjoint\b", "torch", code)
