@@ -235,14 +235,14 @@ def _replace(
 def _insert(
     graph: Graph, new: Graph, inputs: list[Node], values: list[Any], match: InternalMatch
 ) -> tuple[list[Node], Any]:
-    """Copy a graph behind what it reads and before what reads it."""
-    place = max(match.anchors)
-    users = [user for n in match.returning_nodes for user in n.users]
-    inner = set(match.nodes_map.values())
-    if any(user < place for user in users if user not in inner):
+    """Copy a graph to the place before the first node that uses what was matched."""
+    inner = set(match.nodes_map.values()) - set(match.placeholder_nodes)
+    users = [user for n in match.returning_nodes for user in n.users if user not in inner]
+    place = min(users) if users else max(match.anchors)
+    if any(isinstance(value, Node) and not value < place for value in values):
         raise InvalidArgument(
-            f"replace_pattern: {match.anchors} is used before all that it needs is there; move "
-            "its users behind it"
+            f"replace_pattern: {place} uses {match.returning_nodes} before all that the pattern "
+            "has as inputs is there; move it behind them"
         )
     known: dict[Node, Any] = dict(zip(inputs, values, strict=True))
     made: list[Node] = []
