@@ -92,6 +92,7 @@ ABSENT: dict[str, Reasons] = {
         (".+", "not here; autograd.Function serves"),
     ),
     "amp": (),
+    "fx": (),
     "Tensor": (
         (r"sparse_\w+ (to_)?sparse\w* to_sparse\w* \w*(col|crow|row|ccol)_indices indices values "
          r"(is_)?coalesced? dense_dim smm sspaddmm resize_as_sparse_ to_padded_tensor", _SPARSE),

@@ -76,6 +76,7 @@ MODULES = (
     "adjoint.random",
     "adjoint.distributions",
     "adjoint.export",
+    "adjoint.fx",
     "adjoint.io",
     "adjoint.serialization",
     "adjoint.models",

@@ -1,9 +1,9 @@
 """Objects that stand for tensors, and say themselves what a public function does with them: their
-type has `__torch_function__`, as PyTorch's protocol has it.
+type has `__torch_function__`, as PyTorch's protocol has it, and was named by `follow`.
 
 Declarations around public functions (`@public`, `@explaining`, `@checking`, ...) look at FOLLOWED
 before they look at arguments, or where a call is not known: it is empty, and nothing more is paid,
-until something such as `adjoint.fx` asks for the protocol by `follow`.
+until something such as `adjoint.fx` follows a type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .errors import InvalidType
 
 __all__ = ["ABSENT", "FOLLOWED", "follow", "leading", "overridden", "unusual"]
 
-FOLLOWED: list[type] = []  # types that asked for it; once there is one, any type is asked
+FOLLOWED: list[type] = []  # types whose objects, and those of their subclasses, are asked
 
 ABSENT: Any = object()  # what `overridden` gives where no argument says anything
 
@@ -29,30 +29,32 @@ def follow(kind: type) -> None:
         FOLLOWED.append(kind)
 
 
-def _asked(values: Iterable[Any], found: list[Any], deep: bool = True) -> None:
+def _asked(values: Iterable[Any], followed: tuple[type, ...], found: list[Any]) -> None:
     for value in values:
-        kind = type(value)
-        if deep and (kind is list or kind is tuple or isinstance(value, (list, tuple))):
-            _asked(value, found, False)
-        elif hasattr(kind, "__torch_function__") and all(type(each) is not kind for each in found):
-            place = len(found)
-            for i, other in enumerate(found):  # a subclass is asked before its base
-                if issubclass(kind, type(other)):
-                    place = i
-                    break
-            found.insert(place, value)
+        if isinstance(value, followed):
+            kind = type(value)
+            if all(type(each) is not kind for each in found):
+                place = len(found)
+                for i, other in enumerate(found):  # a subclass is asked before its base
+                    if issubclass(kind, type(other)):
+                        place = i
+                        break
+                found.insert(place, value)
+        elif isinstance(value, (list, tuple)):
+            _asked(value, followed, found)
 
 
 def overridden(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What arguments, or items of lists among them, say that `function` gives; ABSENT where none
-    has a say.
+    """What arguments, or items of lists and tuples among them, say that `function` gives; ABSENT
+    where none has a say.
 
     Errors: InvalidType where all that were asked gave NotImplemented.
     """
     found: list[Any] = []
-    _asked(args, found)
+    followed = tuple(FOLLOWED)
+    _asked(args, followed, found)
     if kwargs:
-        _asked(kwargs.values(), found)
+        _asked(kwargs.values(), followed, found)
     if not found:
         return ABSENT
     types = tuple([type(each) for each in found])

@@ -331,12 +331,10 @@ class Tracer(TracerBase):
         for name, each in found:
             if each is attr_val:
                 if name not in parameter_proxy_cache:
-                    factory = None
+                    proxy = self.create_proxy("get_attr", name, (), {})
                     if self.param_shapes_constant:
-                        factory = lambda node: ParameterProxy(self, node, name, attr_val)  # noqa: E731, B023 - used at once
-                    parameter_proxy_cache[name] = self.create_proxy(
-                        "get_attr", name, (), {}, proxy_factory_fn=factory
-                    )
+                        proxy = ParameterProxy(self, proxy.node, name, attr_val)
+                    parameter_proxy_cache[name] = proxy
                 return parameter_proxy_cache[name]
         return attr_val
 

@@ -231,7 +231,7 @@ def test_traced_modules_under_function_transforms():
     each = ad.func.vmap(ad.func.grad(loss), (None, 0))(state, x)
     for name, parameter in state.items():
         traced.zero_grad()
-        loss({k: v for k, v in traced.named_parameters()}, x[1]).backward()
+        loss(dict(traced.named_parameters()), x[1]).backward()
         ad.testing.assert_close(each[name][1], parameter.grad)
 
 
