@@ -38,6 +38,7 @@ class PythonCode(NamedTuple):
 
 _GIVEN = ("inf", "nan", "NoneType", "torch", "adjoint", "device", "fx_pytree", "pytree")
 _RESERVED = frozenset((*keyword.kwlist, *dir(builtins), *_GIVEN))
+_ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 _SUFFIX = re.compile(r"(.*)_(\d+)$")
 
 
@@ -59,7 +60,7 @@ class Namespace:
             for name, owner in self._owners.items():
                 if owner is obj:
                     return name
-        name = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
+        name = _ILLEGAL.sub("_", candidate) or "_unnamed"
         if name[0].isdigit():
             name = f"_{name}"
         base, number = name, 0
@@ -101,7 +102,9 @@ def type_repr(obj: Any) -> str:
         return f"{obj.__module__}.{name}"
     if obj is ...:
         return "..."
-    return getattr(obj, "__name__", repr(obj)) if isinstance(obj, types.FunctionType) else repr(obj)
+    if isinstance(obj, types.FunctionType):
+        return obj.__name__
+    return repr(obj).replace("adjoint.tensor.Tensor", f"{config.CALLED}.Tensor")
 
 
 def _is_top(obj: Any) -> bool:
@@ -222,7 +225,7 @@ class _Writer:
         """A name by which the code finds an object."""
         if targets.is_ours(obj):
             return targets.qualified_name(obj)
-        name = hint.replace(".", "_")
+        name = _ILLEGAL.sub("_", hint)
         if self.globals.get(name) is obj:
             return name
         for known, value in self.globals.items():
@@ -238,10 +241,20 @@ class _Writer:
             return "NoneType" if obj is not None else ""
         if _is_top(obj):
             return f"{config.CALLED}.{obj.__name__}"
+        if obj is ...:
+            return self.add_global("_", obj)
+        if isinstance(obj, types.UnionType):
+            return "|".join(map(self.type_name, obj.__args__))
         origin, args = typing.get_origin(obj), typing.get_args(obj)
-        if isinstance(obj, types.GenericAlias) and origin is not None:
-            inner = ", ".join("..." if each is ... else self.type_name(each) for each in args)
-            return f"{self.add_global(type_repr(origin), origin)}[{inner or '()'}]"
+        if origin is not None and args and not any(isinstance(each, list) for each in args):
+            name = getattr(obj, "_name", None) or ""
+            if origin is typing.Union:
+                made = self.add_global("typing_Union", typing.Union)
+            elif hasattr(typing, name) and not isinstance(obj, types.GenericAlias):
+                made = self.add_global(f"typing_{name}", getattr(typing, name))
+            else:
+                made = self.add_global(type_repr(origin), origin)
+            return f"{made}[{','.join(map(self.type_name, args))}]"
         return self.add_global(type_repr(obj), obj)
 
     def shown(self, arg: Argument) -> str:

@@ -8,6 +8,7 @@ import collections
 import enum
 import math
 import re
+import typing
 from math import sqrt
 
 import pytest
@@ -126,6 +127,20 @@ def annotated(T):
     return f
 
 
+def generics(T):
+    def f(x, y, z=None, w=1, v=(), r=None, s=None, k=None, n=None):
+        return x
+
+    of = typing
+    f.__annotations__ = {
+        "x": of.Optional[T.Tensor], "y": of.List[int], "z": of.Dict[str, T.Tensor],
+        "w": of.Union[int, str], "v": of.Tuple[int, ...], "r": T.nn.Module, "s": T.dtype,
+        "k": tuple[T.Tensor, int], "n": int | None,
+        "return": of.Tuple[T.Tensor, of.List[T.Tensor]],
+    }  # fmt: skip
+    return f
+
+
 def mathematics(T):
     def f(x):
         return math.floor(x.mean()), sqrt(x), math.pi * x, math.sqrt(4.0)
@@ -133,7 +148,7 @@ def mathematics(T):
     return f
 
 
-PROGRAMS = (operators, functions, methods, constants, arguments, annotated, mathematics)
+PROGRAMS = (operators, functions, methods, constants, arguments, annotated, generics, mathematics)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
