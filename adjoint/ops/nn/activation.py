@@ -611,6 +611,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return Softplus.of(float(beta), float(threshold)), input
 
 
+@explaining
 @public(method=False)
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)), without overflow.
