@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import InvalidType
 
-__all__ = ["ABSENT", "FOLLOWED", "follow", "leading", "overridden", "unusual"]
+__all__ = ["ABSENT", "FOLLOWED", "follow", "leading", "leave", "overridden", "unusual"]
 
 FOLLOWED: list[type] = []  # types whose objects, and those of their subclasses, are asked
 
@@ -27,6 +27,12 @@ def follow(kind: type) -> None:
     """
     if kind not in FOLLOWED:
         FOLLOWED.append(kind)
+
+
+def leave(kind: type) -> None:
+    """Ask objects of a type no more."""
+    if kind in FOLLOWED:
+        FOLLOWED.remove(kind)
 
 
 def _asked(values: Iterable[Any], followed: tuple[type, ...], found: list[Any]) -> None:

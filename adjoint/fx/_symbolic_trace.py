@@ -480,6 +480,7 @@ class Tracer(TracerBase):
                 )  # fmt: skip
         finally:
             self._patches.undo()
+            self._parameter_proxies = {}
         return self.graph
 
     def _patch(self, own: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import dis
 import enum
 import operator
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import AdjointError, InvalidArgument
-from ..core.overrides import follow
+from ..core.overrides import follow, leave
 from ..ops.create.conversion import memory_format
 from ..tensor import Tensor
 from .graph import Graph
@@ -29,6 +30,10 @@ VALUES = (
     str, int, float, bool, complex, bytes, range, dtype, device, memory_format, Tensor,
     type(None), type(...), type(NotImplemented), enum.Enum,
 )  # fmt: skip
+
+
+_living: set[int] = set()  # the proxies that there are, by identity
+_lock = threading.RLock()  # again in one thread: what is collected meanwhile is a proxy, too
 
 
 class TraceError(AdjointError, ValueError):
@@ -164,6 +169,20 @@ class Proxy:
 
     node: Node
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """One that is counted: where there are none, public functions ask for none."""
+        made = super().__new__(cls)
+        with _lock:
+            _living.add(id(made))
+            follow(Proxy)
+        return made
+
+    def __del__(self) -> None:
+        with _lock:
+            _living.discard(id(self))
+            if not _living:
+                leave(Proxy)
+
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
         self.node = node
@@ -238,9 +257,6 @@ class Proxy:
     if False:  # operators are attached below  # pragma: no cover
 
         def __getitem__(self, item: Any) -> Any: ...
-
-
-follow(Proxy)
 
 
 class Attribute(Proxy):

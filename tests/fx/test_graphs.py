@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import operator
 import pickle
@@ -10,6 +11,7 @@ import pickle
 import pytest
 
 import adjoint as ad
+from adjoint.core.overrides import FOLLOWED
 
 from ..pytorch import torch
 from .test_tracing import net, same, text
@@ -286,3 +288,17 @@ def test_tracing_leaves_the_modules_as_they_are_whatever_happens():
         ad.fx.symbolic_trace(lambda x: 1 if math.sin(x) else 2)
     assert (ad.nn.Module.__call__, ad.nn.Module.__getattr__, math.sin) == (call, read, sine)
     assert not ad.fx._symbolic_trace.is_fx_tracing()
+
+
+def test_public_functions_ask_for_proxies_only_while_there_are_any():
+    gc.collect()
+    assert not FOLLOWED
+    with pytest.raises(ad.fx.proxy.TraceError):
+        ad.fx.symbolic_trace(lambda x: 1 if ad.relu(x) else 2)
+    traced = ad.fx.symbolic_trace(net(ad)())
+    gc.collect()
+    assert not FOLLOWED and len(traced.graph.nodes) > 10
+    x = ad.fx.Proxy(ad.fx.Graph().placeholder("x"))
+    assert ad.fx.Proxy in FOLLOWED and isinstance(ad.relu(x), ad.fx.Proxy)
+    del x
+    assert not FOLLOWED
