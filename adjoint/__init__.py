@@ -56,6 +56,7 @@ from .autograd.recording import lazy as lazy, realize_all as realize  # isort: s
 from .reactive import Graph as Graph  # isort: skip
 from .io import load as load, save as save  # isort: skip
 from .names import *  # isort: skip
+from .names import _assert as _assert  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 

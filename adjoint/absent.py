@@ -99,6 +99,7 @@ ABSENT: dict[str, Reasons] = {
         (".+", "not here; autograd.Function serves"),
     ),
     "amp": (),
+    "fx": (),
     "Tensor": (
         (r"smm sspaddmm", _SPARSE),
         (r"sparse_resize_\w* resize_as_sparse_", _RESIZED),

@@ -5,6 +5,7 @@ tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.f
 from __future__ import annotations
 
 from math import e, inf, nan, pi
+from typing import Any
 
 from . import linalg
 from .eager.public import explaining
@@ -65,6 +66,15 @@ def is_inference(input: Tensor) -> bool:
     True
     """
     return bool(input.is_inference())
+
+
+@explaining
+def _assert(condition: Any, message: str) -> None:
+    """An `assert` that tracing (`adjoint.fx`) keeps.
+
+    >>> ad._assert(True, "is true")
+    """
+    assert bool(condition), message
 
 
 @explaining

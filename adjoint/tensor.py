@@ -29,6 +29,7 @@ from .core.errors import (
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
+from .core.overrides import ABSENT, FOLLOWED, overridden
 from .core.spec import normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
@@ -1003,6 +1004,10 @@ def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, (str, bytes, dict, set, type(None))):
             return NotImplemented
+        if FOLLOWED:
+            said = overridden(operator, (self, other), {})
+            if said is not ABSENT:
+                return said
         function = FUNCTIONS[function_name]
         return function(other, self) if reflected else function(self, other)
 

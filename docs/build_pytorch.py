@@ -22,6 +22,7 @@ MARK = "<!-- written by docs/build_pytorch.py -->\n"
 SPACES = (
     "", "Tensor", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler",
     "linalg", "fft", "special", "distributions", "func", "sparse", "utils.data", "autograd", "amp",
+    "fx",
 )  # fmt: skip
 STUBS = {"": ("_C/_VariableFunctions.pyi", None), "Tensor": ("_C/__init__.pyi", "TensorBase"),
          "nn.functional": ("nn/functional.pyi", None)}  # fmt: skip

@@ -78,6 +78,7 @@ MODULES = (
     "adjoint.random",
     "adjoint.distributions",
     "adjoint.export",
+    "adjoint.fx",
     "adjoint.io",
     "adjoint.serialization",
     "adjoint.models",

@@ -15,7 +15,7 @@ from ..tensor import Tensor
 
 PACKAGE = __name__.partition(".")[0]
 TOP = (Tensor, Size, device, dtype, finfo, iinfo, memory_format, Generator)
-FOLLOWED = ("amp", "autograd", "distributions", "nn", "optim", "utils")  # module by module
+FOLLOWED = ("amp", "autograd", "distributions", "fx", "nn", "optim", "utils")  # module by module
 ELSEWHERE = {
     f"{PACKAGE}.data.dataset": "torch.utils.data.dataset",
     f"{PACKAGE}.data.loader": "torch.utils.data.dataloader",

@@ -18,6 +18,7 @@ from ..core.dtype import float32, get_default_dtype
 from ..core.mistakes import MISTAKES, explain
 from ..core.mode import MODE
 from ..core.op import Op
+from ..core.overrides import ABSENT, FOLLOWED, overridden
 from ..program import compute
 from ..program.executable import forgettable
 from ..program.variants import Variants
@@ -108,6 +109,10 @@ def _declare(function: F, native: str, always: bool) -> F:
         y = run_known(declared, args, True)
         if y is not None:
             return y
+        if FOLLOWED:
+            said = overridden(run, args, {})
+            if said is not ABSENT:
+                return said
         mode = MODE.get()
         try:
             if mode.fuses:
@@ -143,6 +148,10 @@ def checking(function: F) -> F:
         y = run_known(function, given, True)
         if y is not None:
             return y
+        if FOLLOWED:
+            said = overridden(run, args, kwargs)
+            if said is not ABSENT:
+                return said
         try:
             found = accepting(*args, **kwargs)
             if type(found) is not tuple:
@@ -171,6 +180,10 @@ def viewing(function: F) -> F:
         y = None if kwargs else run_known(function, args, True)
         if y is not None:
             return y
+        if FOLLOWED:
+            said = overridden(run, args, kwargs)
+            if said is not ABSENT:
+                return said
         try:
             y = accepting(*args, **kwargs)
         except MISTAKES as error:
@@ -198,6 +211,10 @@ def creating(function: F, *, draw: tuple[type[Op], Any] | None = None) -> F:
         y = run_known(function, given) if usual else None
         if y is not None:
             return y
+        if FOLLOWED:
+            said = overridden(run, args, kwargs)
+            if said is not ABSENT:
+                return said
         try:
             y = function(*args, **kwargs)
         except MISTAKES as error:

@@ -12,6 +12,7 @@ from ..core import dtype as dt
 from ..core.mistakes import MISTAKES, explain
 from ..core.mode import without_autocast
 from ..core.op import Op
+from ..core.overrides import ABSENT, FOLLOWED, overridden
 from . import public
 from .dispatch import run_known
 
@@ -59,8 +60,16 @@ def binary_operator(
 
     def operator(input: Any, other: Any, *, out: Any = None) -> Any:
         if out is not None:
+            if FOLLOWED:
+                said = overridden(operator, (input, other), {"out": out})
+                if said is not ABSENT:
+                    return said
             return public.write_out(without_autocast(general, input, other), out, op.name)
         y = run_known(op, (input, other))
+        if y is None and FOLLOWED:
+            said = overridden(operator, (input, other), {})
+            if said is not ABSENT:
+                return said
         if y is None and (result == "same" or result == "bool"):
             y = RECORDERS[2](op, dtypes, result == "bool", input, other)
         if y is not None:
@@ -86,8 +95,16 @@ def unary_operator(
 
     def operator(input: Any, *, out: Any = None) -> Any:
         if out is not None:
+            if FOLLOWED:
+                said = overridden(operator, (input,), {"out": out})
+                if said is not ABSENT:
+                    return said
             return public.write_out(without_autocast(general, input), out, op.name)
         y = run_known(op, (input,))
+        if y is None and FOLLOWED:
+            said = overridden(operator, (input,), {})
+            if said is not ABSENT:
+                return said
         if y is None and records:
             y = RECORDERS[1](op, dtypes, input)
         if y is not None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from ..core.mistakes import MISTAKES, explain
 from ..core.mode import without_autocast
 from ..core.op import Op
+from ..core.overrides import ABSENT, FOLLOWED, overridden
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,6 +58,10 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def accepting(*args: Any, **kwargs: Any) -> Any:
+        if FOLLOWED:
+            said = overridden(accepting, args, kwargs)
+            if said is not ABSENT:
+                return said
         if kwargs:
             if "axis" in kwargs:
                 kwargs["dim"] = kwargs.pop("axis")
@@ -78,6 +83,10 @@ def explaining(function: F) -> F:
 
     @functools.wraps(function)
     def explained(*args: Any, **kwargs: Any) -> Any:
+        if FOLLOWED:
+            said = overridden(explained, args, kwargs)
+            if said is not ABSENT:
+                return said
         try:
             return function(*args, **kwargs)
         except MISTAKES as error:
@@ -95,6 +104,10 @@ def with_out(function: F) -> F:
 
     @functools.wraps(function)
     def writing_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if FOLLOWED:
+            said = overridden(writing_out, args, kwargs if out is None else {**kwargs, "out": out})
+            if said is not ABSENT:
+                return said
         if out is None:
             try:
                 return accepting(*args, **kwargs) if kwargs else function(*args)

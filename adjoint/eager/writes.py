@@ -12,6 +12,7 @@ from ..core.device import namespace_of
 from ..core.errors import AutogradError, ShapeError, Unsupported
 from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.op import Op
+from ..core.overrides import ABSENT, FOLLOWED, overridden
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..graph.cells import Cell, wants_gradient
@@ -240,6 +241,10 @@ def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if write_by_kernel(method, name, function, (self, *args), kwargs):
             return self
+        if FOLLOWED:
+            said = overridden(method, (self, *args), kwargs)
+            if said is not ABSENT:
+                return said
         assert_tensor(name, self)
         mode = get_mode()
         try:

@@ -20,7 +20,7 @@ from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..core.types import Tensor
 from ..eager.dispatch import apply
-from ..eager.public import public
+from ..eager.public import explaining, public
 
 __all__ = ["can_cast", "result_type"]
 
@@ -196,6 +196,7 @@ def as_tensor_like(value: Any, like: Tensor) -> Tensor:
     return like.new_tensor(value, dtype=common_dtype((like, value)))
 
 
+@explaining
 @public(method=False)
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype that an operation on both (tensors or numbers) would give.

@@ -169,8 +169,11 @@ from torch.distributed.tensor.placement_types import Shard
 import torch.distributed._functional_collectives as collectives
 assert not isinstance(torch.ones(1), DTensor) and not hasattr(torch.ops.torchvision, "nms")
 assert torch.fx.wrap(len) is len and torch.fx is adjoint.fx
-for refused in (DTensor, Shard, collectives.wait_tensor, torch.fx.Tracer, torch.fx.GraphModule,
-                torch.fx.symbolic_trace, torch.ops.load_library):
+traced = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 1), nn.ReLU()))
+traced.graph.find_nodes(op="output")[0].args = (traced.graph.call_function(F.relu, (1.0,)),)
+assert [node.target for node in traced.graph.nodes][1] == "0"
+assert "torch.nn.functional.relu(1.0)" in traced.graph.python_code("self").src
+for refused in (DTensor, Shard, collectives.wait_tensor, torch.ops.load_library):
     try:
         refused(nn.Linear(1, 1))
     except adjoint.Unsupported:

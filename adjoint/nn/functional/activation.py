@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...eager.fused import checking, fused
 from ...eager.public import explaining
 from ...ops.elementwise import functions
@@ -31,6 +32,10 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) == place + 1:
             *args, inplace = args  # type: ignore[assignment]
+        if FOLLOWED:
+            said = overridden(function, args, {"inplace": inplace, **kwargs})
+            if said is not ABSENT:
+                return said
         if not inplace:
             return compute(*args, **kwargs)
         return in_place(*args, **kwargs)
@@ -76,6 +81,7 @@ threshold = _with_inplace(
 )
 
 
+@explaining
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -104,6 +110,10 @@ def tanh(input: Tensor) -> Tensor:
     >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
     [0.0]
     """
+    if FOLLOWED:
+        said = overridden(tanh, (input,), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     return functions.tanh(input)
 
 
@@ -116,6 +126,10 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
     [0.5]
     """
+    if FOLLOWED:
+        said = overridden(sigmoid, (input,), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     return functions.sigmoid(input)
 
 
@@ -205,6 +219,7 @@ def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps)
 
 
+@explaining
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:

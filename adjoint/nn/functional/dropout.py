@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.mistakes import MISTAKES, explain
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...eager.dispatch import apply
 from ...eager.fused import fused, is_fusing
 from ...eager.public import explaining
@@ -36,6 +37,10 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> ad.nn.functional.dropout(ad.ones(2), p=1.0)
     tensor([0., 0.])
     """
+    if FOLLOWED:
+        said = overridden(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
+        if said is not ABSENT:
+            return said
     _assert_probability(p, "dropout")
     try:
         return _apply(input, p, training, inplace, tuple(input.shape))

@@ -605,6 +605,7 @@ def poisson_nll_loss(
     return _reduced(loss, reduction, "poisson_nll_loss")
 
 
+@explaining
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -715,6 +716,7 @@ def soft_margin_loss(
     return _reduced(-logsigmoid(target * input), reduction, "soft_margin_loss")
 
 
+@explaining
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -11,6 +11,7 @@ from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...core.mistakes import assert_tensor
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...eager.fused import fused
 from ...eager.public import explaining
 from ...ops.create.memory import from_numpy
@@ -51,6 +52,14 @@ def embedding(
     tensor([[2.],
             [1.]])
     """
+    if FOLLOWED:
+        options = {
+            "padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type,
+            "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse,
+        }  # fmt: skip
+        said = overridden(embedding, (input, weight), options)
+        if said is not ABSENT:
+            return said
     try:
         fits = input.dtype in (int32, int64)
     except AttributeError:
@@ -262,6 +271,7 @@ def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Tensor:
     return (products / sizes).to(promote_types(x1.dtype, x2.dtype))
 
 
+@explaining
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

@@ -24,7 +24,7 @@ from ...core.mistakes import assert_tensor
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ...eager.tensors import fresh
 from .values import array_from, convert_number, converted, fill_number, target
 
@@ -101,6 +101,7 @@ def pinned(array: Any) -> Any:
     return pin(array)
 
 
+@explaining
 @public(method=False)
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
@@ -187,6 +188,7 @@ def ones(
     return _filled("ones", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 
+@explaining
 def empty(
     *sizes: Any,
     size: Any = None,
@@ -340,6 +342,7 @@ def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, n
     return make(data, data.dtype if d is None else d.numpy, "C" if row_major else "K")
 
 
+@explaining
 @public(method=False)
 def zeros_like(
     input: Tensor,
@@ -363,6 +366,7 @@ def zeros_like(
     return finish(array, _beside(input, device), requires_grad)
 
 
+@explaining
 @public(method=False)
 def ones_like(
     input: Tensor,
@@ -386,6 +390,7 @@ def ones_like(
     return finish(array, _beside(input, device), requires_grad)
 
 
+@explaining
 @public(method=False)
 def empty_like(
     input: Tensor,
@@ -409,6 +414,7 @@ def empty_like(
     return finish(array, _beside(input, device), requires_grad)
 
 
+@explaining
 @public(method=False)
 def full_like(
     input: Tensor,
@@ -450,6 +456,7 @@ def strided_array(shape: Sequence[int], strides: Sequence[int], dtype: dt.dtype)
     return np.lib.stride_tricks.as_strided(memory, tuple(shape), steps)
 
 
+@explaining
 @public(method=False)
 def empty_strided(
     size: Sequence[int],
@@ -475,6 +482,7 @@ def empty_strided(
     return finish(strided_array(shape, stride, d), device, requires_grad)
 
 
+@explaining
 @public(method=False)
 def empty_permuted(
     size: Sequence[int],

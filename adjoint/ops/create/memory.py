@@ -56,6 +56,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     return exported(finish(checked_array(ndarray), CPU))  # type: ignore[no-any-return]
 
 
+@explaining
 @public(method=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory and keeping history where nothing has to change.

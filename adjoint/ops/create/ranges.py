@@ -12,7 +12,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
 from ...core.tensor_base import TensorBase
-from ...eager.public import public
+from ...eager.public import explaining, public
 from .creation import assert_strided, finish, into
 from .values import target
 
@@ -65,6 +65,7 @@ def _range_dtype(dtype: Any, bounds: Iterable[Any]) -> dt.dtype:
     return dt.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dt.int64
 
 
+@explaining
 @public(method=False)
 def arange(
     start: Any = 0,
@@ -105,6 +106,7 @@ def arange(
     return finish(array, device, requires_grad, pin_memory)
 
 
+@explaining
 @public(method=False)
 def range(
     start: Any = 0,
@@ -167,6 +169,7 @@ def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> An
     return start, end, steps, d
 
 
+@explaining
 @public(method=False)
 def linspace(
     start: Any,
@@ -197,6 +200,7 @@ def linspace(
     return finish(array, device, requires_grad)
 
 
+@explaining
 @public(method=False)
 def logspace(
     start: Any,

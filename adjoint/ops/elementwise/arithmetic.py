@@ -12,9 +12,10 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
+from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..promotion import cast, common_dtype, number, promote
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .pointwise import (
@@ -160,6 +161,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.add(ad.tensor([1., 2.]), ad.tensor([10., 20.]), alpha=2)
     tensor([21., 42.])
     """
+    if FOLLOWED:
+        said = overridden(add, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
+        if said is not ABSENT:
+            return said
     if alpha != 1:
         return to_out(_add_scaled("add", input, other, alpha), out, "add")
     return _add(input, other, out=out)
@@ -193,6 +198,10 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.sub(ad.tensor([1., 2.]), 3)
     tensor([-2., -1.])
     """
+    if FOLLOWED:
+        said = overridden(sub, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
+        if said is not ABSENT:
+            return said
     if alpha != 1:
         return to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
     return _sub(input, other, out=out)
@@ -201,6 +210,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 subtract = alias(sub, "subtract")
 
 
+@explaining
 @public()
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input.
@@ -216,6 +226,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
+@explaining
 @public()
 def positive(input: Any) -> Tensor:
     """The input itself, as `+input`.
@@ -320,6 +331,12 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
     >>> ad.div(ad.tensor([7, -7]), 2), ad.div(ad.tensor([7, -7]), 2, rounding_mode="trunc")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -3]))
     """
+    if FOLLOWED:
+        said = overridden(
+            div, (input, other), unusual(rounding_mode=(rounding_mode, None), out=(out, None))
+        )
+        if said is not ABSENT:
+            return said
     if rounding_mode is None:
         function = _div
     elif rounding_mode == "floor":
@@ -337,6 +354,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
 divide = alias(div, "divide")
 
 
+@explaining
 @public(inplace=True)
 def true_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """input / other; integers divide to floats.

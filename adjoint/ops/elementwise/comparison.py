@@ -11,11 +11,12 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
+from ...core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ...eager.tensors import fresh
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided
 from .logic import logical_and, logical_or, special_samples
@@ -295,6 +296,10 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
     >>> ad.where(x > 0, x, 0)
     tensor([1., 0.])
     """
+    if FOLLOWED:
+        said = overridden(where, leading(condition, input, other), unusual(out=(out, None)))
+        if said is not ABSENT:
+            return said
     if input is None and other is None:
         assert_tensor("where", condition, "condition")
         return condition.nonzero(as_tuple=True)
@@ -510,6 +515,10 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     >>> ad.clamp(ad.tensor([-2., 0.5, 2.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])
     """
+    if FOLLOWED:
+        said = overridden(clamp, leading(input, min, max), unusual(out=(out, None)))
+        if said is not ABSENT:
+            return said
     if min is None or max is None:
         if min is not None:
             return clamp_min(input, min, out=out)
@@ -528,6 +537,7 @@ clip = alias(clamp, "clip")
 _clamp_min, _clamp_max = binary(CLAMP_MIN), binary(CLAMP_MAX)
 
 
+@explaining
 @public(inplace=True)
 def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
     """The elements, raised to `min` where they are smaller.
@@ -543,6 +553,7 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
     return _clamp_min(input, min, out=out)
 
 
+@explaining
 @public(inplace=True)
 def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
     """The elements, lowered to `max` where they are greater.
@@ -561,6 +572,7 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
 # ---- whole tensors compared ----------------------------------------------------------------------
 
 
+@explaining
 @public()
 def isclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -600,6 +612,7 @@ def isclose(
     return logical_or(close, near)
 
 
+@explaining
 @public()
 def allclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -616,6 +629,7 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
+@explaining
 @public()
 def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and equal elements.

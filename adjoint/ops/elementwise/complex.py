@@ -15,7 +15,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
-from ...eager.public import METHODS, public
+from ...eager.public import METHODS, explaining, public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, strided, unary_samples
 from ..shape.sizes import hold_sizes
@@ -137,6 +137,7 @@ COMPLEX_OP = Complex()
 _REAL, _IMAG, _CONJ = Real(), Imag(), Conj()
 
 
+@explaining
 @public(method=False)
 def real(input: Any) -> Tensor:
     """A view of the real parts; a real tensor itself.
@@ -155,6 +156,7 @@ def real(input: Any) -> Tensor:
     return result
 
 
+@explaining
 @public(method=False)
 def imag(input: Any) -> Tensor:
     """A view of the imaginary parts.
@@ -201,6 +203,7 @@ def conj_physical(input: Any) -> Tensor:
     return apply(_CONJ, input) if input.dtype.is_complex else input
 
 
+@explaining
 @public()
 def conj(input: Any) -> Tensor:
     """The complex conjugate of each element; a real tensor itself.
@@ -220,6 +223,7 @@ def conj(input: Any) -> Tensor:
     return result
 
 
+@explaining
 @public()
 def resolve_conj(input: Any) -> Tensor:
     """The tensor itself: conjugates are always computed at once.
@@ -233,6 +237,7 @@ def resolve_conj(input: Any) -> Tensor:
     return input
 
 
+@explaining
 @public()
 def resolve_neg(input: Any) -> Tensor:
     """The tensor itself: negatives are always computed at once.
@@ -246,6 +251,7 @@ def resolve_neg(input: Any) -> Tensor:
     return input
 
 
+@explaining
 @public()
 def is_conj(input: Any) -> bool:
     """Whether the tensor is a conjugate not yet computed: never.
@@ -259,6 +265,7 @@ def is_conj(input: Any) -> bool:
     return False
 
 
+@explaining
 @public()
 def is_neg(input: Any) -> bool:
     """Whether the tensor is a negative not yet computed: never.
@@ -272,6 +279,7 @@ def is_neg(input: Any) -> bool:
     return False
 
 
+@explaining
 @public(method=False)
 def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
     """Complex numbers from their real and imaginary parts.
@@ -469,6 +477,7 @@ class ViewAsComplex(Op):
 _VIEW_AS_REAL, _VIEW_AS_COMPLEX = ViewAsReal(), ViewAsComplex()
 
 
+@explaining
 @public(method=False)
 def view_as_real(input: Any) -> Tensor:
     """A view of complex numbers as pairs of real ones in a last dimension of size 2.
@@ -507,6 +516,7 @@ def view_as_complex(input: Any) -> Tensor:
 # ---- kinds of dtype ------------------------------------------------------------------------------
 
 
+@explaining
 @public(method=False)
 def is_complex(input: Any) -> bool:
     """Whether the tensor's dtype is complex.
@@ -520,6 +530,7 @@ def is_complex(input: Any) -> bool:
     return bool(input.dtype.is_complex)
 
 
+@explaining
 @public(method=False)
 def is_floating_point(input: Any) -> bool:
     """Whether the tensor's dtype is a floating-point one.
@@ -533,6 +544,7 @@ def is_floating_point(input: Any) -> bool:
     return bool(input.dtype.is_floating_point)
 
 
+@explaining
 @public(method=False)
 def is_signed(input: Any) -> bool:
     """Whether the tensor's dtype has negative numbers.
@@ -546,6 +558,7 @@ def is_signed(input: Any) -> bool:
     return bool(input.dtype.is_signed)
 
 
+@explaining
 @public(out=False)
 def isreal(input: Any) -> Tensor:
     """Whether each element is real: every element of a real tensor, those without imaginary part

@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
+from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
@@ -119,6 +120,10 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     >>> ad.pow(ad.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])
     """
+    if FOLLOWED:
+        said = overridden(pow, (input, exponent), unusual(out=(out, None)))
+        if said is not ABSENT:
+            return said
     if type(exponent) in (int, float):
         special = _SPECIAL_POWERS.get(exponent)
         if special is not None and isinstance(input, TensorBase) and input._data.dtype in PLAIN:

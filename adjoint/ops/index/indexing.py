@@ -15,6 +15,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -322,6 +323,10 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     >>> x[0], x[:, 1], x[x > 2]
     (tensor([1, 2]), tensor([2, 4]), tensor([3, 4]))
     """
+    if FOLLOWED:
+        said = overridden(getitem, (input, index), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     try:
         items, advanced = _simple(input._data.shape, index) or _parse(input, index)
     except IndexingStepError:
@@ -366,6 +371,10 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     >>> x
     tensor([0., 5., 5.])
     """
+    if FOLLOWED:
+        said = overridden(setitem, (input, index, value), {})
+        if said is not ABSENT:
+            return
     value = _assignable(input, value)
     try:
         items, advanced = _simple(input._data.shape, index) or _parse(input, index)
@@ -729,6 +738,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return flat.reshape(index._data.shape)
 
 
+@explaining
 @public(inplace=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of `input` with the elements at flat positions replaced by, or added to, `source`.
@@ -836,6 +846,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return fresh(rows)
 
 
+@explaining
 @public()
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, one row each.

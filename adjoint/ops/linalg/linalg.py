@@ -95,6 +95,7 @@ def slogdet(A: Tensor) -> Any:
     return SLogDetResult(*apply(SLogDet(), A))
 
 
+@explaining
 @public()
 def logdet(input: Tensor) -> Tensor:
     """The logarithms of determinants: -inf for 0, NaN for negative ones.
@@ -769,6 +770,7 @@ _PADE = (
 _HALVED = "how often matrix_exp halves depends on the norm; call it outside of the function"
 
 
+@explaining
 @public()
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices, by scaling and squaring (Higham, 2005).
@@ -861,6 +863,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return contraction.cross(input, other, dim)
 
 
+@explaining
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonals of matrices: `diagonal` with other defaults.
 

@@ -14,11 +14,12 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
+from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...core.spec import Spec, normalize_axis
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking, fused
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..elementwise.comparison import clamp, ge, gt, le, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
@@ -316,6 +317,10 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
+    if FOLLOWED:
+        said = overridden(relu, (input,), {})
+        if said is not ABSENT:
+            return said
     return _relu(input)
 
 
@@ -426,6 +431,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(positive, input, weight * where(positive, 0, input))
 
 
+@explaining
 @public(method=False, inplace=True)
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
@@ -605,6 +611,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return Softplus.of(float(beta), float(threshold)), input
 
 
+@explaining
 @public(method=False)
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)), without overflow.

@@ -342,6 +342,7 @@ def randn(
     return _finished(result, out, dtype, device, requires_grad, "randn")
 
 
+@explaining
 @public(method=False)
 def randint(
     low: int,
@@ -409,6 +410,7 @@ def _whole_numbers(d: dt.dtype) -> tuple[int, int]:
     return -limit, limit
 
 
+@explaining
 @public(method=False)
 def randperm(
     n: int,
@@ -524,6 +526,7 @@ def randint_like(
     return _finished(_like(result, input), None, dtype, device, requires_grad, "randint_like")
 
 
+@explaining
 @public(method=False)
 def normal(
     mean: Any,

@@ -373,6 +373,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, upper: bool, 
     return fresh(np.stack(found).astype(numpy))
 
 
+@explaining
 @public(method=False)
 def tril_indices(
     row: int,
@@ -395,6 +396,7 @@ def tril_indices(
     return _triangle_indices(row, col, offset, dtype, False, "tril_indices")
 
 
+@explaining
 @public(method=False)
 def triu_indices(
     row: int,
@@ -580,6 +582,7 @@ _PAD_MODES = ("reflect", "replicate", "circular")
 _padded = pad  # the next function has an argument of that name
 
 
+@explaining
 @public(method=False)
 def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
     """`input` with constants around it: `pad` says how many before and after each dimension, the
@@ -679,6 +682,7 @@ def _repeated(x: Any, axis: int, place: int, times: int) -> Any:
 # ---- grids and blocks ----------------------------------------------------------------------------
 
 
+@explaining
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """The coordinates of all points of a grid: one tensor for each vector given.
@@ -723,6 +727,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     return tuple(grids)
 
 
+@explaining
 @public(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations of one element from each vector, one row each.
@@ -774,6 +779,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return apply(Index((0,)), input, creation.finish(places, input.device))
 
 
+@explaining
 @public(method=False)
 def block_diag(*tensors: Any) -> Tensor:
     """A matrix with the given matrices along its diagonal, zeros elsewhere.

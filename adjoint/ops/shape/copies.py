@@ -93,6 +93,6 @@ view_copy = _copying("view", "ad.arange(2), (2, 1)", "tensor([[0],\n            
 
 
 # PyTorch's parts that its autograd does not know to be views; here they are what split gives.
-unsafe_chunk = METHODS["unsafe_chunk"] = FUNCTIONS["chunk"]
-unsafe_split = METHODS["unsafe_split"] = FUNCTIONS["split"]
-unsafe_split_with_sizes = METHODS["unsafe_split_with_sizes"] = FUNCTIONS["split_with_sizes"]
+unsafe_chunk = METHODS["unsafe_chunk"] = METHODS["chunk"]
+unsafe_split = METHODS["unsafe_split"] = METHODS["split"]
+unsafe_split_with_sizes = METHODS["unsafe_split_with_sizes"] = METHODS["split_with_sizes"]

@@ -618,6 +618,7 @@ def _swapping(dim0: int, dim1: int, ndim: int) -> Permute:
     return to_order(tuple(order))
 
 
+@explaining
 @rebinding
 @public()
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
@@ -631,6 +632,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     return transpose(input, axis0, axis1)
 
 
+@explaining
 @rebinding
 @public()
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -694,6 +696,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return apply_view(to_order(tuple(order[:ndim])), input)
 
 
+@explaining
 @public()
 def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     """A view with dimensions moved; `movedim` by NumPy's name.
@@ -804,6 +807,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return hold_sizes("expand_as", y, other) if is_of_graph(other) else y
 
 
+@explaining
 @public()
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """A view of `input` broadcast to `size`.
@@ -832,6 +836,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(common_shape(*several))
 
 
+@explaining
 @public(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """Views of all tensors, broadcast to their common shape.
@@ -859,6 +864,7 @@ def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     return tensors
 
 
+@explaining
 @public()
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy through which gradients flow back.
@@ -903,6 +909,7 @@ def _each(tensors: tuple[Any, ...], name: str, function: Callable[[Any], Any]) -
     return found[0] if len(tensors) == 1 and isinstance(tensors[0], TensorBase) else found
 
 
+@explaining
 @public(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """Each tensor with at least one dimension.
@@ -915,6 +922,7 @@ def atleast_1d(*tensors: Any) -> Any:
     return _each(tensors, "atleast_1d", lambda x: x if x._data.ndim else reshape(x, 1))
 
 
+@explaining
 @public(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """Each tensor with at least two dimensions, new ones in front.
@@ -929,6 +937,7 @@ def atleast_2d(*tensors: Any) -> Any:
     )
 
 
+@explaining
 @public(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """Each tensor with at least three dimensions; a vector becomes (1, n, 1).
