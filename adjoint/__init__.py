@@ -86,7 +86,7 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
     "fx", "hub", "inference", "jit", "library", "models", "multiprocessing", "onnx", "optim",
-    "pnnx", "profiler", "serialization", "sklearn", "testing", "types", "utils",
+    "pnnx", "profiler", "quasirandom", "serialization", "sklearn", "testing", "types", "utils",
 )  # fmt: skip
 
 _COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package

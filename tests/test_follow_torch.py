@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -423,13 +425,13 @@ def test_samplers_leave_a_generator_of_the_callers_where_pytorchs_do(replacement
 
 class Noisy:
     def __init__(self, t):
-        self.t = t
+        self.name = t.__name__
 
     def __len__(self):
         return 8
 
     def __getitem__(self, i):
-        return self.t.rand(1).item()
+        return importlib.import_module(self.name).rand(1).item()
 
 
 def test_workers_draw_the_same():
@@ -437,7 +439,15 @@ def test_workers_draw_the_same():
     for t, _ in BOTH:
         loader = t.utils.data.DataLoader(Noisy(t), batch_size=2, shuffle=True, num_workers=2)
         found.append([x.tolist() for x in loader])
+    seed(0)
+    spawned = ad.utils.data.DataLoader(
+        Noisy(ad), batch_size=2, shuffle=True, num_workers=1, multiprocessing_context="spawn"
+    )
+    alone = ad.utils.data.DataLoader(Noisy(ad), batch_size=2, shuffle=True, num_workers=1)
+    last = [x.tolist() for x in spawned]
+    seed(0)
     assert found[0] == found[1]
+    assert last == [x.tolist() for x in alone]
 
 
 def test_a_loader_goes_on_from_its_state():
@@ -577,6 +587,28 @@ def test_compiled_runs_draw_the_same(name):
     expected = trained(ad, *RUNS[name])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     assert ad.get_rng_state().equal(state)
+
+
+def test_checkpointed_parts_draw_again_what_they_drew():
+    gradients = []
+    for t, _ in BOTH:
+        t.manual_seed(0)
+        model = t.nn.Sequential(t.nn.Linear(5, 9), t.nn.Dropout(0.4), t.nn.Linear(9, 3))
+        y = t.utils.checkpoint.checkpoint(model, t.randn(4, 5), use_reentrant=False)
+        y = y + t.utils.checkpoint.checkpoint(model, t.randn(4, 5), use_reentrant=False)
+        y.square().sum().backward()
+        gradients.append([*model[0].weight.grad.flatten().tolist(), *t.randn(3).tolist()])
+    np.testing.assert_allclose(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def test_threads_draw_each_number_once():
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.extend(ad.rand(50).tolist())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == sorted(torch.rand(400).tolist())
 
 
 # ---- other ways to execute -----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import AdjointError
-from ..ops.random.random import default_generator, manual_seed
+from ..ops.random.random import default_generator, follow_torch, manual_seed
 from ..threads import set_num_threads
 from . import channel
 from .fetch import Exhausted
@@ -91,6 +91,7 @@ class Setup(NamedTuple):
     workers: int
     seed: int
     init: Callable[[int], None] | None
+    follows: bool  # whether random numbers are PyTorch's
 
 
 class Begin(NamedTuple):
@@ -114,6 +115,7 @@ def run(setup: Setup, connection: Any) -> None:
         warnings.simplefilter("ignore")  # a BLAS whose threads cannot be set
         set_num_threads(1)  # the workers share the processors
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns the loop
+    follow_torch(setup.follows)
     _seed_everything(setup.seed)
     _info = WorkerInfo(setup.id, setup.workers, setup.seed, setup.dataset)
     outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
