@@ -713,12 +713,49 @@ def test_graphs_draw_by_counters():
 
 @pytest.mark.parametrize("randomness", ["different", "same"])
 def test_vmap_draws_for_each_example_or_for_all(randomness):
-    for draw in (lambda t: t.rand(3), lambda t: t.randn(5), lambda t: t.randint(9, (2,))):
+    for draw in (
+        lambda t: t.rand(3), lambda t: t.randn(5), lambda t: t.randint(9, (2,)),
+        lambda t: t.randperm(4), lambda t: t.bernoulli(t.full((5,), 0.4)),
+    ):  # fmt: skip
 
         def mapped(t, draw=draw):
             return t.func.vmap(lambda x: x + draw(t), randomness=randomness)(t.zeros(4, 1))
 
         both(mapped, 1e-6)
+
+
+def test_what_cannot_be_drawn_in_order_is_refused():
+    state = ad.get_rng_state()
+    with ad.lazy(), pytest.raises(ad.Unsupported, match="one after another"):
+        ad.func.vmap(lambda x: x + ad.rand(2), randomness="different")(ad.zeros(3, 1))
+    assert ad.get_rng_state().equal(state)
+    dropped = ad.nn.Dropout()
+
+    @ad.compile
+    def checkpointed(x):
+        y = ad.utils.checkpoint.checkpoint(dropped, x, use_reentrant=False).sum()
+        y.backward()
+        return y
+
+    with pytest.raises(ad.Unsupported, match="sets the seed"):
+        checkpointed(ad.ones(3, requires_grad=True))
+    with pytest.raises(ad.Unsupported, match="draws from PyTorch's generator"):
+        ad.compile(lambda x: ad.cond(x.sum() > 0, dropped, lambda x: x, (x,)))(ad.ones(3))
+
+
+def test_transforms_and_steps_of_graphs_draw_in_order():
+    def after(call):
+        ad.manual_seed(0)
+        return call()
+
+    x = ad.ones(6)
+    drop = ad.nn.Dropout()
+    expected = after(lambda: drop(x))
+    assert after(lambda: ad.func.grad(lambda w: drop(w).sum())(x)).equal(expected)
+    assert after(lambda: ad.func.jvp(drop, (x,), (x,))[1]).equal(expected)
+    graph = ad.Graph()
+    with graph.step():
+        assert after(lambda: drop(x)).equal(expected)
 
 
 def test_vmap_refuses_draws_that_nobody_allowed():

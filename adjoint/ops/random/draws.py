@@ -16,6 +16,7 @@ from ...core.errors import InvalidArgument
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -290,8 +291,7 @@ class Followed(Draw, abstract=True):
     def batch(self, size: int, flags: Any) -> Any:  # type: ignore[override]
         """For all examples at once."""
         if self.method == "permutation":
-            rows = [apply(self) for _ in range(size)]
-            return rows[0].new_empty(0, self.shape[0]) if not rows else rows[0].stack(rows)
+            return FUNCTIONS["stack"]([apply(self) for _ in range(size)])
         return apply(replace(self, shape=(size, *self.shape), order=None))
 
     def on(self, twister: Any) -> Any:

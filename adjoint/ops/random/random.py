@@ -24,7 +24,14 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
-from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError, Unsupported
+from ...core.errors import (
+    AdjointError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+    Unsupported,
+)
 from ...core.mode import MODE, observed
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
@@ -413,13 +420,17 @@ def _drawn_once(generator: Generator, make: Callable[[Any], Any], *inputs: Any) 
     once = Once(generator.twister)
     generator.draws += 1
     y = apply(make(once), *inputs)
+    reason = None
     if not once.done:
-        y.detach().numpy()  # where others are recorded it is computed now
+        try:
+            y.detach().numpy()  # where others are recorded it is computed now
+        except AdjointError as error:
+            reason = error
     if not once.done:
         raise Unsupported(
             "random numbers of PyTorch's generator come one after another: they cannot be recorded "
             "here; call random.follow_torch(False), or draw outside"
-        )
+        ) from reason
     return y
 
 
