@@ -322,8 +322,11 @@ print(json.dumps([losses, len(torch.get_rng_state()), torch.rand(3).tolist()]))
 
 def test_a_program_has_pytorchs_losses_from_the_seed_alone(tmp_path):
     pytest.importorskip("torch")
+    from ..test_follow_torch import draws_plainly
+
+    dropout = 0.25 if draws_plainly() else 0.0
     path = tmp_path / "script.py"
-    path.write_text(SEEDED)
+    path.write_text(SEEDED.replace("0.25", str(dropout)))
     losses, size, last = json.loads(run("-m", "adjoint", "run", "--as-torch", str(path)))
     expected, expected_size, expected_last = json.loads(run(str(path)))
     assert len(losses) == 20
