@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,13 @@ Order = tuple[int, ...] | None  # of dimensions, the slowest first; None: row-ma
 class Twister:
     """The state of PyTorch's generator. What is drawn is in the order of memory."""
 
-    __slots__ = ("_bits", "_draws", "_lock", "_other", "_spare", "_unused")
+    __slots__ = (
+        "_ahead", "_bits", "_draws", "_lock", "_other", "_size", "_spare", "_taken", "_unused",
+    )  # fmt: skip
 
     _spare: float | None  # the second normal number of the last pair, if it was not drawn
+    _ahead: Iterator[float]  # numbers of [0, 1) that a sampler may take
+    _taken: int  # how many it took
     _unused: bool  # no word was drawn since it was seeded: PyTorch says so in its state
 
     def __init__(self, seed: int) -> None:
@@ -105,7 +109,7 @@ class Twister:
         """An array of what `method` draws for these arguments, its dimensions in such an order of
         memory.
         """
-        with self._lock:
+        with self._lock, np.errstate(all="ignore"):
             kind = dtype.numpy
             if dtype.is_complex:
                 shape, kind = (*shape, 2), dtype.to_real().numpy
@@ -203,8 +207,8 @@ class Twister:
         order = list(range(count))
         sizes = np.arange(count, 1, -1, dtype=np.uint32)
         steps = self.words(max(count - 1, 0)) % sizes
-        for i, step in enumerate(steps.tolist()):
-            order[i], order[i + step] = order[i + step], order[i]
+        for i, j in enumerate((steps + np.arange(len(steps))).tolist()):
+            order[i], order[j] = order[j], order[i]
         return np.array(order, np.int64).astype(kind, copy=False)
 
     def mask(self, count: int, kind: Any, _: bool, keep: float, value: float) -> Any:
@@ -218,14 +222,30 @@ class Twister:
         """In float64, one number for each element of `parameters`, in their order."""
         with self._lock:
             one: Callable[..., float] = getattr(self, f"_{method}")
+            before, unused = self._bits.state, self._unused
+            self._ahead, self._taken, self._size = iter(()), 0, 32
             found = [one(*each) for each in zip(*(x.ravel().tolist() for x in parameters))]  # noqa: B905
+            self._bits.state, self._unused = before, unused  # and on by the numbers that were taken
+            self.double_words(self._taken)
         return np.array(found, np.float64).reshape(parameters[0].shape)
 
     def _one(self) -> float:
-        return float(self._double(1)[0])
+        """The next number of [0, 1), of those that were drawn ahead."""
+        self._taken += 1
+        for u in self._ahead:
+            return u
+        self._size = min(2 * self._size, 2**13)
+        self._ahead = iter(self._double(self._size).tolist())
+        return next(self._ahead)
 
     def _one_normal(self) -> float:
-        return float(self._pairs(1)[0])
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            return spare
+        u, v = self._one(), self._one()
+        radius, angle = math.sqrt(-2.0 * math.log1p(-v)), 2.0 * math.pi * u
+        self._spare = radius * math.sin(angle)
+        return radius * math.cos(angle)
 
     def _poisson(self, rate: float) -> float:
         if rate < 10.0:
