@@ -9,6 +9,7 @@ from typing import Any
 from .ops.random.random import (
     Generator,
     default_generator,
+    follow_torch,
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -17,8 +18,8 @@ from .ops.random.random import (
 )
 
 __all__ = [
-    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
-    "seed", "set_rng_state",
+    "Generator", "default_generator", "follow_torch", "fork_rng", "get_rng_state", "initial_seed",
+    "manual_seed", "seed", "set_rng_state",
 ]  # fmt: skip
 
 

@@ -41,10 +41,12 @@ def as_torch() -> Any:
             f"as_torch: torch is imported already, from {origin}; call adjoint.as_torch() before "
             "anything imports torch, or start the program with `adjoint run --as-torch`"
         )
+    from ..ops.random.random import follow_torch
     from . import finder, naming
 
     torch = finder.install()
     naming.take_names()
+    follow_torch()
     if SITE not in sys.path:
         sys.path.insert(0, SITE)  # where importlib.metadata finds the version
     os.environ.update(inherited(os.environ))

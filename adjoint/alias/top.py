@@ -21,8 +21,8 @@ SHARED = frozenset((  # modules that are the same under both names, with all bel
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
     "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
     "masked",
-    "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "return_types", "serialization",
-    "signal", "sparse", "special", "testing", "types", "utils",
+    "multiprocessing", "nn", "onnx", "optim", "profiler", "quasirandom", "random", "return_types",
+    "serialization", "signal", "sparse", "special", "testing", "types", "utils",
 ))  # fmt: skip
 OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     "distributed._functional_collectives": f"{HERE}.dtensor",

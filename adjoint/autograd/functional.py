@@ -10,9 +10,11 @@ from typing import Any
 
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import zeros
+from ..eager.tensors import wrap, zeros
 from ..ops.shape.joining import stack
+from .dual import Dual, DualLevel
 from .gradients import grad
+from .levels import entered
 from .modes import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -93,19 +95,28 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of `func` at `inputs`, one row per backward.
+    """The Jacobian of `func` at `inputs`, one row per backward; by the "forward-mode" strategy one
+    column per call of `func`, for few inputs and many outputs.
 
     Shapes: output's shape followed by input's; a tuple per input, and one per output, where those
-    are tuples. `vectorize` changes nothing here.
-    Errors: AutogradError where `strict` and an output does not depend on an input; Unsupported for
-    the forward-mode strategy.
+    are tuples. `vectorize` changes nothing here but what PyTorch refuses.
+    Errors: AutogradError where `strict` and an output does not depend on an input, and for `strict`
+    with `vectorize`; Unsupported for the forward-mode strategy without `vectorize`, or with
+    `create_graph`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.jacobian.html
 
     >>> ad.autograd.functional.jacobian(lambda x: x * x, ad.tensor([1., 2.]))
     tensor([[2., 0.],
             [0., 4.]])
     """
-    _assert_strategy("jacobian", "strategy", strategy)
+    _assert_strategy("jacobian", "strategy", strategy, strict, vectorize)
+    if strategy == "forward-mode":
+        if create_graph:
+            raise Unsupported(
+                "jacobian: create_graph=True and strategy='forward-mode'; use 'reverse-mode', or "
+                "adjoint.func.jacfwd"
+            )
+        return _by_columns(func, inputs)
     with enable_grad():
         call = _Call("jacobian", func, inputs, create_graph, strict)
         blocks = []
@@ -141,14 +152,22 @@ def hessian(
 
     Shapes: input's shape twice; a tuple of tuples for several inputs.
     Errors: AutogradError where the output has several elements, or `strict` finds it independent
-    of an input; Unsupported for the forward-mode strategy.
+    of an input, and for `strict` with `vectorize`; Unsupported for the forward-mode strategy:
+    `adjoint.func.hessian` has it.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hessian.html
 
     >>> ad.autograd.functional.hessian(lambda x: (x * x * x).sum(), ad.tensor([1., 2.]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    _assert_strategy("hessian", "outer_jacobian_strategy", outer_jacobian_strategy)
+    _assert_strategy(
+        "hessian", "outer_jacobian_strategy", outer_jacobian_strategy, strict, vectorize
+    )
+    if outer_jacobian_strategy == "forward-mode":
+        raise Unsupported(
+            "hessian: outer_jacobian_strategy='forward-mode'; use 'reverse-mode', or "
+            "adjoint.func.hessian, which is forward over reverse"
+        )
     several = isinstance(inputs, (tuple, list))
 
     def gradient(*xs: Any) -> Any:
@@ -335,11 +354,56 @@ def _assert_scalar(name: str, y: Any) -> Any:
     return y
 
 
-def _assert_strategy(name: str, argument: str, strategy: str) -> None:
-    if strategy == "forward-mode":
-        raise Unsupported(f"{name}: {argument}='forward-mode'; use 'reverse-mode'")
-    if strategy != "reverse-mode":
+def _by_columns(func: Callable[..., Any], inputs: Any) -> Any:
+    """The Jacobian by forward mode: `func` is called once for each element of the inputs."""
+    several = isinstance(inputs, (tuple, list))
+    call = _Call("jacobian", func, inputs, False, False)
+    xs = [x.detach() for x in call.xs]
+    columns: list[list[Any]] = [[] for _ in call.ys]  # of each output, by input
+    for n, x in enumerate(xs):
+        found: list[list[Any]] = [[] for _ in call.ys]
+        for j in range(x.numel()):
+            basis = _zeros(x)
+            basis._data.reshape(-1)[j] = 1
+            for column, t in zip(found, _pushed(func, xs, n, basis), strict=True):
+                column.append(t)
+        for y, blocks, column in zip(call.ys, columns, found, strict=True):
+            made = stack(column, -1) if column else y.new_zeros((*y.shape, 0))
+            blocks.append(made.reshape(*y.shape, *x.shape))
+    result = tuple(tuple(blocks) if several else blocks[0] for blocks in columns)
+    return result if call.tuple_out else result[0]
+
+
+def _pushed(func: Callable[..., Any], xs: Sequence[Any], place: int, tangent: Any) -> list[Any]:
+    """What each output of `func` moves by where one input moves by `tangent`."""
+    level = DualLevel()
+    duals = [wrap(Dual(level, x, tangent if n == place else None)) for n, x in enumerate(xs)]
+    try:
+        with entered(level):
+            result = func(*duals)
+        ys = result if isinstance(result, (tuple, list)) else (result,)
+        moved = [y._data.tangent if level.at(y) else None for y in ys]
+        plain = [y._data.inner if level.at(y) else y for y in ys]
+        return [_zeros(y) if t is None else t for y, t in zip(plain, moved, strict=True)]
+    finally:
+        level.closed = True
+
+
+def _assert_strategy(
+    name: str, argument: str, strategy: str, strict: bool, vectorize: bool
+) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
         raise AutogradError(
             f"{name}: Expected {argument} to be either 'reverse-mode' or 'forward-mode', got "
             f"{strategy!r}"
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        raise AutogradError(
+            f"{name}: strict=True is not supported together with vectorize=True or "
+            "'forward-mode'; leave one out"
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise Unsupported(
+            f"{name}: {argument}='forward-mode' is only implemented for vectorize=True; add it, "
+            "or use 'reverse-mode'"
         )

@@ -20,7 +20,7 @@ from ..core.scalar import Arithmetic
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import signature
 from ..eager.writes import write_known
-from ..ops.random.random import Generator, default_generator
+from ..ops.random.random import counting, default_generator
 from ..program import compute
 from ..program.capture import program_of, recording, symbol
 from ..program.executable import Executable, find, keep, keep_family
@@ -33,7 +33,7 @@ def _record(op: Op, inputs: tuple[Any, ...]) -> Any:
     return execute_lazily(op, inputs)
 
 
-vars(_record)["generator"] = Generator()  # a method that draws does not count while it is captured
+vars(_record)["generator"] = counting(0)  # a method that draws does not count while it is captured
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
 
 
@@ -134,6 +134,8 @@ def _drawn_first(program: Program, arrays: Sequence[Any]) -> tuple[Any, Program]
     drawing = [node for node in program.nodes if node.op.library == "draws" and not node.inputs]
     if not drawing:
         return None, program
+    if default_generator.twister is not None:
+        raise NotTraceable("random numbers of PyTorch's generator")
     from ..backends.native.lowering import names
     from ..backends.native.random.draws import over
 

@@ -191,6 +191,12 @@ class _Recorder:
                 "could not tell how many there are; draw outside, and give them as operands"
                 f"{place_of_caller()}"
             )
+        if generator.twister is not None:
+            raise Unsupported(
+                f"{self.title}: a function of it draws from PyTorch's generator, as often as "
+                "values say; draw outside, and give the numbers as operands, or call "
+                f"random.follow_torch(False){place_of_caller()}"
+            )
         return self.streams.next_draw(generator)
 
     def note_gradient(self, x: Any) -> None:

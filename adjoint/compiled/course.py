@@ -89,6 +89,9 @@ class Course:
         for x, gradient in self._owned:
             if x._leaf.grad is not gradient:
                 return True
+        for stream in self._streams:
+            if stream.is_other():
+                return True
         return self._counted and not holders(self._leaves, self._gradients, self._holders)
 
     def run(self, arguments: list[Any], observer: Any, lease: Any, numbers: Sequence[Any]) -> Any:

@@ -20,7 +20,7 @@ from ..core.op import Op
 from ..core.scalar import Number
 from ..core.spec import Spec
 from ..eager.tensors import wrap
-from ..ops.random.draws import Draw
+from ..ops.random.draws import Draw, Followed
 from ..program import compute as core_compute
 from ..program.program import Node
 
@@ -120,6 +120,18 @@ class Advance(Op, abstract=True):
         return np.zeros((), bool)
 
 
+class Run:
+    """The numbers of PyTorch's generator for a run, by which draw of the run they are."""
+
+    def __init__(self, twister: Any, draws: int) -> None:
+        self.before, self.draws = twister.copy(), draws
+        self.values: dict[int, Any] = {}
+
+    def take(self, op: Any) -> Any:
+        """Those of `op`."""
+        return self.values[op.draw]
+
+
 class Stream:
     """A generator, and how a function draws from it."""
 
@@ -128,19 +140,38 @@ class Stream:
         self.generator = generator
         self.key, self.first = generator.key, generator.draws  # when the capture began
         self.count = 0
-        self.now = self.key, self.first  # at the begin of a run
+        self.now: tuple[Any, int] = self.key, self.first  # at the begin of a run
+        self.twister = generator.twister  # when the capture began: PyTorch's generator, or None
+        self.followed: list[Any] = []  # its draws, in order
         self.counting = False  # a run has begun, and is to say how many draws more there were
 
+    def is_other(self) -> bool:
+        """Whether the generator is of another kind than when the function was captured."""
+        return (self.generator.twister is None) != (self.twister is None)
+
     def begin(self) -> None:
-        """A run begins: the generator goes on."""
+        """A run begins: the generator goes on. PyTorch's draws all numbers of the run, in order."""
+        if self.is_other():
+            raise Unsupported(
+                "compile: a generator from which the function draws is PyTorch's now, or no longer "
+                "(random.follow_torch, manual_seed); compile the function again"
+            )
         generator = self.generator
         self.now = generator.key, generator.draws
+        if self.twister is not None:
+            run = Run(generator.twister, generator.draws)
+            run.values = {op.draw - self.first: op.on(generator.twister) for op in self.followed}
+            self.now = run, 0
         generator.draws += self.count
         self.counting = True
 
     def undo(self) -> None:
         """The run has failed."""
-        self.generator.key, self.generator.draws = self.now
+        generator, (key, draws) = self.generator, self.now
+        if type(key) is Run:
+            generator.draws, generator.twister = key.draws, key.before
+        else:
+            generator.key, generator.draws = key, draws
         self.counting = False
 
     def set(self, now: tuple[Any, int]) -> None:
@@ -166,7 +197,8 @@ class Streams:
             self.all.append(Stream(generator, self._reads))
         place = self._places[id(generator)]
         stream = self.all[place]
-        if generator.key != stream.key or generator.draws < stream.first:
+        same = generator.twister is stream.twister
+        if not same or generator.key != stream.key or generator.draws < stream.first:
             raise Unsupported(
                 "compile: the function sets the seed of a generator from which it draws; set it "
                 "outside"
@@ -181,12 +213,15 @@ class Streams:
         """Let what came after such counts not have been drawn."""
         for place, (stream, count) in enumerate(zip_longest(self.all, counts, fillvalue=0)):
             stream.generator.draws = now = stream.first + count  # type: ignore[union-attr]
+            stream.followed = [op for op in stream.followed if op.draw < now]  # type: ignore[union-attr]
             known = self._more.get(place, {})
             self._more[place] = {number: more for number, more in known.items() if number <= now}
 
     def drawn(self, op: Draw, inputs: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...]]:
         """A draw as a program has it, which has no numbers yet, and its inputs."""
         more = self._more_at(op.seed, op.draw)
+        if isinstance(op, Followed):
+            self.all[op.seed].followed.append(op)
         op, named, numbers = _without_numbers(op)
         behind = () if more is None else (more,)
         return Drawn(op, self.all, bool(behind), named), (*inputs, *numbers, *behind)
@@ -221,6 +256,7 @@ class Streams:
             stream.captured = ""
             stream.count = stream.generator.draws - stream.first
             stream.generator.key, stream.generator.draws = stream.key, stream.first
+            stream.generator.twister = stream.twister
 
     def take_over(self, nodes: Sequence[Node]) -> None:
         """Let the draws of a program be those of its runs."""

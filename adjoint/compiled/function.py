@@ -28,6 +28,7 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn import hooks
 from ..nn.modules.module import Module
+from ..ops.random.random import is_following
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
 from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
@@ -293,7 +294,10 @@ class CompiledFunction:
             signature.add(kwargs)
         tensors = signature.tensors
         casts = mode.autocast.signature if mode.casts else None
-        full = (tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype())
+        full = (
+            tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype(),
+            is_following(),
+        )  # fmt: skip
         if (mode.executor is not None or not signature.host) and are_recorded(mode, tensors):
             if observer is not None and observer is not mode.observer:
                 raise Unsupported("explain: an argument is of a graph; give its snapshot()")
@@ -671,6 +675,7 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
         "inference mode": str(mode.inference),
         "autocast": str(mode.autocast.signature if mode.casts else None),
         "the default dtype": str(get_default_dtype()),
+        "random.follow_torch": str(is_following()),
     }
 
     def add(name: str, x: Any) -> None:

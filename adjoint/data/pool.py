@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ..core.errors import AdjointError, InvalidType
 from ..core.mode import observed
+from ..ops.random.random import is_following
 from . import channel
 from .position import Position
 from .worker import LOADER_ENDS, Begin, End, Failure, Setup, WorkerDiedError, run
@@ -65,7 +66,7 @@ class WorkerIterator:
         self._finalizer = weakref.finalize(self, _shut_down, self._workers, _PATIENCE)
         context = _context(context)
         for i in range(count):
-            setup = Setup(make_fetcher, dataset, i, count, seed + i, init)
+            setup = Setup(make_fetcher, dataset, i, count, seed + i, init, is_following())
             self._workers.append(_Worker(context, setup))
 
     def begin(

@@ -8,17 +8,17 @@ from typing import Any
 from ..core.errors import CheckpointError
 from ..ops.random.random import Generator, default_generator
 
-State = tuple[int, int]  # of a generator: its seed, and the number of draws from it
+State = tuple[Any, ...]  # of a generator: seed, draws, what follows where it is PyTorch's
 
 
 def state_of(generator: Generator) -> State:
     """The generator's state as plain numbers."""
-    return generator.key, generator.draws
+    return generator.__getstate__()
 
 
 def set_state(generator: Generator, state: State) -> None:
     """Bring the generator to a state that `state_of` gave."""
-    generator.key, generator.draws = state
+    generator.__setstate__(state)
 
 
 class Position:
@@ -72,5 +72,5 @@ class Position:
 
 
 def _checked(state: Any) -> State:
-    key, draws = state
-    return int(key), int(draws)
+    key, draws, *more = state
+    return (int(key), int(draws), *map(str, more))

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
-from ..ops.create.creation import tensor
-from ..ops.random.random import Generator, multinomial, randint, randperm
+from ..ops.create.creation import empty, tensor
+from ..ops.random.random import Generator, multinomial, randint, randperm, torch_generator
 
 __all__ = [
     "BatchSampler", "BucketBatchSampler", "RandomSampler", "Sampler", "SequentialSampler",
@@ -64,7 +64,13 @@ def seeded_generator() -> Generator:
 
 def draw_seed(generator: Any) -> int:
     """A random seed from `generator` (the default one for None)."""
+    if torch_generator(generator) is not None:
+        return int(empty((), dtype=int64).random_(generator=generator).item())
     return int(randint(0, 2**62, (), dtype=int64, generator=generator).item())
+
+
+_PIECE = 2**20  # so many indices are drawn at once, of 8 bytes each
+_TORCH_PIECE = 32  # likewise where PyTorch's generator is followed, as it may be shared
 
 
 class RandomSampler(Sampler[int]):
@@ -101,14 +107,18 @@ class RandomSampler(Sampler[int]):
         size = len(self.data_source)
         generator = self.generator if self.generator is not None else seeded_generator()
         if self.replacement:
-            drawn = randint(0, size, (self.num_samples,), dtype=int64, generator=generator)
-            yield from drawn.tolist()
+            most = _PIECE if torch_generator(generator) is None else _TORCH_PIECE
+            for start in range(0, self.num_samples, most):
+                piece = (min(most, self.num_samples - start),)
+                yield from randint(0, size, piece, dtype=int64, generator=generator).tolist()
             return
         left = self.num_samples
         while left > 0:
             order = randperm(size, generator=generator).tolist()
             yield from order[:left]
             left -= size
+        if left == 0 and torch_generator(generator) is not None:
+            randperm(size, generator=generator)  # PyTorch draws one more, and takes nothing of it
 
     def __len__(self) -> int:
         return self.num_samples

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import AdjointError
-from ..ops.random.random import default_generator, manual_seed
+from ..ops.random.random import default_generator, follow_torch, manual_seed
 from ..threads import set_num_threads
 from . import channel
 from .fetch import Exhausted
+from .position import State, set_state, state_of
 
 
 class WorkerInfo(NamedTuple):
@@ -90,13 +91,14 @@ class Setup(NamedTuple):
     workers: int
     seed: int
     init: Callable[[int], None] | None
+    follows: bool  # whether random numbers are PyTorch's
 
 
 class Begin(NamedTuple):
     """A pass over the dataset begins, or goes on where an earlier one was."""
 
     skip: int = 0  # items of an IterableDataset that were read before
-    random_state: tuple[int, int] | None = None  # seed and draws, where they go on
+    random_state: State | None = None  # where the default generator goes on
 
 
 # The loaders' ends of all pipes: a forked worker inherits copies, and a pipe only reports that its
@@ -113,6 +115,7 @@ def run(setup: Setup, connection: Any) -> None:
         warnings.simplefilter("ignore")  # a BLAS whose threads cannot be set
         set_num_threads(1)  # the workers share the processors
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns the loop
+    follow_torch(setup.follows)
     _seed_everything(setup.seed)
     _info = WorkerInfo(setup.id, setup.workers, setup.seed, setup.dataset)
     outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -145,14 +148,14 @@ def run(setup: Setup, connection: Any) -> None:
             answer, fetcher = End(), None
         except Exception as error:
             answer = Failure.of(error, where)
-        outbox.put((number, answer, (default_generator.key, default_generator.draws)))
+        outbox.put((number, answer, state_of(default_generator)))
     outbox.put(None)
     sender.join()
 
 
 def _begin(setup: Setup, message: Begin) -> Any:
     if message.random_state is not None:
-        default_generator.key, default_generator.draws = message.random_state
+        set_state(default_generator, message.random_state)
     fetcher = setup.make_fetcher()
     if message.skip:
         fetcher.skip(message.skip)

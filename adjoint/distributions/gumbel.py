@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.create.creation import empty
+from ..ops.random.random import rand, torch_generator
 from .distribution import LocationScale
 from .utils import euler_constant
 
@@ -40,6 +41,10 @@ class Gumbel(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc - scale * log of standard exponential draws."""
+        if torch_generator(None, self.loc.device) is not None:  # which draws uniform numbers for it
+            info = finfo(self.loc.dtype)
+            u = self._drawn(rand, sample_shape, self.loc) * (1 - info.eps - info.tiny) + info.tiny
+            return self.loc - self.scale * (-u.log()).log()
         draws = self._drawn(empty, sample_shape, self.loc).exponential_()
         return self.loc - self.scale * draws.clamp(min=finfo(draws.dtype).tiny).log()
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..ops.create.creation import zeros
 from ..ops.elementwise.comparison import where
-from ..ops.random.random import rand
+from ..ops.random.random import rand, torch_generator
 from ..special import i0e, i1e
 from . import constraints
 from .distribution import Distribution
@@ -64,7 +64,9 @@ class VonMises(Distribution):
                 c = k * (r - f)
                 taken = (c * (2 - c) - u2 > 0) | ((c / u2).log() + 1 - c >= 0)
                 angle = (u3 - 0.5).sign() * f.clamp(-1, 1).acos()
-                angles = where(taken & ~done, angle, angles)
+                # PyTorch takes another one for those that are done, too.
+                fresh = taken if torch_generator(None, loc.device) is not None else taken & ~done
+                angles = where(fresh, angle, angles)
                 done = done | taken
             wrapped = (angles + math.pi + loc) % (2 * math.pi) - math.pi
             return wrapped.to(self.loc.dtype)

@@ -99,5 +99,5 @@ def learn_new(owner: Any, args: tuple[Any, ...], y: Any, draw: Any) -> None:
         return
     kind, stream = draw
     found = draws.get((kind, (data.shape, y.dtype)))
-    if found is not None:
+    if found is not None and stream.twister is None:
         keep(key, Executable(found.run, owner, None, False, None, stream))

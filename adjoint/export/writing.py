@@ -38,6 +38,7 @@ from ..eager.tensors import wrap
 from ..eager.writes import ViewWrite
 from ..io.ops import Ops
 from ..nn.parameter import Parameter
+from ..ops.random.draws import Followed
 from ..ops.shape.movement import Refit
 from ..program.capture import symbol
 from ..program.program import Value
@@ -335,6 +336,11 @@ class _Program:
                 groups.append((place, [of.tensor(p) for p in parameters]))
             return "update", of.number(of.optimizers, op.optimizer), groups
         if isinstance(op, Drawn):
+            if isinstance(op.draw, Followed):
+                raise Unsupported(
+                    "export: a file draws adjoint's random numbers, not those of PyTorch's "
+                    "generator; call random.follow_torch(False) before"
+                )
             draw = replace(op.draw, seed=0, draw=0)
             stream = self.captured.streams.index(op.stream)
             return "draw", stream, op.place, OPS.written(draw, "export: a draw")

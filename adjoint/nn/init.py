@@ -13,9 +13,11 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
+from ..ops.create.creation import empty_like
 from ..ops.create.creation import eye as identity
+from ..ops.elementwise.comparison import where
 from ..ops.linalg.linalg import qr
-from ..ops.random.random import randperm
+from ..ops.random.random import randperm, torch_generator
 from ..tensor import Tensor
 
 __all__ = [
@@ -118,6 +120,9 @@ def trunc_normal_(
             stacklevel=3,
         )
 
+    if torch_generator(generator, tensor.device) is not None:
+        return _truncated(tensor, mean, std, a, b, generator)
+
     def normal_cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
@@ -125,6 +130,32 @@ def trunc_normal_(
     tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
     tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
     return tensor.clamp_(a, b)
+
+
+def _truncated(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    """As PyTorch does: what lies outside is drawn again; where that is most, points of [a, b] are
+    taken as often as their density says.
+    """
+
+    def below(x: float) -> float:
+        return (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0
+
+    if below(b) - below(a) > 0.3:
+        low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
+        result: Any = tensor.normal_(mean, std, generator=generator)
+        while bool((outside := (result < low) | (result > high)).any()):
+            more = empty_like(result).normal_(mean, std, generator=generator)
+            result = where(outside, more, result)
+        return result if result is tensor else tensor.copy_(result)
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    result, waiting = tensor, None
+    while waiting is None or bool(waiting.any()):
+        points = empty_like(tensor).uniform_(a, b, generator=generator)
+        result = points if waiting is None else where(waiting, points, result)
+        density = points.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+        refused = empty_like(tensor).uniform_(generator=generator).log_() > density
+        waiting = refused if waiting is None else waiting & refused
+    return tensor.copy_(result)
 
 
 @_without_grad

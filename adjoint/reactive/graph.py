@@ -39,7 +39,7 @@ from ..nn.modules.module import clear_gradients
 from ..nn.roots import ROOTS
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
-from ..ops.random.random import Generator, next_draw
+from ..ops.random.random import Generator, counting, is_following, next_draw, randint
 from ..tensor import Tensor
 from . import saving
 from .events import Log
@@ -108,7 +108,9 @@ class Graph:
         self._twins_of: Callable[[], State | None] = lambda: None  # weak: what this is a copy of
         self._ends: list[Any] = []  # tensors of a copy that nothing in it uses: they keep the rest
         self._outside: list[Mode] = []
-        self.generator = None if seed is None else Generator().manual_seed(seed)
+        if seed is None and is_following():  # a graph's numbers are drawn again, one by one
+            seed = int(randint(2**62, ()))
+        self.generator = None if seed is None else counting(seed)
         self.calls = Calls(self._state)
         self.steps = Steps(self._state)
         self.recorder = GraphRecorder(self._state, self.calls, self.generator)

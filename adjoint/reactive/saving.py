@@ -33,7 +33,7 @@ from ..io import checkpoint
 from ..io.ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
 from ..ops.index.indexing import Reindex
-from ..ops.random.random import Generator
+from ..ops.random.random import counting
 from ..ops.shape.movement import Refit
 from ..tensor import Tensor
 from .nodes import DetachNode, showing
@@ -368,7 +368,7 @@ class _Reader:
         self.state.places = checked(found["lines"], bool)
         graph.training = checked(found["training"], bool)
         if found["generator"] is not None:
-            seeded = Generator().set_state(wrap(_host(found["generator"])))
+            seeded = counting(0).set_state(wrap(_host(found["generator"])))
             graph.generator = graph.recorder.generator = seeded
         for name, (place, detached) in found["named"].items():
             tensor = self._tensor(place)

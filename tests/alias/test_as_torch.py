@@ -299,3 +299,39 @@ def test_versions_compare_as_pytorchs(other):
             assert compare(a, other) == compare(b, other), (text, compare)
         assert (a != other) is not (a == other)  # theirs is that of strings
     assert hash(TorchVersion("1")) == hash("1") and isinstance(TorchVersion("1"), str)
+
+
+SEEDED = """
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(40, 6), torch.randint(3, (40,)))
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 3))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+losses = []
+for epoch in range(4):
+    for x, y in DataLoader(data, batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+print(json.dumps([losses, len(torch.get_rng_state()), torch.rand(3).tolist()]))
+"""
+
+
+def test_a_program_has_pytorchs_losses_from_the_seed_alone(tmp_path):
+    pytest.importorskip("torch")
+    from ..test_follow_torch import draws_plainly
+
+    dropout = 0.25 if draws_plainly() else 0.0
+    path = tmp_path / "script.py"
+    path.write_text(SEEDED.replace("0.25", str(dropout)))
+    losses, size, last = json.loads(run("-m", "adjoint", "run", "--as-torch", str(path)))
+    expected, expected_size, expected_last = json.loads(run(str(path)))
+    assert len(losses) == 20
+    assert losses == pytest.approx(expected, abs=1e-4)
+    assert (size, last) == (expected_size, expected_last)

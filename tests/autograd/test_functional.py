@@ -36,6 +36,22 @@ CALLS = {
     ),
     "jacobian, constant output": lambda lib, f: f.jacobian(lambda x: t(lib, 1.0), t(lib, *A)),
     "jacobian, vectorize": lambda lib, f: f.jacobian(cube, t(lib, *A), vectorize=True),
+    "jacobian forward": lambda lib, f: f.jacobian(
+        lambda x, y: (x * y, (x.exp() + y).sum(), t(lib, 1.0)),
+        (t(lib, *A), t(lib, *B)),
+        strategy="forward-mode",
+        vectorize=True,
+    ),
+    "jacobian of a matrix forward": lambda lib, f: f.jacobian(
+        lambda x: x.reshape(2, 2) @ x.reshape(2, 2),
+        t(lib, 1.0, 2.0, 3.0, 4.0),
+        strategy="forward-mode",
+        vectorize=True,
+    ),
+    "jacobian of a scalar forward": lambda lib, f: f.jacobian(
+        lambda x: x.sin(), lib.tensor(0.0), strategy="forward-mode", vectorize=True
+    ),
+    "hessian, vectorize": lambda lib, f: f.hessian(cube, t(lib, *A), vectorize=True),
     "hessian": lambda lib, f: f.hessian(cube, t(lib, *A)),
     "hessian of several inputs": lambda lib, f: f.hessian(two, (t(lib, *A), t(lib, *B))),
     "hessian, independent input": lambda lib, f: f.hessian(
@@ -109,6 +125,7 @@ def plain(value):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # PyTorch's own
 @pytest.mark.parametrize("name", CALLS)
 def test_like_pytorch(name):
     theirs = plain(CALLS[name](torch, torch.autograd.functional))
@@ -176,9 +193,25 @@ def test_errors_like_pytorch(name):
         call(ad, ad.autograd.functional)
 
 
-def test_forward_mode_is_a_gap_that_says_so():
-    with pytest.raises(NotImplementedError, match="use 'reverse-mode'"):
-        ad.autograd.functional.jacobian(cube, t(ad, *A), strategy="forward-mode")
+@pytest.mark.parametrize("options", [
+    {"strategy": "forward-mode"}, {"strategy": "forward-mode", "vectorize": True, "strict": True},
+    {"strategy": "forward-mode", "vectorize": True, "create_graph": True},
+    {"vectorize": True, "strict": True},
+])  # fmt: skip
+def test_options_that_do_not_go_together(options):
+    kinds = []
+    for lib in (ad, torch):
+        with pytest.raises((NotImplementedError, RuntimeError)) as found:
+            lib.autograd.functional.jacobian(cube, t(lib, *A), **options)
+        kinds.append(isinstance(found.value, NotImplementedError))
+    assert kinds[0] == kinds[1]
+
+
+def test_hessians_by_forward_mode_are_a_gap_that_says_so():
+    with pytest.raises(NotImplementedError, match=r"adjoint\.func\.hessian"):
+        ad.autograd.functional.hessian(
+            cube, t(ad, *A), outer_jacobian_strategy="forward-mode", vectorize=True
+        )
 
 
 def test_inputs_and_mode_are_left_alone():

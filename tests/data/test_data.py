@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import time
+import tracemalloc
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 
 import numpy as np
@@ -510,3 +512,18 @@ def test_tensors_of_all_kinds_cross_the_process_border():
 def test_other_start_methods(method):
     loader = DataLoader(Squares(4), 2, num_workers=1, multiprocessing_context=method)
     assert [b[0].tolist() for b in loader] == [[0, 1], [2, 3]]
+
+
+def test_ten_thousand_million_draws_are_made_in_pieces():
+    g = ad.Generator().manual_seed(3)
+    sampler = ad.data.RandomSampler(range(50), True, 10_000_000_000, g)
+    assert len(sampler) == 10_000_000_000
+    tracemalloc.start()
+    found = list(itertools.islice(sampler, 2**20 + 7))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000_000
+    g = ad.Generator().manual_seed(3)
+    expected = ad.randint(0, 50, (2**20,), generator=g).tolist()
+    assert found[: 2**20] == expected
+    assert found[2**20 :] == ad.randint(0, 50, (2**20,), generator=g).tolist()[:7]

@@ -14,7 +14,7 @@ from ...eager.fused import fused, is_fusing
 from ...eager.public import explaining
 from ...ops.create.creation import finish
 from ...ops.random.draws import MaskAt
-from ...ops.random.random import dropout_mask, next_draw
+from ...ops.random.random import dropout_mask, next_draw, torch_generator
 from ...tensor import Tensor
 
 __all__ = [
@@ -54,7 +54,7 @@ def _apply(
 ) -> Tensor:
     if not training or p == 0 or not input.numel():
         return input
-    if not inplace and shape == tuple(input.shape) and is_fusing(input):
+    if not inplace and shape == tuple(input.shape) and _draws_inside(input):
         return _dropped(input, *_state(), float(p))
     mask = dropout_mask(input, p, shape=shape)
     return input.mul_(mask) if inplace else input * mask
@@ -64,6 +64,11 @@ def _apply(
 def _dropped(input: Any, seed: Any, draw: Any, p: float) -> Tensor:
     kept = apply(MaskAt(1.0 - p, tuple(input.shape)), seed, draw).to(input.dtype)
     return input * (kept * (1.0 / (1.0 - p)) if p < 1 else kept)
+
+
+def _draws_inside(input: Tensor) -> bool:
+    """Whether a kernel is to draw, by counters."""
+    return is_fusing(input) and torch_generator(None, input.device) is None
 
 
 def _state() -> tuple[Tensor, Tensor]:
@@ -142,7 +147,7 @@ def _alpha(
         return input
     if p == 1:
         result = input * 0
-    elif shape == tuple(input.shape) and is_fusing(input):
+    elif shape == tuple(input.shape) and _draws_inside(input):
         result = _alpha_dropped(input, *_state(), float(p))
     else:
         result = _moved(input, dropout_mask(input, p, scale=False, shape=shape), p)

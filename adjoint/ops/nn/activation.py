@@ -25,7 +25,7 @@ from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, conj, unary
 from ..promotion import cast
-from ..random.random import rand_like
+from ..random.random import followed, rand_like, torch_generator
 from ..samples import FLOATS, array, binary_samples, unary_samples
 from ..shape.sizes import hold_sizes
 from ..special.special import erf
@@ -431,6 +431,17 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return where(positive, input, weight * where(positive, 0, input))
 
 
+def _slopes(input: Any, lower: float, upper: float) -> Any:
+    """Uniform numbers for `input`; PyTorch's generator draws them where it is not positive only."""
+    own = torch_generator(None, input.device)
+    if own is None:
+        return rand_like(input) * (upper - lower) + lower
+    negative = le(input.detach(), 0)
+    count = int(negative.sum())
+    drawn = followed(own, input.device, "uniform", (lower, upper), (count,), dt.float64)
+    return input.new_zeros(input.shape).masked_scatter(negative, cast(drawn, input.dtype))
+
+
 @explaining
 @public(method=False, inplace=True)
 def rrelu(
@@ -455,7 +466,7 @@ def rrelu(
         )
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
-    slope = rand_like(input) * (upper - lower) + lower
+    slope = _slopes(input, lower, upper)
     return where(gt(input, 0), input, input * slope)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...core.errors import InvalidArgument
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...eager.dispatch import apply
+from ...eager.public import FUNCTIONS
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -36,7 +37,9 @@ class Draw(Op, abstract=True):
         return Spec(self.shape, self.dtype, self.device)  # type: ignore[attr-defined]
 
     def rng(self, xp: Any) -> Any:
-        """NumPy's generator at the start of this draw's stream."""
+        """NumPy's generator at the start of this draw's stream; or what draws as PyTorch does."""
+        if type(self.seed) is not int:
+            return self.seed
         return xp.generator(self.seed, self.draw)
 
     def fresh(self) -> Any:
@@ -267,6 +270,72 @@ class MaskAt(Op):
         return Mask(int(seed), int(draw), self.keep, 1.0, self.shape, dt.bool_).reference()
 
 
+@dataclass(eq=False, repr=False)
+class Followed(Draw, abstract=True):
+    """What PyTorch's generator draws by a `method` of `Twister`: `seed` is what takes the numbers
+    from it, now or, in a compiled function, as a run begins.
+    """
+
+    method: str
+    args: tuple[Any, ...]
+    shape: tuple[int, ...]
+    dtype: dt.dtype
+    order: tuple[int, ...] | None = None  # of dimensions in memory
+    device: Device = CPU
+    library = ""
+
+    def compute(self, xp: Any) -> Any:
+        """The next numbers, or those of the run."""
+        return self.seed.take(self)  # type: ignore[attr-defined]
+
+    def batch(self, size: int, flags: Any) -> Any:  # type: ignore[override]
+        """For all examples at once."""
+        if self.method == "permutation":
+            return FUNCTIONS["stack"]([apply(self) for _ in range(size)])
+        return apply(replace(self, shape=(size, *self.shape), order=None))
+
+    def on(self, twister: Any) -> Any:
+        """The numbers from this generator."""
+        return twister.draw(self.method, self.args, self.shape, self.dtype, self.order)
+
+
+def memory_order(array: Any) -> tuple[int, ...] | None:
+    """The dimensions by their steps in memory, the longest first; None for a row-major array."""
+    if array.flags.c_contiguous:
+        return None
+    steps = [-abs(step) for step in array.strides]
+    return tuple(sorted(range(array.ndim), key=steps.__getitem__))
+
+
+class Once:
+    """The seed of an op that draws from PyTorch's generator when it is computed, once."""
+
+    def __init__(self, twister: Any) -> None:
+        self.twister = twister
+        self.done = False
+
+    def take(self, op: Followed) -> Any:
+        """The numbers of `op`."""
+        self.done = True
+        return op.on(self.twister)
+
+    def poisson(self, rate: Any) -> Any:
+        """As the method of NumPy's generators."""
+        return self._rejecting("poisson", rate)
+
+    def standard_gamma(self, shape: Any) -> Any:
+        """As the method of NumPy's generators."""
+        return self._rejecting("gamma", shape)
+
+    def binomial(self, trials: Any, p: Any) -> Any:
+        """As the method of NumPy's generators."""
+        return self._rejecting("binomial", *np.broadcast_arrays(trials, p))
+
+    def _rejecting(self, method: str, *parameters: Any) -> Any:
+        self.done = True
+        return self.twister.rejecting(method, *parameters)
+
+
 class OfParameter(Draw, abstract=True):
     """Base of draws whose parameter is an input."""
 
@@ -305,11 +374,7 @@ class Bernoulli(ZeroGradient):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """A uniform number below the probability."""
-        if x.size and not (x.min() >= 0 and x.max() <= 1):
-            raise InvalidArgument(
-                f"bernoulli: Expected p_in >= 0 && p_in <= 1, got values from {x.min()} to "
-                f"{x.max()}"
-            )
+        assert_chances(x)
         return (xp.drawn_uniform(self.seed, self.draw, x.shape, np.float64) < x).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:
@@ -338,6 +403,35 @@ class Poisson(ZeroGradient):
         return np.array([float(rng.poisson(rate)) for rate in x.ravel()]).reshape(x.shape)
 
 
+def assert_weights(x: Any, count: int, replacement: bool) -> tuple[Any, Any]:
+    """Rows of weights from which so many can be drawn, in float64, and their running totals."""
+    rows = x.astype(np.float64).reshape(-1, x.shape[-1])
+    totals = rows.cumsum(axis=1)
+    last = totals[:, -1:]
+    if rows.size and not (rows.min() >= 0 and rows.max() < np.inf):
+        raise InvalidArgument(
+            "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
+        )
+    if not (last.size and last.all()) and len(rows):
+        raise InvalidArgument(
+            "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
+        )
+    if not replacement and ((rows > 0).sum(axis=1) < count).any():
+        raise InvalidArgument(
+            "multinomial: invalid multinomial distribution (with replacement=False, not enough "
+            f"non-negative category to sample {count})"
+        )
+    return rows, totals
+
+
+def assert_chances(x: Any) -> None:
+    """Probabilities."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        raise InvalidArgument(
+            f"bernoulli: Expected p_in >= 0 && p_in <= 1, got values from {x.min()} to {x.max()}"
+        )
+
+
 @dataclass(eq=False, repr=False)
 class Multinomial(Draw):
     """Indices drawn with probabilities in proportion to the input's rows."""
@@ -352,29 +446,14 @@ class Multinomial(Draw):
 
     def compute(self, xp: Any, x: Any) -> Any:
         """With replacement: by the cumulated weights; without: by racing exponential clocks."""
-        rows = x.astype(np.float64).reshape(-1, x.shape[-1])
-        totals = rows.cumsum(axis=1)
-        last = totals[:, -1:]
-        if rows.size and not (rows.min() >= 0 and rows.max() < np.inf):
-            raise InvalidArgument(
-                "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
-            )
-        if not (last.size and last.all()) and len(rows):
-            raise InvalidArgument(
-                "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
-            )
+        rows, totals = assert_weights(x, self.count, self.replacement)
         if self.replacement:
-            totals /= last
+            totals /= totals[:, -1:]
             points = xp.drawn_uniform(self.seed, self.draw, (len(rows), self.count), np.float64)
             result = np.empty(points.shape, np.int64)
             for i, (edges, drawn) in enumerate(zip(totals, points, strict=True)):
                 result[i] = edges.searchsorted(drawn, "right")
         else:
-            if ((rows > 0).sum(axis=1) < self.count).any():
-                raise InvalidArgument(
-                    "multinomial: invalid multinomial distribution (with replacement=False, not "
-                    f"enough non-negative category to sample {self.count})"
-                )
             clocks = xp.drawn_exponential(self.seed, self.draw, rows.shape, np.float64)
             with np.errstate(divide="ignore"):
                 clocks /= rows

@@ -11,11 +11,10 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
-from ...eager.dispatch import apply
 from ...eager.public import explaining, public
 from ..special.incomplete import beta_shift, gamma_shift
 from .draws import Draw, OfParameter
-from .random import Generator, next_draw
+from .random import Generator, rejecting
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -79,6 +78,9 @@ class StandardDirichlet(OfParameter):
         if not x.size:
             return x.copy()
         wide, rng = x.astype(np.float64), self.rng(xp)
+        if type(self.seed) is not int:  # PyTorch's generator
+            draws = np.maximum(rng.standard_gamma(wide), np.finfo(np.float64).tiny)
+            return _as_positive(draws / draws.sum(-1, keepdims=True), x)
         logs = np.log(rng.standard_gamma(wide + 1)) - rng.standard_exponential(x.shape) / wide
         shares = np.exp(logs - logs.max(-1, keepdims=True))
         return _as_positive(shares / shares.sum(-1, keepdims=True), x)
@@ -151,12 +153,12 @@ class Binomial(Draw):
 
 def standard_gamma(concentration: Any, generator: Generator | None = None) -> Any:
     """Gamma draws of rate 1, with implicit gradients (Figurnov et al., 2018)."""
-    return apply(StandardGamma(*next_draw(generator)), concentration)
+    return rejecting(StandardGamma, generator, concentration)
 
 
 def standard_dirichlet(concentration: Any, generator: Generator | None = None) -> Any:
     """Dirichlet draws over the last dimension, with implicit gradients."""
-    return apply(StandardDirichlet(*next_draw(generator)), concentration)
+    return rejecting(StandardDirichlet, generator, concentration)
 
 
 @explaining
@@ -172,4 +174,4 @@ def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None)
     >>> ad.binomial(ad.tensor([10., 10.]), ad.tensor([0., 1.]))
     tensor([ 0., 10.])
     """
-    return apply(Binomial(*next_draw(generator)), count, prob)
+    return rejecting(Binomial, generator, count, prob)

@@ -3,6 +3,10 @@
 A generator's state is its seed and the number of draws taken from it; draw number n reads its own
 stream of the Philox counter space. So eager, lazy and compiled runs of one program draw the same
 numbers, and restoring two integers restores the sequence bit for bit.
+
+After `follow_torch()` a generator that is seeded is PyTorch's instead (`twister.py`), whose draws
+come one after another: they are made at once where others are recorded, and as a run begins in
+compiled functions. `followed` is the one place that asks it.
 """
 
 from __future__ import annotations
@@ -20,30 +24,47 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
-from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
-from ...core.mode import MODE
+from ...core.errors import (
+    AdjointError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+    Unsupported,
+)
+from ...core.mode import MODE, observed
+from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import Stream
 from ...eager.dispatch import apply
 from ...eager.fused import creating
-from ...eager.public import INPLACE, explaining, public
+from ...eager.public import FUNCTIONS, INPLACE, explaining, public
 from ...eager.tensors import fresh
+from ...graph.lazy import LazyValue
 from ...program import compute as core_compute
+from ...program.executable import forget_calls
 from ..create.creation import assert_row_major, assert_strided, finish, into, sizes_from
 from ..create.values import target
+from ..elementwise.pointwise import Elementwise
 from ..promotion import cast
+from ..shape.movement import Permute
 from ..shape.sizes import hold_sizes, is_of_graph
 from .draws import (
     Bernoulli,
     Draw,
     Exponential,
+    Followed,
     Mask,
     Multinomial,
     Normal,
+    Once,
     Permutation,
     Poisson,
     RandInt,
     Uniform,
+    assert_chances,
+    assert_weights,
+    memory_order,
 )
 
 if TYPE_CHECKING:
@@ -74,8 +95,10 @@ class Generator(Stream):
     True
     """
 
-    __slots__ = ("_device",)
+    __slots__ = ("_device", "twister")
     _read_by_name: ClassVar[tuple[str, ...]] = ()  # drawing changes it in compiled functions, too
+
+    twister: Any  # PyTorch's generator, if it draws from that; `draws` counts nevertheless
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = as_device(device)
@@ -90,6 +113,7 @@ class Generator(Stream):
         """Start again from `seed`, an int in [-2**63, 2**64); returns the generator."""
         self.key = _checked_seed(seed)
         self.draws = 0
+        self.twister = _twister()(self.key) if _switch.on else None
         return self
 
     def seed(self) -> int:
@@ -102,9 +126,12 @@ class Generator(Stream):
         return self.key
 
     def get_state(self) -> Tensor:
-        """Seed and number of draws, as a tensor of 16 bytes."""
-        state = np.frombuffer(struct.pack("<QQ", self.key, self.draws), np.uint8)
-        return finish(state.copy(), CPU)
+        """Seed and number of draws, as a tensor of 16 bytes; PyTorch's 5056 after follow_torch."""
+        if self.twister is None:
+            state = struct.pack("<QQ", self.key, self.draws)
+        else:
+            state = self.twister.to_bytes(self.key)
+        return finish(np.frombuffer(state, np.uint8).copy(), CPU)
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go back to what `get_state` returned."""
@@ -112,30 +139,103 @@ class Generator(Stream):
             raise InvalidType(
                 f"set_state: expected a tensor of bytes, got {type(new_state).__name__}"
             )
-        if new_state.dtype is not dt.uint8 or new_state._data.size != 16:
+        expected = 16 if self.twister is None else STATE_BYTES
+        found = new_state._data.size if new_state.dtype is dt.uint8 else 0
+        if found != expected and found in (16, STATE_BYTES):
+            now, way = ("adjoint", "") if self.twister is None else ("PyTorch", "False")
             raise InvalidArgument(
-                f"set_state: RNG state must be a uint8 tensor of 16 elements, got "
+                f"set_state: this state of {found} bytes is of another kind of generator; this one "
+                f"draws {now}'s numbers, its states have {expected}: call "
+                f"random.follow_torch({way}) before it is seeded"
+            )
+        if found != expected:
+            raise InvalidArgument(
+                f"set_state: RNG state must be a uint8 tensor of {expected} elements, got "
                 f"{new_state.dtype} of shape {tuple(new_state.shape)}; use a get_state() result"
             )
-        self.key, self.draws = struct.unpack("<QQ", new_state._data.tobytes())
+        state = new_state._data.tobytes()
+        if self.twister is None:
+            self.key, self.draws = struct.unpack("<QQ", state)
+        else:
+            self.key, self.twister = _twister().of_bytes(state)
+            self.draws = 0
         return self
 
     def clone_state(self) -> Generator:
         """An independent generator in the same state."""
-        return Generator(self._device).set_state(self.get_state())
+        new = Generator(self._device)
+        new.__setstate__(self.__getstate__())
+        return new
 
-    def __getstate__(self) -> tuple[int, int]:
-        return (self.key, self.draws)
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Plain values: seed and draws, behind them the state of PyTorch's in hexadecimals."""
+        if self.twister is None:
+            return (self.key, self.draws)
+        return (self.key, self.draws, self.twister.to_bytes(self.key).hex())
 
-    def __setstate__(self, state: tuple[int, int]) -> None:
-        self._device = as_device("cpu")
-        self.key, self.draws = state
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        self._device = getattr(self, "_device", CPU)
+        self.key, self.draws, *more = state
+        self.twister = _twister().of_bytes(bytes.fromhex(more[0]))[1] if more else None
 
     def __repr__(self) -> str:
         return f"<adjoint.Generator seed={self.key} draws={self.draws}>"
 
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's, of a generator that nobody seeded
+STATE_BYTES = 5056  # of a state of PyTorch's
+
+
+class _Switch:
+    """`follow_torch`: whether what is seeded becomes PyTorch's, and whether anything ever did."""
+
+    on = False
+    used = False
+
+
+_switch = _Switch()
+
+
+def _twister() -> Any:
+    """The class of PyTorch's generators: imported by the first."""
+    from .twister import Twister
+
+    return Twister
+
+
+def counting(seed: int) -> Generator:
+    """A generator of counters from this seed, whatever is followed."""
+    new = Generator()
+    new.__setstate__((_checked_seed(seed), 0))
+    return new
+
+
+def follow_torch(enabled: bool = True) -> None:
+    """Let random numbers be PyTorch's: from the same seed, the same numbers as on its CPU.
+
+    The default generator starts again from its seed; others that are seeded from now on follow,
+    too. Whole numbers, permutations, uniform numbers, Bernoulli draws, dropout and multinomial are
+    PyTorch's bit for bit, normal numbers and what is made of them within 1e-6: so are initial
+    weights, and the order of a DataLoader. States have PyTorch's 5056 bytes. `follow_torch(False)`
+    goes back. Under `adjoint.as_torch()` it is on.
+
+    >>> ad.random.follow_torch()
+    >>> g = ad.manual_seed(0)
+    >>> ad.randint(10, (5,)), ad.rand(2)
+    (tensor([4, 9, 3, 0, 3]), tensor([0.6341, 0.4901]))
+    >>> ad.random.follow_torch(False)
+    """
+    if enabled == _switch.on:
+        return
+    _switch.on = enabled
+    _switch.used = True
+    default_generator.manual_seed(default_generator.key)
+    forget_calls()  # among which are some that draw from it by counters
+
+
+def is_following() -> bool:
+    """Whether what is seeded draws PyTorch's numbers."""
+    return _switch.on
 
 
 def _checked_seed(seed: Any) -> int:
@@ -221,18 +321,130 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-def next_draw(generator: Generator | None) -> tuple[int, int]:
-    """Seed and number of a new draw from `generator`, or from the default one."""
-    executor = MODE.get().executor
+def _drawing_now(generator: Generator | None) -> Generator:
+    """That one, or the one of the graph that is recorded, or the default one."""
     if generator is None:
+        executor = MODE.get().executor
         own = None if executor is None else getattr(executor, "generator", None)  # a Graph's
-        generator = own or default_generator
-    elif not isinstance(generator, Generator):
+        return own or default_generator
+    if not isinstance(generator, Generator):
         raise InvalidType(
             f"generator: expected an adjoint.Generator, got {type(generator).__name__}"
         )
-    note = None if executor is None else getattr(executor, "note_draw", None)  # a capture's
+    return generator
+
+
+def next_draw(generator: Generator | None) -> tuple[int, int]:
+    """Seed and number of a new draw from `generator`, or from the default one."""
+    generator = _drawing_now(generator)
+    note = getattr(MODE.get().executor, "note_draw", None)  # a capture's
     return generator.next_draw() if note is None else note(generator)
+
+
+def torch_generator(generator: Generator | None, place: Device = CPU) -> Generator | None:
+    """The generator that draws for that argument, if it is PyTorch's and the numbers are real."""
+    if not _switch.used or place.type == "meta":
+        return None
+    generator = _drawing_now(generator)
+    if generator.twister is None:
+        return None
+    if hasattr(MODE.get().executor, "generator"):
+        raise Unsupported(
+            "random numbers of a Graph come from counters, not from PyTorch's generator, so that "
+            "each can be drawn again; give it a seed: Graph(seed=...)"
+        )
+    return generator
+
+
+def followed(
+    generator: Generator, place: Device, method: str, args: tuple[Any, ...],
+    shape: Sequence[int], d: dt.dtype, like: Any = None,
+) -> Tensor:  # fmt: skip
+    """What PyTorch's generator draws by a method of `Twister`, in the order of memory of `like`."""
+    data = getattr(like, "_data", None)
+    order = _order(data) if data is not None and tuple(data.shape) == tuple(shape) else None
+    shape = tuple(int(n) for n in shape)
+    args = tuple(x.value() if type(x) is Number else x for x in args)
+    executor = MODE.get().executor
+    if executor is None:
+        generator.draws += 1
+        array = observed(method, generator.twister.draw, method, args, shape, d, order)
+        return finish(array, place)
+    note = getattr(executor, "note_draw", None)
+    if note is None:
+        result = _drawn_once(
+            generator, lambda once: Followed(once, 0, method, args, shape, d, order)
+        )
+    else:
+        seed, draw = note(generator)
+        result = apply(Followed(seed, draw, method, args, shape, d, order))
+    return result if place is CPU else result.to(place)  # type: ignore[no-any-return]
+
+
+def _order(data: Any) -> tuple[int, ...] | None:
+    """The dimensions of an array as they are in memory, the slowest first; of a recorded value, as
+    they will be where only permutations and elementwise operations tell; None: row-major.
+    """
+    turned: list[tuple[int, ...]] = []
+    while type(data) is LazyValue and data.op is not None:
+        if isinstance(data.op, Permute):
+            turned.append(data.op.axes)
+        elif not isinstance(data.op, Elementwise):
+            return _turned(None, turned, len(data.shape))
+        alike = [x for x in data.inputs if getattr(x, "ndim", None) == len(data.shape)]
+        if not alike:
+            return _turned(None, turned, len(data.shape))
+        data = alike[0]
+    if type(data) is LazyValue:
+        data = data.array
+    return _turned(memory_order(data) if type(data) is np.ndarray else None, turned, 0)
+
+
+def _as_new(input: Any) -> Any:
+    """`input` for the order of memory of a new tensor like it; None where that is row-major."""
+    order = _order(input._data)
+    return None if order is None or list(order) == sorted(order) else input
+
+
+def _turned(
+    order: tuple[int, ...] | None, turned: Sequence[tuple[int, ...]], ndim: int
+) -> tuple[int, ...] | None:
+    """An order behind permutations, the last of which is the first of `turned`."""
+    for axes in reversed(turned):
+        order = tuple(axes.index(n) for n in (order or range(len(axes))))
+    return order
+
+
+def _drawn_once(generator: Generator, make: Callable[[Any], Any], *inputs: Any) -> Any:
+    """What an op gives that draws from PyTorch's generator: now, also where others are recorded."""
+    once = Once(generator.twister)
+    generator.draws += 1
+    y = apply(make(once), *inputs)
+    reason = None
+    if not once.done:
+        try:
+            y.detach().numpy()  # where others are recorded it is computed now
+        except AdjointError as error:
+            reason = error
+    if not once.done:
+        raise Unsupported(
+            "random numbers of PyTorch's generator come one after another: they cannot be recorded "
+            "here; call random.follow_torch(False), or draw outside"
+        ) from reason
+    return y
+
+
+def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
+    """What the sampler `kind` draws for these inputs, by as many numbers as their values need."""
+    own = torch_generator(generator, inputs[0].device)
+    if own is None:
+        return apply(kind(*next_draw(generator)), *inputs)
+    if hasattr(MODE.get().executor, "note_draw"):
+        raise Unsupported(
+            f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
+            "values say; draw outside of the function, or call random.follow_torch(False)"
+        )
+    return _drawn_once(own, lambda once: kind(once, 0), *inputs)
 
 
 def drawn(
@@ -258,22 +470,40 @@ def _assert_kind(name: str, d: dt.dtype, categories: tuple[int, ...] = (2,)) -> 
 
 
 def draw_uniform(
-    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    generator: Generator | None,
+    place: Device = CPU,
+    like: Any = None,
+    low: float = 0.0,
+    high: float = 1.0,
 ) -> Tensor:
-    """Uniform numbers of [0, 1); complex dtypes have them in both parts."""
+    """Uniform numbers of [low, high); complex dtypes have them in both parts of [0, 1)."""
+    _assert_kind("uniform", d, (2, 3))
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "uniform", (float(low), float(high)), shape, d, like)
     if d.is_complex:
         pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
         return finish(pairs._data.view(d.numpy)[..., 0], place)
-    _assert_kind("uniform", d)
-    return drawn(Uniform, generator, place, shape, d)
+    values = drawn(Uniform, generator, place, shape, d)
+    return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
 
 
 def draw_normal(
-    shape: tuple[int, ...], d: dt.dtype, generator: Generator | None, place: Device = CPU
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    generator: Generator | None,
+    place: Device = CPU,
+    like: Any = None,
+    mean: float = 0.0,
+    std: float = 1.0,
 ) -> Tensor:
-    """Standard normal numbers."""
+    """Normal numbers."""
     _assert_kind("normal_kernel_cpu", d, (2, 3))
-    return drawn(Normal, generator, place, shape, d)
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "normal", (mean, std), shape, d, like)
+    values = drawn(Normal, generator, place, shape, d)
+    return values if (mean, std) == (0.0, 1.0) else values * std + mean
 
 
 def _finished(
@@ -309,7 +539,7 @@ def rand(
     assert_strided("rand", layout)
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
-    result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place)
+    result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place, out)
     return _finished(result, out, dtype, device, requires_grad, "rand")
 
 
@@ -338,7 +568,7 @@ def randn(
     assert_strided("randn", layout)
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
-    result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place)
+    result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place, out)
     return _finished(result, out, dtype, device, requires_grad, "randn")
 
 
@@ -375,7 +605,7 @@ def randint(
         raise InvalidType('randint: missing required argument: "size"')
     d = (target(dtype) or dt.int64) if out is None else out.dtype
     shape, place = sizes_from((tuple(size),), None, "randint"), _place(device, out)
-    result = _draw_integers(low, high, shape, d, generator, place)
+    result = _draw_integers(low, high, shape, d, generator, place, out)
     return _finished(result, out, dtype, device, requires_grad, "randint")
 
 
@@ -385,7 +615,13 @@ def _place(device: Any, out: Any) -> Device:
 
 
 def _draw_integers(
-    low: Any, high: Any, shape: tuple[int, ...], d: dt.dtype, generator: Any, place: Device
+    low: Any,
+    high: Any,
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    generator: Any,
+    place: Device,
+    like: Any = None,
 ) -> Tensor:
     low, high = int(low), int(high)
     if low >= high:
@@ -398,6 +634,8 @@ def _draw_integers(
             f"random_: from={low} and to - 1={high - 1} must lie within [{least}, {most}], the "
             f"range of {d}"
         )
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "integers", (low, high), shape, d, like)
     return drawn(RandInt, generator, place, low, high, shape, d)
 
 
@@ -437,7 +675,11 @@ def randperm(
     if n < 0:
         raise InvalidArgument(f"randperm: n must be non-negative, got {n}")
     d = (target(dtype) or dt.int64) if out is None else out.dtype
-    result = drawn(Permutation, generator, _place(device, out), int(n), d)
+    place = _place(device, out)
+    if (own := torch_generator(generator, place)) is not None:
+        result = followed(own, place, "permutation", (), (int(n),), d)
+    else:
+        result = drawn(Permutation, generator, place, int(n), d)
     return _finished(result, out, dtype, device, requires_grad, "randperm")
 
 
@@ -464,7 +706,7 @@ def rand_like(
     assert_strided("rand_like", layout)
     assert_row_major(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
-    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place)
+    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place, input)
     return _finished(_like(result, input), None, dtype, device, requires_grad, "rand_like")
 
 
@@ -491,7 +733,8 @@ def randn_like(
     assert_strided("randn_like", layout)
     assert_row_major(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
-    result = draw_normal(tuple(input.shape), target(dtype) or input.dtype, generator, place)
+    d = target(dtype) or input.dtype
+    result = draw_normal(tuple(input.shape), d, generator, place, _as_new(input))
     return _finished(_like(result, input), None, dtype, device, requires_grad, "randn_like")
 
 
@@ -522,7 +765,7 @@ def randint_like(
     low, high = (0, low) if high is None else (low, high)
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
-    result = _draw_integers(low, high, tuple(input.shape), d, generator, place)
+    result = _draw_integers(low, high, tuple(input.shape), d, generator, place, input)
     return _finished(_like(result, input), None, dtype, device, requires_grad, "randint_like")
 
 
@@ -574,7 +817,7 @@ def normal(
         if len(parameters) == 2:
             d = dt.promote_types(d, parameters[1].dtype)
     place = parameters[0].device if parameters else _place(device, out)
-    drawn: Any = draw_normal(shape, d, generator, place)
+    drawn: Any = draw_normal(shape, d, generator, place, out)
     result = _like(drawn, *parameters) * std + mean
     return _finished(result, out, dtype, device, requires_grad, "normal")
 
@@ -600,10 +843,22 @@ def bernoulli(
     """
     if p is not None:
         _assert_probability(p, "bernoulli")
-        ones = _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device)
+        ones = _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device, input)
         return _like(ones, input)
     _assert_kind("bernoulli_tensor_cpu_p_", input.dtype)
-    return apply(Bernoulli(*next_draw(generator)), input)
+    return _chosen(input, generator, input)
+
+
+def _chosen(input: Any, generator: Generator | None, like: Any) -> Any:
+    """1 with the probabilities of `input`, else 0."""
+    own = torch_generator(generator, input.device)
+    if own is None:
+        return apply(Bernoulli(*next_draw(generator)), input)
+    if type(input._data) is np.ndarray:
+        assert_chances(input._data)
+    wide = dt.float64 if input.dtype is dt.float64 else dt.float32
+    points = followed(own, input.device, "uniform", (), tuple(input.shape), wide, like)
+    return cast((cast(input, wide) - points).sign().clamp(min=0), input.dtype)
 
 
 def _assert_probability(p: Any, name: str) -> None:
@@ -617,9 +872,17 @@ def _like(drawn: Any, *inputs: Any) -> Any:
 
 
 def _mask(
-    shape: tuple[int, ...], d: dt.dtype, keep: float, value: float, generator: Any, place: Device
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    keep: float,
+    value: float,
+    generator: Any,
+    place: Device,
+    like: Any = None,
 ) -> Tensor:
     keep = keep if isinstance(keep, float) else float(keep)  # also a number that is yet to come
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "mask", (keep, value), shape, d, like)
     return drawn(Mask, generator, place, keep, value, shape, d)
 
 
@@ -638,7 +901,9 @@ def dropout_mask(
     keep = 1.0 - p
     value = 1.0 / keep if scale and keep else 1.0
     where = tuple(input.shape if shape is None else shape)
-    return _like(_mask(where, input.dtype, keep, value, generator, input.device), input)
+    if p == 1 and torch_generator(generator, input.device) is not None:  # which draws nothing then
+        return input.new_zeros(where)
+    return _like(_mask(where, input.dtype, keep, value, generator, input.device, input), input)
 
 
 @explaining
@@ -655,7 +920,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     tensor([0., 0.])
     """
     _assert_kind("poisson_cpu", input.dtype)
-    return apply(Poisson(*next_draw(generator)), input)
+    return rejecting(Poisson, generator, input)  # type: ignore[no-any-return]
 
 
 @public(out=True)
@@ -694,7 +959,27 @@ def multinomial(
             f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without "
             f"replacement ({num_samples} > {input.shape[-1]}); pass replacement=True"
         )
+    if (own := torch_generator(generator, input.device)) is not None:
+        return _followed_multinomial(own, input, int(num_samples), replacement)
     return apply(Multinomial(*next_draw(generator), int(num_samples), replacement), input)
+
+
+def _followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:
+    """As PyTorch does: the first clocks that ring, or places among the running totals."""
+    input = input.detach()
+    if type(input._data) is np.ndarray:
+        assert_weights(input._data, count, replacement)
+    if not replacement or count == 1:
+        clocks: Any = followed(
+            own, input.device, "exponential", (), tuple(input.shape), input.dtype, input
+        )
+        speeds = input / clocks
+        return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
+    totals = input.cumsum(-1)
+    totals = cast(totals / totals[..., -1:], dt.float64)
+    shape = (*input.shape[:-1], count)
+    points = followed(own, input.device, "uniform", (), shape, dt.float64)
+    return FUNCTIONS["searchsorted"](totals, points)
 
 
 # ---- in-place methods ----------------------------------------------------------------------------
@@ -708,8 +993,8 @@ def _uniform(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) ->
         raise InvalidArgument(
             f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}"
         )
-    values = draw_uniform(tuple(self.shape), self.dtype, generator, self.device)
-    return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
+    shape = tuple(self.shape)
+    return draw_uniform(shape, self.dtype, generator, self.device, self, low, high)
 
 
 def _bounds(name: str, given: tuple[Any, ...], named: dict[str, Any], default: Any) -> list[Any]:
@@ -723,17 +1008,19 @@ def _bounds(name: str, given: tuple[Any, ...], named: dict[str, Any], default: A
 def _normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
     _assert_std(std, "normal_")
-    values = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
-    return values if (mean, std) == (0.0, 1.0) else values * std + mean
+    shape = tuple(self.shape)
+    return draw_normal(shape, self.dtype, generator, self.device, self, mean, std)
 
 
 def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """1 with probability p (a number, or a tensor that broadcasts), else 0."""
     if isinstance(p, TensorBase):
         chances = cast(p.expand(self.shape), dt.float64)  # type: ignore[attr-defined]
-        return cast(apply(Bernoulli(*next_draw(generator)), chances.detach()), self.dtype)
+        if torch_generator(generator, self.device) is not None:
+            chances = p.expand(self.shape)  # type: ignore[attr-defined]
+        return cast(_chosen(chances.detach(), generator, self), self.dtype)
     _assert_probability(p, "bernoulli_")
-    return _mask(tuple(self.shape), self.dtype, p, 1.0, generator, self.device)
+    return _mask(tuple(self.shape), self.dtype, p, 1.0, generator, self.device, self)
 
 
 def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
@@ -744,8 +1031,11 @@ def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> 
     digits = {dt.float64: 53, dt.float32: 24, dt.float16: 11, dt.bfloat16: 8, dt.bool_: 0}
     most = 2 ** digits[d] if d in digits else dt.iinfo(d).max
     low, high = _bounds("random_", bounds, named, (0, None))
+    if (low, high) == (0, None) and (own := torch_generator(generator, self.device)) is not None:
+        shape = tuple(self.shape)
+        return followed(own, self.device, "whole", (1 if d is dt.bool_ else most,), shape, d, self)
     high = most + 1 if high is None and d is not dt.int64 else 2**63 - 1 if high is None else high
-    return _draw_integers(low, high, tuple(self.shape), d, generator, self.device)
+    return _draw_integers(low, high, tuple(self.shape), d, generator, self.device, self)
 
 
 def _unit(self: Tensor, generator: Any) -> Tensor:
@@ -755,11 +1045,22 @@ def _unit(self: Tensor, generator: Any) -> Tensor:
     return 1 - drawn  # type: ignore[no-any-return]
 
 
+def _as_torch(self: Tensor, generator: Any, method: str, *args: float) -> Tensor | None:
+    """What PyTorch's generator draws for a tensor, if it is asked."""
+    own = torch_generator(generator, self.device)
+    if own is None:
+        return None
+    shape = tuple(self.shape)
+    return followed(own, self.device, method, tuple(map(float, args)), shape, self.dtype, self)
+
+
 def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Numbers with the exponential distribution of rate lambd."""
     if not lambd > 0:
         raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     _assert_kind("exponential_", self.dtype)
+    if (found := _as_torch(self, generator, "exponential", lambd)) is not None:
+        return found
     values = drawn(Exponential, generator, self.device, tuple(self.shape), self.dtype)
     return values if lambd == 1.0 else values / lambd
 
@@ -768,6 +1069,8 @@ def _geometric(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """The number of trials up to the first success, each of probability p."""
     if not 0 < p < 1:
         raise InvalidArgument(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    if (found := _as_torch(self, generator, "geometric", p)) is not None:
+        return found
     trials = (_unit(self, generator).log() / math.log1p(-p)).ceil().clamp(min=1)
     return cast(trials, self.dtype)
 
@@ -779,6 +1082,8 @@ def _cauchy(
     if not sigma > 0:
         raise InvalidArgument(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _assert_kind("cauchy_", self.dtype)
+    if (found := _as_torch(self, generator, "cauchy", median, sigma)) is not None:
+        return found
     angle = (_unit(self, generator) - 0.5) * math.pi
     return cast(angle.tan() * sigma + median, self.dtype)
 
@@ -790,6 +1095,8 @@ def _log_normal(
     if not std > 0:
         raise InvalidArgument(f"log_normal_ expects std > 0.0, but found std={std}")
     _assert_kind("log_normal_", self.dtype)
+    if (found := _as_torch(self, generator, "log_normal", mean, std)) is not None:
+        return found
     drawn: Any = draw_normal(tuple(self.shape), self.dtype, generator, self.device)
     logarithm: Any = drawn * std + mean
     return logarithm.exp()
