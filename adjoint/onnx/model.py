@@ -11,12 +11,24 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
 from ..core.errors import CheckpointError, Unsupported
 from ..graph.lazy import LazyValue
-from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
+from ..io.imported import (
+    FAULTS,
+    ImportedGraph,
+    Path,
+    last_uses,
+    needed,
+    refuse,
+    refusing,
+    several,
+    under,
+)
+from ..nn import Module
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
-from .importing.node import TABLE, Node, TooLarge, host
+from .importing.node import TABLE, Node, TooLarge, host, t
 from .importing.ops import FOLDED, HOST_INPUTS
+from .replaced import Layer, with_layer
 
 OPSETS = range(7, 29)
 FOLDED_ELEMENTS = 1 << 22  # that all constants computed while loading may have together
@@ -105,6 +117,9 @@ class OnnxModule(ImportedGraph):
         self._take_initializers(arrays, nodes, buffers)
         self._steps = self._fold(needed(nodes, self.output_names))
         self._drops = last_uses(self._steps, self.output_names)
+        paths = {path for path, _ in self._places.values()}
+        self._paths = sorted({p[:i] for p in paths for i in range(1, len(p) + 1)})
+        self._put: Any = None  # the layers put in the place of others, and the steps with them
         self.eval()
 
     # ---- loading -----------------------------------------------------------------------------
@@ -150,11 +165,13 @@ class OnnxModule(ImportedGraph):
 
     # ---- running -----------------------------------------------------------------------------
 
-    def forward(self, *args: Tensor) -> Any:
-        """The outputs for these inputs, in the graph's order.
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these inputs, in the graph's order. Inputs are tensors or arrays, which
+        may be given by their names. A layer put in the place of one of the file's is what runs.
 
         Shapes: as in the file.
-        Errors: InvalidArgument for another number of inputs; those of the operations.
+        Errors: InvalidArgument for other inputs than the graph's; Unsupported for a module put
+        where the file has no layer of one input; those of the operations.
 
         >>> import io
         >>> file = io.BytesIO()
@@ -162,10 +179,36 @@ class OnnxModule(ImportedGraph):
         >>> ad.onnx.load(file.getvalue()).forward(ad.zeros(2))
         tensor([0., 0.])
         """
-        return self._compute(args)
+        values = self._tensors(args, named)
+        put = self._layers()
+        if not put:
+            return self._compute(values)
+        return self._computed(self._start(values, put), *self._with_layers(put))
+
+    def _layers(self) -> dict[Path, Module]:
+        """The modules that compute, put in the place of those that only hold tensors."""
+        found: dict[Path, Module] = {}
+        for path in self._paths:
+            if not (found and under(path, found)):
+                module = self._at(path)
+                if type(module).forward is not Module.forward:
+                    found[path] = module
+        return found
+
+    def _with_layers(self, put: dict[Path, Module]) -> tuple[list[Any], list[list[str]]]:
+        """The steps where these modules run, and what is dropped after each."""
+        if self._put is None or list(self._put[0].items()) != list(put.items()):
+            steps = self._steps
+            for path, module in put.items():
+                own = {name for name, (at, _) in self._places.items() if at[: len(path)] == path}
+                steps = with_layer(steps, self.output_names, path, own, set(self._values), module)
+            self._put = (put, steps, last_uses(steps, self.output_names))
+        return self._put[1:]
 
     def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
         """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
+        if isinstance(step, Layer):
+            return several(step.module(t(*inputs)))
         step.training = self.training
         try:
             if all(x is None or isinstance(x, np.ndarray) for x in inputs) and step.kind in FOLDED:
