@@ -26,7 +26,7 @@ from ..nn import Module
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
-from .importing.control import DEPTH, Subgraph
+from .importing.control import CONTROL, DEPTH, Subgraph
 from .importing.node import TABLE, Node, TooLarge, host, t
 from .importing.ops import FOLDED, HOST_INPUTS
 from .replaced import Layer, with_layer
@@ -269,7 +269,7 @@ class Reader:
         if kind not in TABLE:
             raise Unsupported(f"onnx.load: operator {kind[:60]!r} (node {label}) is not supported")
         attributes = {
-            a.name: self.graph(a.g, names, depth + 1) if a.type == GRAPH
+            a.name: self.graph(a.g, names, depth + 1) if a.type == GRAPH and kind in CONTROL
             else attribute_of(a, self.directory)
             for a in proto.attribute
         }  # fmt: skip

@@ -121,7 +121,7 @@ def test_every_node_test(most):
         elif case.name not in OTHERWISE:
             wrong.append(found)
     assert not wrong, "\n".join(wrong)
-    assert counts["right"] >= (1579 if most == 1000 else 300), counts
+    assert counts["right"] >= (1606 if most == 1000 else 300), counts
 
 
 # ---- the same models, damaged --------------------------------------------------------------------

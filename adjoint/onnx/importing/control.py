@@ -18,6 +18,7 @@ from ...tensor import Tensor
 from ..files import DTYPES
 from .node import Node, ad, axis_in, host, operator, t
 
+CONTROL = {"If", "Loop", "Scan"}  # operators with graphs of their own
 DEPTH = 16  # of graphs inside of graphs
 TRIPS = 1 << 24  # of a loop that nothing but their number ends
 
