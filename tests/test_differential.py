@@ -126,8 +126,9 @@ def line_of(rng):
         def optimize(t, xs):
             p = t.nn.Parameter(xs[i % len(xs)].detach().clone().float())
             optimizer = getattr(t.optim, kinds[0])([p], lr=0.1, **kinds[1])
+            way = p.detach().sign()  # of what steps give, rounding would decide it
             for step in range(3):
-                p.grad = t.full_like(p, 0.5 + step) * p.detach().sign()
+                p.grad = t.full_like(p, 0.5 + step) * way
                 optimizer.step()
                 if step == 0:
                     p.data = view(xs[i % len(xs)]).detach().clone().float().reshape(p.shape)
