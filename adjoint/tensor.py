@@ -564,6 +564,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2).is_same_size(ad.zeros(1))
         False
         """
+        assert_tensor("is_same_size", other, "other")
         return tuple(self.shape) == tuple(other.shape)
 
     def is_distributed(self) -> bool:

@@ -167,7 +167,24 @@ TABLE = [  # the mistake, the function and argument that are named, what was giv
     ('ad.distributions.Normal(0.0, 1.0).log_prob(A)', 'Normal', 'value', ARRAY),
 ]  # fmt: skip
 
+TABLE += [
+    ('x.is_same_size(L)', 'is_same_size', 'other', LIST),
+    ('x.is_same_size(A)', 'is_same_size', 'other', ARRAY),
+    ('ad.ones(1, 2, 2).baddbmm_(L, x)', 'baddbmm', 'batch1', LIST),
+    ('ad.ones(1, 2, 2).baddbmm_(ad.ones(1, 2, 2), None)', 'baddbmm', 'batch2', NOTHING),
+    ('x.addmm_(L, x)', 'addmm', 'mat1', LIST),
+    ('ad.linalg.diagonal(L)', 'linalg_diagonal', 'A', LIST),
+    ('ad.linalg.diagonal(3)', 'linalg_diagonal', 'A', 'int: 3'),
+    ('ad.clone(3)', 'clone', 'input', 'int: 3'),
+    ('ad.clone(None)', 'clone', 'input', NOTHING),
+    ('ad.linalg.lu_solve(x, L, x)', 'lu_solve', 'pivots', LIST),
+    ('ad.lu_unpack(x, A)', 'lu_unpack', 'LU_pivots', ARRAY),
+]  # fmt: skip
+
 OTHERS = [  # those whose message is another
+    ('x.clone(3)', 'clone: too many positional arguments; it is called as clone(input, *, memory_format=None)'),
+    ('ad.linalg.lu_solve(x, x, x)', 'lu_solve: pivots number rows, as linalg.lu_factor gives them, got adjoint.float32; convert them with .to(int32)'),
+    ('ad.lu_unpack(x, x)', 'lu_unpack: pivots number rows, as linalg.lu_factor gives them, got adjoint.float32; convert them with .to(int32)'),
     ('nn.Linear(3, 2)()', "Linear: missing a required argument: 'input'; it is called as Linear(input)"),
     ('nn.Linear(3, 2)(x, x)', 'Linear: too many positional arguments; it is called as Linear(input)'),
     ('nn.Linear(3, 2).to([1])', 'to: expected a device, a dtype or a tensor, got list: [1]; make one with adjoint.tensor()'),

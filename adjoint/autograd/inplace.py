@@ -11,7 +11,7 @@ import numpy as np
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, ShapeError
-from ..core.mistakes import assert_tensor
+from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -42,7 +42,11 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             rebase(self, None, name)
             return self
-        return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
+        try:
+            return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
+        except MISTAKES as error:
+            explain(error, function, (self, *args), kwargs)
+            raise
 
     method = in_place(name, function, general)
     functools.update_wrapper(method, function)

@@ -14,6 +14,7 @@ from ..backends import native
 from ..core import dispatch_log, policy
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
+from ..core.mistakes import MISTAKES, explain
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.scalar import Arithmetic
@@ -164,6 +165,8 @@ def _find(owner: Any, name: str, function: Any, args: Any, kwargs: Any, given: A
             try:
                 return _Writer(function, args, kwargs, kinds, len(arrays))
             except Exception as error:
+                if isinstance(error, MISTAKES):
+                    explain(error, function, args, kwargs)
                 reason = dispatch_log.reason_of(error, _find)
         return reason
 

@@ -224,6 +224,8 @@ def _calls(frame: FrameType | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
         ):
             continue
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if {"args", "kwargs"}.issubset(names):
+            continue
         yield name, {arg: values[arg] for arg in names if arg in values and arg != "self"}
 
 

@@ -19,6 +19,7 @@ from ..nn import Module
 from ..program.capture import Rebuild, Recorder, program_of, recording, symbol, taken
 from ..program.compute import spec_of
 from ..program.program import Program, Value
+from .inputs import Form
 
 
 class Source:
@@ -102,12 +103,15 @@ def _whole(
     return None if isinstance(op, str) else (op, inputs)
 
 
-def capture(source: Source, specs: Sequence[Spec], whole: bool = True) -> tuple[Program, Rebuild]:
-    """The program of `source.function` on inputs of these shapes and dtypes. With `whole`,
-    composites that have routines are one node each.
+def capture(
+    source: Source, specs: Sequence[Spec], whole: bool = True, form: Form | None = None
+) -> tuple[Program, Rebuild]:
+    """The program of `source.function`, called so, on inputs of these shapes and dtypes. With
+    `whole`, composites that have routines are one node each.
 
     Errors: Unsupported where the function reads values, or draws random numbers; InvalidType where
-    it returns something else than tensors in tuples, lists and dicts.
+    it returns something else than tensors, and numbers beside them, in tuples, lists, dicts and
+    dataclasses.
     """
     inputs = list(map(symbol, specs))
     given = [x._data for x in inputs]
@@ -116,8 +120,9 @@ def capture(source: Source, specs: Sequence[Spec], whole: bool = True) -> tuple[
         "indexing by a mask), on which a static graph cannot depend; use where() and gather()"
     )
     with recording(reads, executor=Recorder(_whole) if whole else execute_lazily):
-        found = source.function(*inputs)
-    results, rebuild = taken(found, "freeze: the result has")
+        function = source.function
+        found = function(*inputs) if form is None else form.call(function, inputs)
+    results, rebuild = taken(found, "freeze: the result has", constants=True)
     program = program_of(given, results, source.known)
     for node in program.nodes:
         if node.op.drawn:

@@ -65,7 +65,7 @@ def export(program: Program, path: Any) -> None:
     module = _Replay(program)
     source = program._source
     attempts: list[tuple[Any, Any]] = [(module, batched), (module, None)]
-    if source.is_module:
+    if source.is_module and program._plain:
         attempts.insert(1, (source.function, batched))
     for i, (each, axes) in enumerate(attempts):
         try:

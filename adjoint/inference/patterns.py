@@ -7,7 +7,8 @@ from typing import Any
 
 from ..core.op import Op
 from ..ops.elementwise.arithmetic import Add, Mul, TrueDivide
-from ..ops.elementwise.comparison import Clamp, ClampMin, Ge, Gt, Le, Where
+from ..ops.elementwise.comparison import Clamp, ClampMin, Ge, Gt, Le, Lt, Where
+from ..ops.elementwise.logic import BitwiseAnd
 from ..ops.nn.activation import Gelu, Relu
 from ..ops.special.special import Erf
 from ..program.program import Node, Program, Value, make
@@ -80,7 +81,9 @@ def _leaky(node: Node) -> tuple[Op, Value] | None:
 
 
 def _hard(node: Node) -> tuple[Op, Value] | None:
-    """clip(x + 3, 0, 6) / 6, and x * clip(x + 3, 0, 6) / 6."""
+    """clip(x + 3, 0, 6) / 6, and x * clip(x + 3, 0, 6) / 6; or our own, by cases."""
+    if type(node.op) is Where:
+        return _hard_cases(node)
     if type(node.op) is not TrueDivide or node.inputs[1] != 6:
         return None
     y = node.inputs[0]
@@ -100,6 +103,42 @@ def _hard(node: Node) -> tuple[Op, Value] | None:
     if factor is None:
         return Activation("hardsigmoid"), x
     return (Activation("hardswish"), x) if factor is x else None
+
+
+def _hard_cases(node: Node) -> tuple[Op, Value] | None:
+    """where(x >= 3, 1, where(x <= -3, 0, where(x < 3, (x + 3) / 6, nan))), and
+    where(inside, z * (z + 3) / 6, where(x <= -3, x * 0, x)) with z = where(inside, x, 0).
+    """
+    first, then, rest = node.inputs
+    if not _is(rest, Where):
+        return None
+    low, least, last = _inputs(rest)
+    if _is(first, Ge):
+        x = z = _inputs(first)[0]
+        if _inputs(first)[1] != 3 or (then, least) != (1, 0) or not _is(last, Where):
+            return None
+        below, y, other = _inputs(last)
+        fits = _is(below, Lt) and _inputs(below) == (x, 3) and _number(other) and other != other
+        kind, (y, by) = "hardsigmoid", _inputs(y) if _is(y, TrueDivide) else (None, 0)
+    else:
+        x, (y, by) = last, _inputs(then) if _is(then, TrueDivide) else (None, 0)
+        z, y = _inputs(y) if _is(y, Mul) else (None, None)
+        fits = _is(z, Where) and _inputs(z) == (first, x, 0) and _is_inside(first, x)
+        kind, fits = "hardswish", fits and _is(least, Mul) and _inputs(least) == (x, 0)
+    fits = fits and _is(low, Le) and _inputs(low) == (x, -3) and by == 6
+    fits = fits and _is(y, Add) and _inputs(y) == (z, 3)
+    if not fits or not isinstance(x, Value) or x.spec != node.output.spec:
+        return None
+    return Activation(kind), x
+
+
+def _is_inside(x: Any, value: Any) -> bool:
+    """Whether it says that a value is between -3 and 3."""
+    if not _is(x, BitwiseAnd):
+        return False
+    above, below = _inputs(x)
+    ends = _is(above, Gt) and _inputs(above) == (value, -3)
+    return ends and _is(below, Lt) and _inputs(below) == (value, 3)
 
 
 def _gelu(node: Node) -> tuple[Op, Value] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import policy
 from ..core.device import CPU, host_array, transfer
-from ..core.errors import DeviceError, InvalidArgument, InvalidType
+from ..core.errors import DeviceError, InvalidType
 from ..core.mode import MODE, observed
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
@@ -26,6 +26,7 @@ from ..program.compute import spec_of
 from ..utils.progress import progress
 from .capture import Source, capture
 from .execution import Workspace
+from .inputs import Form, Inputs
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
 from .passes import Folds, drop_dead
@@ -48,9 +49,10 @@ class Memory:
 class _Planned:
     """A program for inputs of certain shapes and dtypes."""
 
-    def __init__(self, program: Program, specs: tuple[Spec, ...]) -> None:
+    def __init__(self, program: Program, specs: tuple[Spec, ...], form: Form) -> None:
         self.specs = specs
-        graph, self.rebuild = program._simplified(specs, whole=True)
+        self.form = form
+        graph, self.rebuild = program._simplified(specs, whole=True, form=form)
         self.graph = graph
         name_activations(graph)
         if program._packing is not None:
@@ -97,7 +99,7 @@ class Program:
     are new tensors without history. Several threads may call it at once.
 
     Shapes: any that the module or function takes.
-    Errors: those of the operations; InvalidArgument for another number of inputs.
+    Errors: those of the operations; InvalidArgument for a call that the function does not take.
 
     >>> model = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.ReLU())
     >>> program = ad.inference.freeze(model, ad.ones(4, 2))
@@ -105,8 +107,11 @@ class Program:
     adjoint.Size([5, 3])
     """
 
-    def __init__(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self._source = Source(function)
+        self._inputs = Inputs(function, self._source.title)
         self._folds = Folds()
         self._packing = _packing()
         self._plans: collections.OrderedDict[Any, _Planned] = collections.OrderedDict()
@@ -114,16 +119,23 @@ class Program:
         self._threads = _thread_count()
         self.input_names = getattr(function, "input_names", None)
         self._place = self._source.place
+        self._form, examples = self._inputs.read(args, kwargs)
         self._examples = tuple(spec_of(_array(x, self._place)) for x in examples)
-        self._first = self._recent = self._planned(self._examples)
+        # Whether a call with as many tensors, in their order, is of the examples' form.
+        self._plain = not kwargs and all(map(_is_array, args))
+        self._first = self._recent = self._planned(self._examples, self._form)
 
-    def __call__(self, *inputs: Any) -> Any:
-        """The outputs for these inputs: tensors, arrays, or what NumPy makes arrays of."""
-        return observed("inference.Program", self._run, inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """What the module or function gives for these inputs."""
+        return observed("inference.Program", self._run, inputs, named)
 
-    def _run(self, inputs: tuple[Any, ...]) -> Any:
+    def _run(self, inputs: Sequence[Any], named: dict[str, Any]) -> Any:
+        form = self._form
+        plain = self._plain and not named and len(inputs) == len(self._examples)
+        if not (plain and all(map(_is_array, inputs))):
+            form, inputs = self._inputs.read(tuple(inputs), named)
         arrays = []
-        key: list[Any] = [self._threads()]
+        key: list[Any] = [form.key, self._threads()]
         for x in inputs:
             array = x._data if isinstance(x, TensorBase) else x
             if type(array) is not np.ndarray or self._place is not None:
@@ -132,41 +144,36 @@ class Program:
             key += (array.shape, array.dtype.num)
         planned = self._plans.get(tuple(key))
         if planned is None:
-            if len(arrays) != len(self._examples):
-                raise InvalidArgument(
-                    f"{self._source.title}: the program takes {len(self._examples)} inputs, got "
-                    f"{len(arrays)}"
-                )
-            planned = self._planned(tuple(map(spec_of, arrays)))
+            planned = self._planned(tuple(map(spec_of, arrays)), form)
         elif planned is not self._recent:
-            self._recent = self._planned(planned.specs)
+            self._recent = self._planned(planned.specs, planned.form)
         if self._place is None:
             return planned.run(arrays)
         return planned.run(arrays, self._place)
 
-    def _planned(self, specs: tuple[Spec, ...]) -> _Planned:
+    def _planned(self, specs: tuple[Spec, ...], form: Form) -> _Planned:
         """The plan for inputs like these, which is then the one used last."""
-        key: list[Any] = [self._threads()]
+        key: list[Any] = [form.key, self._threads()]
         for spec in specs:
             key += (spec.shape, spec.dtype.numpy.num)
         name = tuple(key)
         with self._lock:
             found = self._plans.get(name)
             if found is None:
-                found = self._plans[name] = _Planned(self, specs)
+                found = self._plans[name] = _Planned(self, specs, form)
                 while len(self._plans) > policy.FROZEN_PLANS:
                     self._plans.popitem(last=False)
             self._plans.move_to_end(name)
         return found
 
     def _simplified(
-        self, specs: tuple[Spec, ...], whole: bool = False
+        self, specs: tuple[Spec, ...], whole: bool = False, form: Form | None = None
     ) -> tuple[form.Program, Rebuild]:
         """The graph for inputs like these, in the registry's ops; with `whole`, and in composites
         that have routines.
         """
         with self._lock:
-            graph, rebuild = capture(self._source, specs, whole)
+            graph, rebuild = capture(self._source, specs, whole, form or self._form)
             return simplify(graph, self._folds), rebuild
 
     # ---- looking at it ---------------------------------------------------------------------------
@@ -282,11 +289,15 @@ def _array(x: Any, place: Any) -> Any:
         return array.array if not isinstance(array, np.ndarray) else array
     found = np.asarray(x)
     if found.dtype.kind not in "biufcV":
-        raise InvalidType(f"program: an input is a {type(x).__name__}; give tensors or arrays")
+        raise InvalidType(f"program: an input is an array of {found.dtype}; give numbers")
     return found
 
 
-def freeze(module: Callable[..., Any], *example_inputs: Any) -> Program:
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (TensorBase, np.ndarray))
+
+
+def freeze(module: Callable[..., Any], *example_inputs: Any, **named_inputs: Any) -> Program:
     """A module's or a function's computation as a static graph, for inference only.
 
     It runs once on symbols with the shapes of the example inputs, a module in eval mode. What
@@ -295,11 +306,17 @@ def freeze(module: Callable[..., Any], *example_inputs: Any) -> Program:
     their activations along, and intermediate values share one arena. The program keeps its own copy
     of the parameters.
 
-    Shapes: example inputs as for a call; tensors or arrays.
+    A program is called as the module is, with inputs in order or by name, and returns what the
+    module returns. Tensors and arrays, also those in lists, tuples, dicts and dataclasses, are its
+    inputs, of the dtypes that they have; numbers and lists of numbers in the place of an example's
+    tensor are of that one's dtype. All else (numbers, strings, None) is as in the module's own
+    Python: with other values, as with other shapes and dtypes, the module is captured again.
+
+    Shapes: example inputs as for a call of the module.
     Errors: Unsupported where the computation reads values of its inputs or draws random numbers.
 
     >>> program = ad.inference.freeze(ad.nn.Linear(3, 2), ad.ones(1, 3))
     >>> program(ad.ones(1, 3)).requires_grad
     False
     """
-    return Program(module, example_inputs)
+    return Program(module, example_inputs, named_inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
@@ -22,6 +22,10 @@ class Step(Protocol):
     outputs: tuple[str, ...]
 
 
+Path = tuple[str, ...]  # names of modules, from the graph inwards
+Place = tuple[Path, str]  # of a tensor: the module that has it, and its name there
+
+
 class ImportedGraph(Module):
     """What imported graphs share; a format says in `_step` what an operator computes."""
 
@@ -31,25 +35,26 @@ class ImportedGraph(Module):
         self.input_names: list[str] = []
         self.output_names: list[str] = []
         self._values: dict[str, Any] = {}  # the constant arrays
-        self._places: dict[str, tuple[Module, str, bool]] = {}  # of parameters and buffers
+        self._places: dict[str, Place] = {}  # of parameters and buffers
         self._steps: list[Any] = []  # in an order in which each can be computed
         self._drops: list[list[str]] = []  # what nothing needs after each step
 
     def _register(self, name: str, tensor: Tensor, is_buffer: bool) -> None:
         """Keep a tensor under its name in the file, as far as names of attributes allow it."""
-        module, leaf = self._parent(name)
+        module, path, leaf = self._parent(name)
         if is_buffer:
             module.register_buffer(leaf, tensor)
         else:
             module.register_parameter(leaf, Parameter(tensor))
-        self._places[name] = (module, leaf, is_buffer)
+        self._places[name] = (path, leaf)
 
-    def _parent(self, name: str) -> tuple[Module, str]:
-        """The module for a name with dots, and what is free there for its last part."""
+    def _parent(self, name: str) -> tuple[Module, Path, str]:
+        """The module for a name with dots, its path, and what is free there for the last part."""
         parts = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
         if len(parts) > 32:
             parts = ["_".join(parts)]
         module: Module = self
+        path = []
         for part in parts[:-1]:
             child = module._modules.get(part)
             if child is None:
@@ -57,29 +62,77 @@ class ImportedGraph(Module):
                 child = Module()
                 module.add_module(part, child)
             module = child
-        return module, _free(module, parts[-1])
+            path.append(part)
+        return module, tuple(path), _free(module, parts[-1])
+
+    def _at(self, path: Path) -> Module:
+        """The module that is there now: what was put in the place of another is what runs."""
+        module: Module = self
+        for part in path:
+            child = module._modules.get(part)
+            if child is None:
+                raise InvalidArgument(
+                    f"{self._format}: the graph computes with {'.'.join(path)}, and there is no "
+                    f"{part!r} any more; put a module there"
+                )
+            module = child
+        return module
+
+    def _tensors(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+        """The inputs in their order, also those given by name; arrays become tensors."""
+        names = self.input_names
+        given = dict(zip(names, args, strict=False))
+        twice = [name for name in named if name in given]
+        unknown = [name for name in named if name not in names]
+        if twice or unknown or len(given) + len(named) != len(names) or len(args) > len(names):
+            wrong = f"{len(args)}" + (f" and {', '.join(named)}" if named else "")
+            raise InvalidArgument(
+                f"{self._format}: expected the inputs {', '.join(names)}, got {wrong}"
+            )
+        given.update(named)
+        return [
+            from_numpy(np.asarray(x).astype(x.dtype.newbyteorder("="), order="C"))
+            if isinstance(x, (np.ndarray, np.generic)) else x
+            for x in map(given.__getitem__, names)
+        ]  # fmt: skip
 
     def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
         """What one step computes."""
         raise NotImplementedError
 
-    def _start(self, args: Sequence[Any]) -> dict[str, Any]:
-        """The values that are there before the first step."""
-        if len(args) != len(self.input_names):
-            raise InvalidArgument(
-                f"{self._format}: expected the inputs {', '.join(self.input_names)}, "
-                f"got {len(args)}"
-            )
+    def _start(self, args: Sequence[Any], put: Container[Path] = ()) -> dict[str, Any]:
+        """The values that are there before the first step, without those of the modules `put`."""
         values = dict(self._values)
-        for name, (module, leaf, is_buffer) in self._places.items():
-            values[name] = (module._buffers if is_buffer else module._parameters)[leaf]
+        modules: dict[Path, Any] = {}
+        for name, (path, leaf) in self._places.items():
+            if put and under(path, put):
+                continue
+            module = modules.get(path)
+            if module is None:
+                module = modules[path] = self._at(path)
+            values[name] = self._tensor_of(module, path, leaf)
         values.update(zip(self.input_names, args, strict=True))
         return values
 
+    def _tensor_of(self, module: Module, path: Path, leaf: str) -> Any:
+        """A tensor that the graph computes with, from the module that has it."""
+        computes = path and type(module).forward is not Module.forward
+        if computes or not hasattr(module, leaf):
+            raise InvalidArgument(
+                f"{self._format}: the graph computes with the tensor {'.'.join((*path, leaf))}, "
+                f"and a {type(module).__name__} was put in the place of what had it, which the "
+                "graph does not call; change the tensors there instead"
+            )
+        return getattr(module, leaf)
+
     def _compute(self, args: Sequence[Any]) -> Any:
         """The outputs for these inputs; one alone, several as a tuple."""
-        values = self._start(args)
-        for step, drops in zip(self._steps, self._drops, strict=True):
+        return self._computed(self._start(args), self._steps, self._drops)
+
+    def _computed(
+        self, values: dict[str, Any], steps: Sequence[Any], all_drops: Sequence[list[str]]
+    ) -> Any:
+        for step, drops in zip(steps, all_drops, strict=True):
             inputs = [values[name] if name else None for name in step.inputs]
             found = self._step(step, inputs)
             if len(found) < len(step.outputs):
@@ -149,6 +202,11 @@ def last_uses(steps: Sequence[Any], outputs: Sequence[str]) -> list[list[str]]:
         seen.update(names)
         drops.append(names)
     return drops[::-1]
+
+
+def under(path: Path, paths: Container[Path]) -> bool:
+    """Whether one of `paths` is `path`, or that of a module that `path` is inside of."""
+    return any(path[:depth] in paths for depth in range(1, len(path) + 1))
 
 
 def _free(module: Module, name: str) -> str:

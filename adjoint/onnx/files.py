@@ -164,6 +164,6 @@ def attribute_of(attribute: Any, directory: Path | None) -> Any:
     if kind == 8:
         return [x.decode("utf-8", "replace") for x in attribute.strings]
     raise Unsupported(
-        f"onnx.load: attribute {attribute.name[:80]!r} is a subgraph or of another kind that is "
-        "not supported; export the model without control flow"
+        f"onnx.load: attribute {attribute.name[:80]!r} is a subgraph, or of another kind that is "
+        "not supported"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,29 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import lazy
 from ..core.errors import CheckpointError, Unsupported
 from ..graph.lazy import LazyValue
-from ..io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
+from ..io.imported import (
+    FAULTS,
+    ImportedGraph,
+    Path,
+    last_uses,
+    needed,
+    refuse,
+    refusing,
+    several,
+    under,
+)
+from ..nn import Module
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
 from .files import array_of, attribute_of, read_model
-from .importing.node import TABLE, Node, TooLarge, host
+from .importing.control import CONTROL, DEPTH, Subgraph
+from .importing.node import TABLE, Node, TooLarge, host, t
 from .importing.ops import FOLDED, HOST_INPUTS
+from .replaced import Layer, with_layer
 
 OPSETS = range(7, 29)
+GRAPH = 5  # the type of an attribute that is a graph
+EMPTY: Mapping[str, str] = {}
 FOLDED_ELEMENTS = 1 << 22  # that all constants computed while loading may have together
 
 
@@ -80,8 +95,9 @@ class OnnxModule(ImportedGraph):
         if len({*inputs}) != len(inputs):
             raise CheckpointError("onnx.load: two inputs have one name")
         nodes = []
+        reader = Reader(opset, directory, arrays, known)
         for proto in graph.node:
-            node = _node(proto, opset, directory)
+            node = reader.node(proto)
             missing = [name for name in node.inputs if name and name not in known]
             if missing:
                 raise CheckpointError(
@@ -102,9 +118,15 @@ class OnnxModule(ImportedGraph):
             if entry.key == "adjoint.buffers"
             for name in str(entry.value).split("\n")
         }
+        for node in _all(nodes):
+            if node.outside or any(isinstance(x, Subgraph) for x in node.attributes.values()):
+                node.run = self._step
         self._take_initializers(arrays, nodes, buffers)
         self._steps = self._fold(needed(nodes, self.output_names))
         self._drops = last_uses(self._steps, self.output_names)
+        paths = {path for path, _ in self._places.values()}
+        self._paths = sorted({p[:i] for p in paths for i in range(1, len(p) + 1)})
+        self._put: Any = None  # the layers put in the place of others, and the steps with them
         self.eval()
 
     # ---- loading -----------------------------------------------------------------------------
@@ -114,9 +136,9 @@ class OnnxModule(ImportedGraph):
     ) -> None:
         """Make parameters and buffers; the other initializers are constants."""
         trained, statistics = set(), set()
-        for node in nodes:
+        for node in _all(nodes):
             fixed = HOST_INPUTS.get(node.kind, ())
-            for i, name in enumerate(node.inputs):
+            for i, name in enumerate(node.inputs[: len(node.inputs) - len(node.outside)]):
                 if node.kind == "BatchNormalization" and i >= 3:
                     statistics.add(name)
                 elif i not in fixed:
@@ -150,11 +172,13 @@ class OnnxModule(ImportedGraph):
 
     # ---- running -----------------------------------------------------------------------------
 
-    def forward(self, *args: Tensor) -> Any:
-        """The outputs for these inputs, in the graph's order.
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these inputs, in the graph's order. Inputs are tensors or arrays, which
+        may be given by their names. A layer put in the place of one of the file's is what runs.
 
         Shapes: as in the file.
-        Errors: InvalidArgument for another number of inputs; those of the operations.
+        Errors: InvalidArgument for other inputs than the graph's; Unsupported for a module put
+        where the file has no layer of one input; those of the operations.
 
         >>> import io
         >>> file = io.BytesIO()
@@ -162,10 +186,36 @@ class OnnxModule(ImportedGraph):
         >>> ad.onnx.load(file.getvalue()).forward(ad.zeros(2))
         tensor([0., 0.])
         """
-        return self._compute(args)
+        values = self._tensors(args, named)
+        put = self._layers()
+        if not put:
+            return self._compute(values)
+        return self._computed(self._start(values, put), *self._with_layers(put))
+
+    def _layers(self) -> dict[Path, Module]:
+        """The modules that compute, put in the place of those that only hold tensors."""
+        found: dict[Path, Module] = {}
+        for path in self._paths:
+            if not (found and under(path, found)):
+                module = self._at(path)
+                if type(module).forward is not Module.forward:
+                    found[path] = module
+        return found
+
+    def _with_layers(self, put: dict[Path, Module]) -> tuple[list[Any], list[list[str]]]:
+        """The steps where these modules run, and what is dropped after each."""
+        if self._put is None or list(self._put[0].items()) != list(put.items()):
+            steps = self._steps
+            for path, module in put.items():
+                own = {name for name, (at, _) in self._places.items() if at[: len(path)] == path}
+                steps = with_layer(steps, self.output_names, path, own, set(self._values), module)
+            self._put = (put, steps, last_uses(steps, self.output_names))
+        return self._put[1:]
 
     def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
         """What a node computes; numbers and vectors that only depend on shapes stay arrays."""
+        if isinstance(step, Layer):
+            return several(step.module(t(*inputs)))
         step.training = self.training
         try:
             if all(x is None or isinstance(x, np.ndarray) for x in inputs) and step.kind in FOLDED:
@@ -198,18 +248,88 @@ def _opset(model: Any) -> int:
     return int(versions[0])
 
 
-def _node(proto: Any, opset: int, directory: Any) -> Node:
-    kind = proto.op_type
-    label = f"{(proto.name or '')[:60]!r} ({kind[:40]})"
-    if proto.domain not in ("", "ai.onnx"):
-        raise Unsupported(
-            f"onnx.load: node {label} is of the domain {proto.domain[:60]!r}; only ONNX's own "
-            "operators are read"
-        )
-    if kind not in TABLE:
-        raise Unsupported(f"onnx.load: operator {kind[:60]!r} (node {label}) is not supported")
-    attributes = {a.name: attribute_of(a, directory) for a in proto.attribute}
-    return Node(kind, tuple(proto.input), tuple(proto.output), attributes, opset, label)
+class Reader:
+    """Makes nodes of a file's; `arrays` and `known` get the initializers of graphs inside them."""
+
+    def __init__(self, opset: int, directory: Any, arrays: dict[str, Any], known: set[str]) -> None:
+        self.opset = opset
+        self.directory = directory
+        self.arrays = arrays
+        self.known = known
+
+    def node(self, proto: Any, names: Mapping[str, str] = EMPTY, depth: int = 0) -> Node:
+        """A node; `names` are those of initializers that are called otherwise in this graph."""
+        kind = proto.op_type
+        label = f"{(proto.name or '')[:60]!r} ({kind[:40]})"
+        if proto.domain not in ("", "ai.onnx"):
+            raise Unsupported(
+                f"onnx.load: node {label} is of the domain {proto.domain[:60]!r}; only ONNX's own "
+                "operators are read"
+            )
+        if kind not in TABLE:
+            raise Unsupported(f"onnx.load: operator {kind[:60]!r} (node {label}) is not supported")
+        attributes = {
+            a.name: self.graph(a.g, names, depth + 1) if a.type == GRAPH and kind in CONTROL
+            else attribute_of(a, self.directory)
+            for a in proto.attribute
+        }  # fmt: skip
+        inside = [x.outside for x in attributes.values() if isinstance(x, Subgraph)]
+        outside = tuple(dict.fromkeys(name for part in inside for name in part))
+        inputs = tuple(names.get(name, name) for name in proto.input)
+        return Node(
+            kind, (*inputs, *outside), tuple(proto.output), attributes, self.opset, label,
+            outside=outside,
+        )  # fmt: skip
+
+    def graph(self, proto: Any, names: Mapping[str, str], depth: int) -> Subgraph:
+        """A graph inside of a node."""
+        if depth > DEPTH:
+            raise CheckpointError(f"onnx.load: graphs nest deeper than {DEPTH}")
+        if proto.sparse_initializer:
+            raise Unsupported("onnx.load: sparse initializers are not supported")
+        inputs, outputs = [x.name for x in proto.input], [x.name for x in proto.output]
+        made = {*inputs, *(name for node in proto.node for name in node.output)}
+        own = {name: other for name, other in names.items() if name not in made}
+        for tensor in proto.initializer:
+            name = tensor.name
+            while name in self.known:
+                name += "_"
+            self.arrays[name] = array_of(tensor, self.directory)
+            self.known.add(name)
+            own[tensor.name] = name
+        nodes, values, inner = [], {}, set(inputs)
+        outside = [own[name] for name in outputs if name in own]
+        for each in proto.node:
+            node = self.node(each, own, depth)
+            outside += [name for name in node.inputs if name and name not in inner]
+            if not inner.isdisjoint(node.outputs):
+                raise CheckpointError(f"onnx.load: node {node.label} computes a value twice")
+            inner.update(filter(None, node.outputs))
+            if node.kind == "Constant":
+                values[node.outputs[0]] = TABLE["Constant"](node)
+            else:
+                nodes.append(node)
+        results = [own.get(name, name) for name in outputs]
+        outside += [name for name in results if name not in inner]
+        return Subgraph(
+            inputs, results, list(dict.fromkeys(outside)), values, needed(nodes, results),
+            [_type_of(x) for x in proto.output],
+        )  # fmt: skip
+
+
+def _type_of(value: Any) -> tuple[int, list[int]]:
+    """Element type and shape of a value as the file has them; 0 for sizes that are open."""
+    kind = value.type.tensor_type
+    return kind.elem_type, [max(dim.dim_value, 0) for dim in kind.shape.dim]
+
+
+def _all(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes, and those of the graphs inside of them."""
+    for node in nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, Subgraph):
+                yield from _all(value.steps)
 
 
 def _small(node: Node, args: list[Any], limit: int) -> tuple[tuple[Any, ...] | None, int]:

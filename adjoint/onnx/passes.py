@@ -75,11 +75,11 @@ def fold_batch_norm(model: OnnxModule) -> int:
 
 
 def _tensor(model: OnnxModule, name: str) -> Any:
-    module, leaf, is_buffer = model._places[name]
-    return (module._buffers if is_buffer else module._parameters)[leaf]
+    path, leaf = model._places[name]
+    return model._tensor_of(model._at(path), path, leaf)
 
 
 def _forget(model: OnnxModule, name: str) -> None:
     """Take a tensor out of the module."""
-    module, leaf, _ = model._places.pop(name)
-    delattr(module, leaf)
+    path, leaf = model._places.pop(name)
+    delattr(model._at(path), leaf)

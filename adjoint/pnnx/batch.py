@@ -52,11 +52,12 @@ SAME_AXIS = {
 PICKS = {
     **dict.fromkeys(words("""
         Tensor.select Tensor.slice torch.narrow torch.unbind torch.split torch.chunk
-        torch.tensor_split torch.index_select
+        torch.tensor_split torch.index_select aten::unsafe_chunk aten::unsafe_split
+        aten::unsafe_split_with_sizes
     """), (None, LOST)),
     "Tensor.index": (None,),  # an index of bools takes what is there
 }  # fmt: skip
-JOINED = {"prim::TupleConstruct", "prim::ListConstruct"}
+JOINED = {"prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct"}
 STATES = {"nn.LSTM", "nn.GRU", "nn.RNN", "aten::lstm", "aten::gru", "aten::rnn_tanh",
           "aten::rnn_relu"}  # fmt: skip
 RESHAPES = {"Tensor.reshape", "Tensor.view", "torch.reshape", "Tensor.unflatten", "torch.flatten",
@@ -165,7 +166,8 @@ class Batch:
                 places if step.kind in JOINED
                 else self._followed(run, places, self.shapes.get(name), value)
             )  # fmt: skip
-            if batched and step.kind in PICKS and self.places[name] in PICKS[step.kind]:
+            lost = PICKS.get(step.kind, ())
+            if batched and any(place in lost for place in _flat([self.places[name]])):
                 raise self._refusal(step, "it takes some rows of the batch")
         self.lasting = self.lasting and (bound is step or (run is bound and not repeats))
         self.plan.append((step if run is bound else run, repeats))
@@ -373,6 +375,8 @@ class Batch:
                 return Place(axis, place.outer, place.inner)
         if step.kind == "torch.cat" and all(p is not None and p.inner == 1 for p in places):
             return self._if_fits(Place(axis, sum(p.outer for p in places), 1), was, now)
+        if step.kind == "aten::embedding_bag":
+            return self._if_fits(Place(axis, 1, 1), was, now)
         if step.kind == "torch.repeat_interleave":
             return self._if_fits(
                 Place(axis, first.outer, was // (first.outer * self.before)), was, now
@@ -429,7 +433,7 @@ def _moved_one(
 def _shape(value: Any) -> Any:
     if isinstance(value, Tensor):
         return tuple(value.shape)
-    return [_shape(v) for v in value] if isinstance(value, list) else None
+    return [_shape(v) for v in value] if isinstance(value, (list, tuple)) else None
 
 
 def _flat(places: Any) -> list[Any]:

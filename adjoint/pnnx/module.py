@@ -26,9 +26,10 @@ from .weights import Weights
 
 T = TypeVar("T")
 # operators that may give numbers or lists, which other operators take as parameters
-NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim"}
+NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim", "aten::numel"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
 KEPT = 16  # shapes of inputs for which something is remembered
+LEVELS = "convert with optlevel=1 or 2, which is pnnx's default"
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
@@ -40,8 +41,8 @@ def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
     with. Inputs and outputs are those of the traced module, in order; several outputs come as a
     tuple. A loaded module is in eval mode.
 
-    Shapes: two paths, or files open for reading bytes; without `bin_path`, the file beside a path
-    that ends in `.param` with `.bin` in its place.
+    Shapes: two paths, or files open for reading bytes. One path stands for both files: that of the
+    text, that of the weights, or what their names have in common (`net.pnnx`, `net`).
     Errors: CheckpointError for a file that is malformed; Unsupported names an operator that is not
     there.
     Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx
@@ -58,9 +59,7 @@ def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
             [ 8., 10.]])
     """
     if bin_path is None and isinstance(param_path, (str, os.PathLike)):
-        path = Path(os.fspath(param_path))
-        beside = path.with_suffix(".bin")
-        bin_path = beside if path.suffix == ".param" and beside.is_file() else None
+        param_path, bin_path = _pair(Path(os.fsdecode(param_path)))
     with _opened(param_path) as source:
         if source.size > TEXT:
             raise CheckpointError(f"pnnx.load: {source.name} has {source.size} bytes of text")
@@ -72,6 +71,19 @@ def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
         return _read(f"{name}, {source.name}", lambda: PnnxModule(operators, _archive(source)))
 
 
+def _pair(path: Path) -> tuple[Path, Path | None]:
+    """The text and the weights that one path stands for."""
+    if path.suffix == ".bin":
+        return path.with_suffix(".param"), path
+    if not path.exists() and path.suffix != ".param":
+        for end in (".param", ".pnnx.param"):
+            if path.with_name(path.name + end).is_file():
+                path = path.with_name(path.name + end)
+                break
+    beside = path.with_suffix(".bin")
+    return path, beside if path.suffix == ".param" and beside.is_file() else None
+
+
 def _opened(f: Any) -> Any:
     if not hasattr(f, "read") and not isinstance(f, (str, os.PathLike)):
         raise InvalidType(f"pnnx.load: expected paths or file objects, got {type(f).__name__}")
@@ -81,7 +93,12 @@ def _opened(f: Any) -> Any:
 
 
 def _archive(source: Source) -> Archive:
-    archive = Archive(source)
+    try:
+        archive = Archive(source)
+    except CheckpointError as error:
+        if "twice" in str(error):
+            raise CheckpointError(f"{error}; was it written with optlevel=0? {LEVELS}") from error
+        raise
     archive.assert_stored()
     return archive
 
@@ -125,15 +142,17 @@ class PnnxModule(ImportedGraph):
             if (op.kind == "pnnx.Output" and op.outputs) or (op.kind in _GIVEN and op.inputs):
                 raise CheckpointError(f"{op.label} reads or writes what such an operator cannot")
         if not self.output_names:
-            raise CheckpointError("the graph has no output")
+            raise CheckpointError(f"the graph has no output{_reason(operators)}")
         order = needed(sorted_operators(operators), self.output_names)
         unknown = [op for op in order if op.kind not in TABLE and op.kind not in _ENDS]
         if unknown:
             kinds = list(dict.fromkeys(op.kind[:60] for op in unknown))
             raise Unsupported(
                 f"operators that are not supported: {', '.join(kinds[:8])} (the first is called "
-                f"{unknown[0].name[:60]!r})"
+                f"{unknown[0].name[:60]!r}){_reason(operators)}"
             )
+        _keep_keys(operators)
+        order = needed(order, self.output_names)
         numbers = {name for op in operators if op.kind in NUMBERS for name in op.outputs}
         weights = Weights(archive)
         steps = []
@@ -160,35 +179,40 @@ class PnnxModule(ImportedGraph):
 
     def _step_of(self, op: Operator, weights: dict[str, Tensor], numbers: set[str]) -> Step:
         with refusing(op.label):
-            layer = None
+            layer: Module | None = None
+            path: tuple[str, ...] = ()
             params = converted(op.params)
             if op.kind.startswith("nn."):
                 layer = _made(op, params, weights)
-                parent, leaf = self._parent(op.name)
+                parent, path, leaf = self._parent(op.name)
                 parent.add_module(leaf, layer)
+                path = (*path, leaf)
             elif weights:
                 raise CheckpointError(f"{op.label} has weights, and is no layer")
             if isinstance(params.get("expr"), str):
                 params["expr"] = compiled(params["expr"], len(op.inputs))
-            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.name, layer)
+            step = Step(op.kind, op.inputs, op.outputs, params, _keys(op), op.name, layer, path)
             step.numbers = any(step.keys) and not numbers.isdisjoint(op.inputs)
             step.declared = {name: shape for name, (shape, _) in op.shapes.items()}
             return step
 
     # ---- running -----------------------------------------------------------------------------
 
-    def forward(self, *args: Any) -> Any:
-        """The outputs for these inputs, in the graph's order.
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these inputs, in the graph's order. Inputs are tensors or arrays, which
+        may be given by their names.
 
         Shapes: as traced, but for the size of the batch.
-        Errors: InvalidArgument for another number of inputs; Unsupported where what the file has
-        frozen does not tell how it goes with the batch; those of the operations.
+        Errors: InvalidArgument for other inputs than the graph's; Unsupported where what the file
+        has frozen does not tell how it goes with the batch; those of the operations.
 
         >>> import io
         >>> text = b'7767517\\n3 2\\npnnx.Input a 0 1 0\\nF.tanh t 1 1 0 1\\npnnx.Output b 1 0 1'
         >>> ad.pnnx.load(io.BytesIO(text)).forward(ad.zeros(2))
         tensor([0., 0.])
         """
+        args = tuple(self._tensors(args, named))
+        self._take_layers()
         batch = batch_of(self._sizes(), args)
         if batch is None:
             try:
@@ -213,6 +237,17 @@ class PnnxModule(ImportedGraph):
         if plan is None and batch.lasting:
             _remember(self._plans, key, batch.plan)
         return self._results(values)
+
+    def _take_layers(self) -> None:
+        """Let steps run the layers that are there now; what was learnt of others is forgotten."""
+        for step in self._steps:
+            if step.layer is not None:
+                layer = self._at(step.path)
+                if layer is not step.layer:
+                    step.layer = layer
+                    step.declared = {}
+                    self._shapes.clear()
+                    self._plans.clear()
 
     def _sizes(self) -> list[tuple[int | None, ...] | None]:
         """The shapes of the inputs as they were traced, as far as they are known."""
@@ -267,6 +302,28 @@ class PnnxModule(ImportedGraph):
         '0 -> 1, 1 nodes'
         """
         return self._summary()
+
+
+def _keep_keys(operators: list[Operator]) -> None:
+    """Give dicts their keys, which pnnx writes as operands, by their text."""
+    made = {name: op for op in operators for name in op.outputs}
+    for op in operators:
+        if op.kind == "prim::DictConstruct":
+            texts = [made[name].params.get("expr") for name in op.inputs[::2] if name in made]
+            if len(texts) * 2 != len(op.inputs) or not all(isinstance(t, str) for t in texts):
+                raise CheckpointError(f"{op.label} has no key for each of its values")
+            op.params = {"keys": tuple(texts)}
+            op.inputs = op.inputs[1::2]
+
+
+def _reason(operators: list[Operator]) -> str:
+    """Why operators of this file may be unknown, where its form tells."""
+    kinds = {op.kind for op in operators}
+    if "Input" in kinds or not any("." in kind or "::" in kind for kind in kinds):
+        return "; this is a file of ncnn: read the one called .pnnx.param beside it"
+    if not kinds.isdisjoint(("prim::Constant", "prim::NumToTensor")):
+        return f"; this is a file of optlevel=0: {LEVELS}"
+    return ""
 
 
 def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:

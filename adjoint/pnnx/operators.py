@@ -51,7 +51,9 @@ def _(s: Step, *xs: Any) -> Any:
     ]
 
 
-operator("prim::TupleConstruct", "prim::ListConstruct")(lambda s, *xs: list(xs))
+operator("prim::ListConstruct")(lambda s, *xs: list(xs))
+operator("prim::TupleConstruct")(lambda s, *xs: (xs,))
+operator("prim::DictConstruct")(lambda s, *xs: dict(zip(s.params["keys"], xs, strict=True)))
 operator("prim::TupleUnpack", "prim::ListUnpack")(lambda s, x: tuple(x))
 
 
@@ -85,6 +87,7 @@ def _(s: Step, x: Any) -> Any:
 
 
 operator("Tensor.dim")(lambda s, x: x.ndim)
+operator("aten::numel")(lambda s, x: int(x.numel()))
 operator("torch.permute")(lambda s, x: x.permute(*s.params["dims"]))
 
 
@@ -113,6 +116,12 @@ def _(s: Step, *xs: Any) -> Any:
 
 
 operator("torch.einsum")(lambda s, *xs: FUNCTIONS["einsum"](s.params["equation"], *xs))
+
+
+@operator("aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+def _(s: Step, x: Any, parts: Any, dim: int = 0) -> Any:
+    function = FUNCTIONS["chunk" if s.kind == "aten::unsafe_chunk" else "split"]
+    return list(function(x, parts, dim))
 
 
 @operator("torch.tensor_split")
@@ -356,6 +365,16 @@ def _(s: Step, *xs: Any) -> Any:
     if not s.training:
         named["dropout_p"] = 0.0
     return F.scaled_dot_product_attention(**named)
+
+
+@operator("aten::embedding_bag")
+def _(s: Step, weight: Any, indices: Any, offsets: Any, by_frequency: Any, mode: Any, sparse: Any,
+      weights: Any, with_end: Any, padding: Any = None) -> Any:  # fmt: skip
+    found = F.embedding_bag(
+        indices, weight, offsets, mode=("sum", "mean", "max")[mode], per_sample_weights=weights,
+        include_last_offset=with_end, padding_idx=padding,
+    )  # fmt: skip
+    return (found, None, None, None)  # and what ATen's backward would need
 
 
 # ---- recurrence that is no layer of its own ------------------------------------------------------

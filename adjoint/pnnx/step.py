@@ -24,6 +24,7 @@ class Step:
     keys: tuple[str, ...]  # of each input, the argument that it is; "" where by position
     name: str
     layer: Any = None  # a Module, where the operator is one
+    path: tuple[str, ...] = ()  # of the layer
     training: bool = False
     numbers: bool = False  # whether inputs may be parameters
     # The shapes of inputs and outputs, as the file has them.
@@ -62,6 +63,7 @@ class Step:
         step = Step(
             kind or self.kind, self.inputs if inputs is None else inputs, self.outputs,
             {**self.params, **params}, self.keys if keys is None else keys, self.name, self.layer,
+            self.path,
         )  # fmt: skip
         step.training = self.training
         return step

@@ -8,6 +8,8 @@ this; they differ in what they do about values that were there before, and in th
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,6 +28,7 @@ from .program import Node, Program, Value, inferred
 
 # What a value that was there before becomes in a program: a constant, or a number.
 Known: TypeAlias = Callable[[Any], Any]
+CONSTANTS = (type(None), bool, int, float, complex, str)
 Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of what the function gave
 
 
@@ -144,43 +147,82 @@ def program_of(
     return Program([values[id(x)] for x in inputs], nodes, results)
 
 
-def taken(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
+def taken(found: Any, refused: str, constants: bool = False) -> tuple[list[Any], Rebuild]:
     """The data of the tensors in what a function gave, and what gives its form to others.
 
     Errors: those of `parts_of`.
     """
-    tensors, rebuild = parts_of(found, refused)
+    tensors, rebuild = parts_of(found, refused, constants)
     return [x._data for x in tensors], rebuild
 
 
-def parts_of(found: Any, refused: str) -> tuple[list[Any], Rebuild]:
-    """The tensors in what a function gave or takes, and what gives its form to others.
+def parts_of(found: Any, refused: str, constants: bool = False) -> tuple[list[Any], Rebuild]:
+    """The tensors in what a function gave or takes, and what gives its form to others. With
+    `constants`, numbers and strings may stand beside tensors, and stay as they are.
 
-    Errors: InvalidType for other things than tensors in tuples, lists and dicts; `refused` is how
-    the message begins.
+    Errors: InvalidType for other things than tensors in tuples, lists, dicts and dataclasses;
+    `refused` is how the message begins.
     """
     results: list[Any] = []
-    return results, _form(found, results, refused)
+    inside = constants and structure(found) is not None
+    return results, _form(found, results, refused, inside)
 
 
-def _form(found: Any, results: list[Any], refused: str) -> Rebuild:
+def _form(found: Any, results: list[Any], refused: str, constants: bool) -> Rebuild:
     """What gives the form to other values; the tensors are added to `results`."""
     if isinstance(found, TensorBase):
         results.append(found)
         return next
-    if found is None:
-        return lambda values: None
-    if isinstance(found, Mapping):
-        parts = {key: _form(x, results, refused) for key, x in found.items()}
-        return lambda values: {key: part(values) for key, part in parts.items()}
-    if isinstance(found, (tuple, list)):
-        kind = type(found)
-        each = [_form(x, results, refused) for x in found]
-        if hasattr(kind, "_fields"):
-            return lambda values: kind(*[part(values) for part in each])
-        plain = list if isinstance(found, list) else tuple
-        return lambda values: plain([part(values) for part in each])
-    raise InvalidType(
-        f"{refused} a {type(found).__name__}; outputs are tensors, or tuples, lists and dicts "
-        "of them"
-    )
+    if found is None or (constants and isinstance(found, CONSTANTS)):
+        return lambda values: found
+    parts = structure(found)
+    if parts is None:
+        raise InvalidType(
+            f"{refused} a {type(found).__name__}; outputs are tensors, or tuples, lists and dicts "
+            "of them"
+        )
+    _, children, make = parts
+    each = [_form(x, results, refused, constants) for x in children]
+    return lambda values: make([part(values) for part in each])
+
+
+def structure(x: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]], Any]] | None:
+    """The names of the parts of a tuple, list, dict or dataclass, the parts, and what makes such a
+    one of other parts; None for all else.
+    """
+    kind: Any = type(x)
+    if kind is dict:
+        keys = list(x)
+        return keys, list(x.values()), lambda values: dict(zip(keys, values, strict=True))
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        names = [each.name for each in dataclasses.fields(x)]
+        blank = _with_fields(copy.copy(x), names, [None] * len(names))
+        return (
+            names, [getattr(x, name) for name in names],
+            lambda values: _with_fields(copy.copy(blank), names, values),
+        )  # fmt: skip
+    if isinstance(x, Mapping):
+        keys = list(x)
+        empty = copy.copy(x)
+        empty.update(dict.fromkeys(keys))  # type: ignore[attr-defined]
+        return keys, list(x.values()), lambda values: _with_items(empty, keys, values)
+    if isinstance(x, (tuple, list)):
+        make = (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind
+        return list(range(len(x))), list(x), make
+    return None
+
+
+def _with_fields(x: Any, names: list[str], values: list[Any]) -> Any:
+    """A dataclass with other values; one that is a mapping, too, has them as items as well."""
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(x, name, value)
+        if isinstance(x, dict) and name in x:
+            dict.__setitem__(x, name, value)
+    return x
+
+
+def _with_items(x: Any, keys: list[Any], values: list[Any]) -> Any:
+    """A mapping of the same kind with other values."""
+    made = copy.copy(x)
+    made.update(zip(keys, values, strict=True))
+    return made

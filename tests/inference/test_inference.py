@@ -281,7 +281,7 @@ def test_constant_and_empty_results():
 def test_arrays_lists_and_other_dtypes():
     program = freeze(lambda x: x * 2, ad.ones(2))
     assert program(np.float32([1, 2])).tolist() == [2, 4]
-    assert program([1, 2]).dtype is ad.int64
+    assert program([1, 2]).dtype is ad.float32  # the example's
     assert program(np.asfortranarray(np.ones((2, 3)))[::-1]).dtype is ad.float64
     assert program(ad.ones(3, dtype=ad.bfloat16)).dtype is ad.bfloat16
     assert program(ad.tensor([1 + 2j])).tolist() == [2 + 4j]
@@ -304,7 +304,7 @@ def test_errors():
     with pytest.raises(ad.InvalidType, match="a module or a function"):
         freeze(3, ad.ones(2))
     program = freeze(nn.Linear(2, 3), ad.ones(1, 2))
-    with pytest.raises(ad.InvalidArgument, match="takes 1 inputs, got 2"):
+    with pytest.raises(ad.InvalidArgument, match=r"Linear: too many.*it takes \(input"):
         program(ad.ones(1, 2), ad.ones(1))
     with pytest.raises(ad.ShapeError):
         program(ad.ones(1, 5))

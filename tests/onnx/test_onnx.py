@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 
@@ -405,6 +406,71 @@ def test_export_changes_nothing():
     assert module.training and not module[2].training
     for key, value in module.state_dict().items():
         assert ad.equal(value, state[key])
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.fc = nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 3)
+        self.block = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+
+    def forward(self, x):
+        return self.block(self.fc(self.norm(self.table(x))).tanh())
+
+
+def put(module, path, layer):
+    parent, _, leaf = path.rpartition(".")
+    setattr(module.get_submodule(parent), leaf, layer)
+
+
+@pytest.mark.parametrize(
+    "path, make",
+    [
+        ("table", lambda: nn.Embedding(5, 4)),
+        ("norm", lambda: nn.LayerNorm(4, eps=0.5)),
+        ("fc", lambda: nn.Linear(4, 3, bias=False)),
+        ("block.0", lambda: nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))),
+    ],
+)
+def test_a_replaced_layer_is_what_runs_and_trains(path, make):
+    module, x = Words(), ad.tensor([[1, 2, 4], [0, 0, 3]])
+    loaded = ad.onnx.load(exported(module, x))
+    assert_close(loaded(x), module(x))
+    copied, layer = copy.deepcopy(loaded), make()
+    for each in (module, loaded):
+        put(each, path, layer)
+    for number in (0.3, 3.0):  # it may change between calls
+        with ad.no_grad():
+            for parameter in layer.parameters():
+                parameter.add_(number)
+        assert_close(loaded(x), module(x))
+    loaded(x).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+    put(copied, path, second := make())
+    put(module, path, second)
+    assert_close(copied(x), module(x))
+    put(copied, path, layer)  # another in the same place
+    put(module, path, layer)
+    assert_close(copied(x), module(x))
+
+
+def test_what_the_graph_cannot_call_is_refused():
+    x = ad.tensor([[1, 2]])
+    loaded = ad.onnx.load(exported(Words(), x))
+    loaded.block = nn.Linear(3, 2)
+    with pytest.raises(ad.Unsupported, match=r"a Linear was put at block, which the graph cannot"):
+        loaded(x)
+    loaded.block = nn.Module()
+    with pytest.raises(ad.InvalidArgument, match=r"computes with block.0, and there is no '0' any"):
+        loaded(x)
+
+
+def test_arrays_and_names_as_inputs_of_a_loaded_module():
+    loaded = ad.onnx.load(exported(Words(), ad.tensor([[1, 2]])))
+    x = np.array([[3, 1]])
+    assert_close(loaded(x0=x[:, ::-1]), loaded(ad.tensor([[1, 3]])))
+    with pytest.raises(ad.InvalidArgument, match="expected the inputs x0, got 0 and ids"):
+        loaded(ids=x)
 
 
 # ---- operators that only import knows ------------------------------------------------------------

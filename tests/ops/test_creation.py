@@ -534,10 +534,21 @@ def test_storage_is_shared_by_views():
     assert not x.is_set_to(y)
 
 
+@pytest.mark.parametrize("number", [-1.0, -0.5, -2.5])
+def test_negative_floats_do_not_wrap(number):
+    """As in PyTorch, where -1 is 255 as uint8 and -1.0 is refused."""
+    assert ad.zeros(1, dtype=ad.uint8).fill_(-1).tolist() == [255]
+    x = ad.zeros(1, dtype=ad.uint8)
+    for call in (lambda: x.fill_(number), lambda: ad.full((1,), number, dtype=ad.uint8),
+                 lambda: x.masked_fill_(x == 0, number)):  # fmt: skip
+        with pytest.raises(ad.InvalidArgument, match="without overflow"):
+            call()
+
+
 def test_resize_and_set_refuse_what_would_lose_track():
     x = ad.ones(4)
     view = x[:2]
-    for call in (lambda: x.resize_(2), lambda: view.resize_(1), lambda: x.set_(ad.ones(2))):
+    for call in (lambda: x.resize_(2), lambda: view.resize_(9), lambda: x.set_(ad.ones(2))):
         with pytest.raises(RuntimeError, match="view"):
             call()
     with pytest.raises(RuntimeError, match="requires grad"):

@@ -57,7 +57,7 @@ def test_set_shows_a_part():
         for t in (ad, torch):
             source = t.arange(6.0)
             x = t.zeros(1)
-            given = source if t is ad else source.untyped_storage()
+            given = source.untyped_storage()
             if t is torch and len(arguments) == 2:
                 arguments = (*arguments, t.empty(arguments[1]).stride())
             x.set_(given, *arguments)
@@ -70,6 +70,44 @@ def test_set_shows_a_part():
         ad.zeros(1).set_(ad.arange(6.0), 4)
     with pytest.raises(ad.DTypeError):
         ad.zeros(1).set_(ad.arange(6), 0, (2,))
+
+
+def test_a_resized_view_shows_that_much_of_the_memory():
+    for part, shape in (
+        (lambda x: x[1:3], (4,)), (lambda x: x[1:3], (2,)), (lambda x: x[1:3], (0, 3)),
+        (lambda x: x.view(2, 3).t(), (2, 2)), (lambda x: x.view(2, 3).t(), (3, 2)),
+        (lambda x: x[::2][1:], (2, 2)), (lambda x: x[4], (2,)),
+    ):  # fmt: skip
+        results = []
+        for t in (ad, torch):
+            x = t.arange(6.0)
+            view = part(x)
+            view.resize_(shape)
+            view.add_(10)
+            x.mul_(2)
+            results.append((x.tolist(), view.tolist(), view.stride(), view.storage_offset()))
+        assert results[0] == results[1], shape
+    for t in (ad, torch):  # the history begins behind it
+        x, w = t.zeros(6), t.ones(4, requires_grad=True)
+        x[1:3].resize_(4).mul_(3).add_(w)
+        results.append(x.tolist())
+    assert results[-1] == results[-2]
+    with pytest.raises(ad.Unsupported, match=r"from element 4 on needs 7 elements.* has 6"):
+        ad.arange(6)[4:].resize_(3)
+    with pytest.raises(ad.AutogradError, match="requires grad"):
+        ad.ones(4, requires_grad=True)[1:].resize_(2)
+
+
+def test_a_storage_is_a_source():
+    for t in (ad, torch):
+        source = t.arange(6.0)
+        x = t.zeros(1).set_(source[2:].untyped_storage())
+        x.add_(1)
+        assert x.tolist() == source.tolist() == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(ad.DTypeError, match="source has"):
+        ad.zeros(1).set_(ad.arange(6).untyped_storage())
+    with pytest.raises(ad.InvalidType, match="expected a tensor for argument 'source', got list"):
+        ad.zeros(1).set_([1.0])
 
 
 REAL = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import random
+import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -381,6 +384,70 @@ def test_a_loaded_module_can_be_recorded(converted):
     assert_same(ad.onnx.load(file.getvalue()), model, image(4))
 
 
+LINEAR = (
+    "pnnx.Input i 0 1 x #x=(1,3)f32",
+    "nn.Linear block.fc 1 1 x h in_features=3 out_features=4 bias=False @weight=(4,3)f32 "
+    "#h=(1,4)f32",
+    "Tensor.reshape r 1 1 h y shape=(1,2,2) #y=(1,2,2)f32", "pnnx.Output o 1 0 y",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_replaced_layer_is_what_runs_and_trains(batch):
+    module = load(*LINEAR, **{"block.fc.weight": np.ones((4, 3), np.float32)})
+    x = ad.rand(batch, 3)
+    assert module(x).shape == (batch, 2, 2)
+    copied = copy.deepcopy(module)
+    for new in (
+        ad.nn.Linear(3, 4),
+        ad.nn.Sequential(ad.nn.Linear(3, 8), ad.nn.Tanh(), ad.nn.Linear(8, 4)),
+        ad.nn.utils.parametrizations.weight_norm(ad.nn.Linear(3, 4)),
+    ):
+        for block in (module.block, ad.nn.Module()):  # the layer, and the module that has it
+            block.fc = new
+            module.block = block
+            found = module(x)
+            np.testing.assert_array_equal(found.tolist(), new(x).reshape(-1, 2, 2).tolist())
+            found.sum().backward()
+            assert all(p.grad is not None for p in new.parameters())
+    assert copied(x).tolist() == (x.sum(1)[:, None, None] * ad.ones(2, 2)).tolist()
+    module.block = ad.nn.Module()
+    with pytest.raises(ad.InvalidArgument, match=r"computes with block.fc, and there is no 'fc'"):
+        module(x)
+
+
+def test_a_layer_of_other_sizes():
+    """What was learnt of the sizes of the former layer is forgotten."""
+    module = load(*LINEAR[:2], "Tensor.flatten r 1 1 h y start_dim=0 end_dim=1", LINEAR[3],
+                  **{"block.fc.weight": np.ones((4, 3), np.float32)})  # fmt: skip
+    assert module(ad.ones(5, 3)).shape == (20,)
+    module.block.fc = ad.nn.Linear(3, 7)
+    assert module(ad.ones(1, 3)).shape == (7,) and module(ad.ones(5, 3)).shape == (35,)
+
+
+def test_replaced_tensors_are_what_runs():
+    module = load("pnnx.Input i 0 1 x", "pnnx.Attribute a.b 0 1 w @data=(2)f32",
+                  "pnnx.Expression e 2 1 x w y expr=mul(@0,@1)", "pnnx.Output o 1 0 y",
+                  **{"a.b.data": np.ones(2, np.float32)})  # fmt: skip
+    module.a.b.data = ad.nn.Parameter(ad.tensor([2.0, 3.0]))
+    assert module(ad.ones(2)).tolist() == [2, 3]
+    module.a.b = ad.nn.Linear(2, 2)
+    with pytest.raises(ad.InvalidArgument, match=r"tensor a.b.data, and a Linear was put in"):
+        module(ad.ones(2))
+
+
+def test_arrays_and_names_as_inputs():
+    module = load("pnnx.Input pnnx_input_0 0 1 a", "pnnx.Input pnnx_input_1 0 1 b",
+                  "pnnx.Expression e 2 1 a b y expr=sub(@0,@1)", "pnnx.Output o 1 0 y")  # fmt: skip
+    for x in (np.float32([[4, 1]])[:, ::-1], np.float32(3), np.array([4, 1], ">f4")):
+        y = module(b=x, a=ad.ones(1))
+        assert y.tolist() == (np.ones(1) - x).tolist() and y.dtype is ad.float32
+        with pytest.raises(ad.InvalidArgument, match=r"expected the inputs a, b, got 1 and a"):
+            module(x, a=x)
+    with pytest.raises(ad.InvalidType, match="list"):
+        module([1.0], ad.ones(1))
+
+
 def test_nothing_is_drawn_while_loading():
     """The layers' weights come from the file; the global generator stays as it is."""
     text = param_text(
@@ -739,9 +806,31 @@ def test_paths_and_files(tmp_path):
         modules = [ad.pnnx.load(str(path)), ad.pnnx.load(path, other), ad.pnnx.load(file, other)]
     assert all(module(ad.ones(2)).tolist() == [2, 3] for module in modules)
     assert list(modules[0].state_dict()) == ["a.data"]
+    for name in ("net", "net.pnnx", "net.pnnx.bin"):
+        assert ad.pnnx.load(tmp_path / name)(ad.ones(2)).tolist() == [2, 3]
     with pytest.raises(ad.InvalidType, match="int"):
         ad.pnnx.load(3)
     with pytest.raises(ad.CheckpointError, match="directory"):
         ad.pnnx.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         ad.pnnx.load(tmp_path / "none.param")
+
+
+def test_files_of_ncnn_and_of_optlevel_0_are_recognised():
+    lines = "Input in0 0 1 x", "InnerProduct l 1 1 x y 0=2 1=0 2=4"
+    with pytest.raises(ad.Unsupported, match=r"InnerProduct.*a file of ncnn: read the one called"):
+        ad.pnnx.load(io.BytesIO(param_text(*lines[:1], lines[1].replace("y", "out0"),
+                                           "pnnx.Output o 1 0 out0")))  # fmt: skip
+    with pytest.raises(ad.CheckpointError, match=r"a file of ncnn"):
+        ad.pnnx.load(io.BytesIO(param_text(*lines)))
+    lines = ("pnnx.Input i 0 1 x", "prim::Constant c 0 1 v value=2", "aten::mul m 2 1 x v y",
+             "pnnx.Output o 1 0 y")  # fmt: skip
+    with pytest.raises(ad.Unsupported, match=r"aten::mul.*optlevel=0: convert with optlevel=1"):
+        load(*lines)
+    weights = bin_file({"a.data": b"12345678"})
+    with zipfile.ZipFile(twice := io.BytesIO(weights), "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        archive.writestr("a.data", b"12345678")
+    text = param_text("pnnx.Attribute a 0 1 w @data=(2)f32", "pnnx.Output o 1 0 w")
+    with pytest.raises(ad.CheckpointError, match=r"twice; was it written with optlevel=0\?"):
+        ad.pnnx.load(io.BytesIO(text), io.BytesIO(twice.getvalue()))

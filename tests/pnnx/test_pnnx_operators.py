@@ -377,7 +377,9 @@ REST = {  # tested below, each on its own
     "pnnx.Expression", "pnnx.SliceIndexes", "prim::TupleConstruct", "prim::ListConstruct",
     "prim::TupleUnpack", "prim::ListUnpack", "Tensor.index_put", "Tensor.size", "Tensor.dim",
     "aten::channel_shuffle", "aten::cosine_similarity", "aten::one_hot", "aten::meshgrid",
-    "aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu",
+    "aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", "aten::numel",
+    "aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes",
+    "aten::embedding_bag", "prim::DictConstruct",
 }  # fmt: skip
 
 
@@ -441,7 +443,7 @@ def test_the_documented_counts():
     assert all(f"`{name}`" in text for name in gaps)
     others = [name for name in TABLE if name not in REGISTERED]
     aten = sum(name.startswith("aten::") for name in others)
-    assert f"{aten} of ATen's, 4 of TorchScript's | {len(others)} |" in text
+    assert f"{aten} of ATen's, 5 of TorchScript's | {len(others)} |" in text
 
 
 def test_every_operator_has_a_case():
@@ -635,6 +637,51 @@ def test_tuples():
     )  # fmt: skip
     found = run(*lines, inputs=[M])
     assert_same(found, [torch.from_numpy(r) for r in (M[1], M[2], M[0] * 2, M[2])])
+
+
+def test_counts_and_parts_that_trusted_callers_take():
+    found = run(
+        "pnnx.Input i 0 1 x", "aten::numel n 1 1 x n",
+        "pnnx.Expression e 2 1 x n y expr=div(@0,@1)",
+        "pnnx.Expression a 0 1 two expr=2", "pnnx.Expression b 0 1 one expr=1",
+        "pnnx.Expression c 0 1 parts expr=[1,3]", "aten::unsafe_chunk k 3 1 x two one p",
+        "prim::ListUnpack u 1 2 p c d", "aten::unsafe_split s 3 1 x two one q",
+        "prim::ListUnpack v 1 2 q f g", "aten::unsafe_split_with_sizes w 3 1 x parts one r",
+        "prim::ListUnpack z 1 2 r h k", *(f"pnnx.Output o{n} 1 0 {n}" for n in "ycdfghk"),
+        inputs=[M],
+    )  # fmt: skip
+    x = torch.from_numpy(M)
+    wanted = [x / x.numel(), *x.chunk(2, 1), *x.split(2, 1), *x.split([1, 3], 1)]
+    assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_bags_of_rows(mode):
+    table, indices = np.random.default_rng(0).random((5, 3), np.float32), np.array([1, 4, 2, 2, 0])
+    lines = (
+        "pnnx.Input i 0 1 x", "pnnx.Attribute w 0 1 t @data=(5,3)f32",
+        "pnnx.Attribute o 0 1 at @data=(3)i64", "pnnx.Expression a 0 1 no expr=False",
+        f"pnnx.Expression b 0 1 m expr={mode}", "pnnx.Expression c 0 1 none expr=None",
+        "pnnx.Expression d 0 1 pad expr=2",
+        "aten::embedding_bag e 9 4 t x at no m no none no pad y q r s", "pnnx.Output z 1 0 y",
+    )  # fmt: skip
+    offsets = np.array([0, 2, 2])
+    found = run(*lines, inputs=[indices], weights={"w.data": table, "o.data": offsets})
+    names = ("sum", "mean", "max")
+    wanted = F.embedding_bag(*map(torch.from_numpy, (indices, table, offsets)), mode=names[mode],
+                             padding_idx=2)  # fmt: skip
+    assert_same(found, wanted)
+
+
+def test_dicts_and_tuples_come_out_as_such():
+    found = run(
+        "pnnx.Input i 0 1 x", "pnnx.Expression a 0 1 k expr=first-one",
+        "pnnx.Expression b 0 1 l expr=2", "pnnx.Expression c 1 1 x y expr=neg(@0)",
+        "prim::TupleConstruct t 2 1 x y p", "prim::DictConstruct d 4 1 k x l p z",
+        "pnnx.Output o 1 0 z", inputs=[M],
+    )  # fmt: skip
+    assert list(found) == ["first-one", "2"] and type(found["2"]) is tuple
+    assert_same([found["first-one"], *found["2"]], [torch.from_numpy(x) for x in (M, M, -M)])
 
 
 def test_index_put():

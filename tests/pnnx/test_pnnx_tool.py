@@ -145,6 +145,7 @@ LAYERS = {
         nn.Tanh(), nn.LogSigmoid(), nn.Threshold(0.1, 0.2), nn.Softmax(1), nn.LogSoftmax(1),
         nn.Softmin(1), nn.Softmax2d(), nn.GLU(1),
     ]),
+    "bags": ((2, 3), [nn.EmbeddingBag(10, 4, mode="max", padding_idx=1)]),
     "recurrence": (ROWS, [nn.LSTM(10, 5, 2, bidirectional=True, batch_first=True)]),
     "attention": (ROWS, [nn.TransformerEncoderLayer(10, 2, 16, batch_first=True)]),
 }  # fmt: skip
@@ -191,4 +192,21 @@ def test_layers(tmp_path, group):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.rand_like(parameter) - 0.3)
-    compare(tmp_path, model, torch.rand(shape))
+    compare(tmp_path, model, torch.rand(shape) if group != "bags" else torch.arange(6).view(shape))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
+def test_cells(tmp_path, kind):
+    torch.manual_seed(0)
+    cell = kind(3, 4)
+    states = torch.rand(2 if kind is nn.LSTMCell else 1, 5, 4)
+
+    class Step(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = cell
+
+        def forward(self, x, *h):
+            return self.cell(x, h if len(h) > 1 else h[0])
+
+    compare(tmp_path, Step(), torch.rand(5, 3), *states)

@@ -45,6 +45,8 @@ class Node:
     label: str
     training: bool = False
     limit: int | None = None
+    outside: tuple[str, ...] = ()  # the last inputs: what graphs inside of the node compute with
+    run: Any = None  # what computes the nodes of these graphs
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""

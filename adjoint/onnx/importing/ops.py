@@ -17,4 +17,4 @@ HOST_INPUTS: dict[str, tuple[int, ...]] = {
 HEAVY = {"Constant", "MatMul", "NonZero", "TopK", "Dropout", "Unique", "Det", "Compress"}
 FOLDED = set(TABLE) - HEAVY  # computed while loading where the inputs are constants
 
-from . import attention, layers, quantized, recurrent, signal, vision  # noqa: E402, F401 - these enter what is not folded
+from . import attention, control, layers, quantized, recurrent, signal, vision  # noqa: E402, F401 - these enter what is not folded

@@ -19,6 +19,7 @@ from ...core.errors import (
     InvalidType,
     Unsupported,
 )
+from ...core.mistakes import assert_tensor
 from ...core.spec import prod
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
@@ -304,13 +305,19 @@ class UntypedStorage:
     (16, True)
     """
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_owner", "_tensor")
 
     def __init__(self, tensor: Any) -> None:
         data = tensor._data
         if getattr(data, "kept", None) is not None:
             data.realize()  # refused: there are several
         self._owner = owner_of(data)
+        base = tensor if tensor._view is None else tensor._view.base
+        self._tensor = base.detach()  # one that shows the memory
+
+    def shown(self) -> Any:
+        """All elements, in one row."""
+        return self._tensor.as_strided((self._owner.size,), (1,), 0)
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -442,10 +449,12 @@ def _assert_replaceable(x: Any, name: str) -> None:
 
 @public()
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Change this tensor's shape in place; elements that still fit keep their values.
+    """Change this tensor's shape in place; elements that still fit keep their values. A view shows
+    that much of the memory that it is a part of, from where it begins.
 
     Shapes: any; new elements are uninitialised.
-    Errors: AutogradError for a tensor that requires grad or has views.
+    Errors: AutogradError for a tensor that requires grad or has views; Unsupported for a view where
+    there is not so much memory.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
 
     >>> ad.tensor([1, 2, 3, 4]).resize_(2, 2)
@@ -454,6 +463,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """
     shape = sizes_from(sizes, None, "resize_")
     assert_row_major(memory_format, "resize_")
+    if self._view is not None and self._node is None:
+        return _resize_view(self, shape)
     _assert_replaceable(self, "resize_")
     old = np.ravel(self._data, "K")
     count = 1
@@ -466,6 +477,25 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     self._data = old[:count].reshape(shape)
     _bump(self, "resize_")
     return self
+
+
+def _resize_view(x: Any, shape: tuple[int, ...]) -> Any:
+    """Let a view show another part of the memory, from where it begins."""
+    if shape == tuple(x.shape):
+        return x
+    base, start, count = x._view.base, x.storage_offset(), prod(shape)
+    memory = UntypedStorage(base)._owner.size
+    if base._node is not None:
+        raise AutogradError("resize_: the tensor is a view of one that requires grad; detach() it")
+    if start + count > memory:
+        raise Unsupported(
+            f"resize_: a view of shape {shape} from element {start} on needs {start + count} "
+            f"elements, and the memory has {memory}, which other tensors show; clone() it first"
+        )
+    steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    part = base.as_strided(shape, steps, start)
+    x._data, x._view, x._changes = part._data, part._view, part._changes
+    return x
 
 
 @public()
@@ -490,7 +520,7 @@ def set_(
     """Make this tensor show the memory of `source`, in place; without it, become empty. With
     `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
 
-    Shapes: `source` is a tensor of this dtype.
+    Shapes: `source` is a tensor of this dtype, or the storage of one.
     Errors: AutogradError for a tensor that requires grad or has views; DTypeError where the dtypes
     differ.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
@@ -506,11 +536,9 @@ def set_(
     if source is None:
         self._data = names_on(self.device).empty(0, self._data.dtype)
     else:
-        if not isinstance(source, TensorBase):
-            raise Unsupported(
-                "set_: needs a tensor as source; give the tensor whose storage it is, or make one "
-                "with frombuffer"
-            )
+        if isinstance(source, UntypedStorage):
+            source = source.shown()
+        assert_tensor("set_", source, "source")
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
         alias: Any = source.detach()  # type: ignore[attr-defined]

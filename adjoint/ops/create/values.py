@@ -147,6 +147,8 @@ def convert_number(value: Any, dtype: dt.dtype, name: str) -> Any:
         return value
     if dtype.category == 1:
         low, high = integer_range(dtype)
+        if isinstance(value, (float, np.floating)) and not dtype.is_signed:
+            low = 0  # only integers wrap
         if not (low <= value <= high):  # also refuses NaN
             raise InvalidArgument(
                 f"{name}: value cannot be converted to type {dtype.name} without overflow: "

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import InvalidArgument, LinalgError, ShapeError, Unsupported
+from ...core.errors import DTypeError, InvalidArgument, LinalgError, ShapeError, Unsupported
+from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.spec import normalize_axis, prod
 from ...core.tensor_base import TensorBase
@@ -675,6 +676,7 @@ def lu_unpack(
     tensor([[2.]])
     """
     LU_data = hold_sizes("lu_unpack", LU_data, dims=(-2, -1))  # noqa: N806
+    _assert_pivots("lu_unpack", LU_pivots)
     m, n = LU_data.shape[-2:]
     k = min(m, n)
     empty = LU_data.new_zeros((0,))
@@ -683,6 +685,16 @@ def lu_unpack(
         return p, empty, empty
     unit = FUNCTIONS["eye"](m, k, dtype=LU_data.dtype, device=LU_data.device)
     return p, LU_data.narrow(-1, 0, k).tril(-1) + unit, LU_data.narrow(-2, 0, k).triu()
+
+
+def _assert_pivots(name: str, pivots: Any) -> None:
+    """Refuse what numbers no rows."""
+    assert_tensor(name, pivots, "pivots")
+    if pivots.dtype.category != 1:
+        raise DTypeError(
+            f"{name}: pivots number rows, as linalg.lu_factor gives them, got {pivots.dtype}; "
+            "convert them with .to(int32)"
+        )
 
 
 def _lu_solve(
@@ -696,6 +708,7 @@ def _lu_solve(
     >>> ad.linalg.lu_solve(*ad.linalg.lu_factor(ad.tensor([[2.]])), ad.tensor([[4.]]))
     tensor([[2.]])
     """
+    _assert_pivots("lu_solve", pivots)
     if not left:  # X A = B is A^H X^H = B^H
         result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
         return result.mH

@@ -4,6 +4,7 @@ lose precision, are primitives; the others are compositions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.fused import checking, fused
 from ...eager.public import explaining, public
-from ..elementwise.comparison import clamp, ge, gt, le, where
+from ..elementwise.comparison import clamp, ge, gt, le, lt, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
 from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, conj, unary
@@ -737,7 +738,9 @@ def hardsigmoid(input: Tensor) -> Any:
 
 @fused
 def _hardsigmoid(input: Tensor) -> Tensor:
-    return relu6(input + 3) / 6
+    # At the ends, and at NaN, the gradient is 0.
+    inside = where(lt(input, 3), (input + 3) / 6, math.nan)
+    return where(ge(input, 3), 1, where(le(input, -3), 0, inside))
 
 
 @public(method=False, inplace=True)
@@ -759,7 +762,10 @@ def hardswish(input: Tensor) -> Any:
 
 @fused
 def _hardswish(input: Tensor) -> Tensor:
-    return input * relu6(input + 3) / 6
+    # The gradient is 0 at the lower end, and 1 at the upper end and at NaN.
+    inside = gt(input, -3) & lt(input, 3)
+    x = where(inside, input, 0)
+    return where(inside, x * (x + 3) / 6, where(le(input, -3), input * 0, input))
 
 
 @public()

@@ -866,6 +866,7 @@ def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 
 @explaining
 @public()
+@explaining
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy through which gradients flow back.
 

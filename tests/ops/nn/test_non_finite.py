@@ -27,13 +27,24 @@ def assert_alike(call, *arrays):
 @pytest.mark.parametrize(
     "name",
     ["relu", "relu6", "hardtanh", "softshrink", "hardshrink", "elu",
-     "tanhshrink", "selu", "celu", "gelu", "silu", "mish", "softplus", "leaky_relu"],
+     "tanhshrink", "selu", "celu", "gelu", "silu", "mish", "softplus", "leaky_relu",
+     "hardsigmoid", "hardswish"],
 )  # fmt: skip
 def test_activations(name):
     """One number at a time: PyTorch's gradients at NaN are others in vectors of 16 and more, of
-    hardtanh 0 and not 1.
+    hardtanh 0 and not 1. Of hardswish it computes x * 6 / 6, which overflows where x does not.
     """
     for number in NUMBERS:
+        if name == "hardswish" and number == 1e38:
+            continue
+        assert_alike(lambda F, x: getattr(F, name)(x), np.float32([number]))
+
+
+@pytest.mark.parametrize("name", ["hardsigmoid", "hardswish"])
+def test_ends_are_those_of_the_input(name):
+    """2.9999998 + 3 is 6, and yet no end."""
+    ends = [np.nextafter(np.float32(x), np.float32(to)) for x in (3, -3) for to in (0, 9 * x)]
+    for number in ends:
         assert_alike(lambda F, x: getattr(F, name)(x), np.float32([number]))
 
 
