@@ -98,7 +98,7 @@ ABSENT: dict[str, Reasons] = {
         (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
         (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
         (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
-        (r"as_subclass module_load", "subclasses of Tensor are not followed by operations yet"),
+        (r"module_load", "subclasses of Tensor are not followed by operations yet"),
         (r"resize resize_as reinforce volatile storage_type", "PyTorch's old names; reshape, data"),
         (r"\w+", "not here; compose it from others"),
     ),

@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeVar
 
 from .core.errors import Unsupported
@@ -20,6 +21,10 @@ __all__ = [
     "symbolic_trace", "wrap",
 ]  # fmt: skip
 
+__path__: list[str] = []  # PyTorch's is a package; the alias has names of its modules
+
+node = proxy = sys.modules[__name__]  # PyTorch's modules of these names
+Target = Any
 F = TypeVar("F")
 
 

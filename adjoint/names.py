@@ -4,7 +4,9 @@ tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import e, inf, nan, pi
+from typing import Any
 
 from . import linalg
 from .eager.public import explaining
@@ -110,5 +112,35 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
     "channel_shuffle", "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm",
     "layer_norm", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
+    "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
+    "_check_type", "_check_value",
     "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip
+
+
+def _assert(condition: Any, message: str) -> None:
+    """`assert`, as a function: of a bool, or a tensor of one."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _checking(error: type[Exception], name: str) -> Callable[..., None]:
+    def check(cond: Any, message: Callable[[], str] | None = None) -> None:
+        if not cond:
+            raise error("Expected cond to be True" if message is None else str(message()))
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Raise {error.__name__} with what `message()` says where `cond` is False."
+    return check
+
+
+_check = _checking(RuntimeError, "_check")
+_check_index = _checking(IndexError, "_check_index")
+_check_value = _checking(ValueError, "_check_value")
+_check_type = _checking(TypeError, "_check_type")
+_check_not_implemented = _checking(NotImplementedError, "_check_not_implemented")
+
+
+def _check_is_size(i: Any, message: Callable[[], str] | None = None, *, max: Any = None) -> None:
+    """Raise RuntimeError where a number is no size."""
+    _check(i >= 0 and (max is None or i <= max), message)

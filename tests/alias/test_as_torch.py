@@ -178,6 +178,33 @@ for refused in (DTensor, Shard, collectives.wait_tensor, torch.fx.Tracer, torch.
     else:
         raise AssertionError(refused)
 
+# names that packages read at import, or ask for on the way
+import torch._dynamo.config, torch._jit_internal, torch.ao.quantization, torch.jit.annotations
+import torch.onnx.symbolic_opset11 as opset
+from torch._dynamo.utils import is_compile_supported
+from torch._tensor_str import PRINT_OPTS, _tensor_str
+from torch.distributed import rpc
+from torch.onnx import symbolic_opset11, symbolic_helper
+assert torch._dynamo.eval_frame.OptimizedModule is type(torch.compile(nn.Linear(1, 1)))
+assert not is_compile_supported("cpu") and isinstance(torch._dynamo.exc.Unsupported, type)
+with torch._dynamo.config.patch(cache_size_limit=3):
+    assert torch._dynamo.config.cache_size_limit == 3
+assert torch._dynamo.config.cache_size_limit == 8
+torch.set_printoptions(threshold=3)
+assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1., 1.]"
+torch.set_printoptions(profile="default")
+assert torch.ao.quantization.QuantStub()(3) == 3 and not rpc.is_available()
+assert opset is symbolic_opset11
+for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
+    try:
+        refused()
+    except adjoint.Unsupported:
+        pass
+    else:
+        raise AssertionError(refused)
+impl = torch._C._disabled_torch_function_impl
+assert impl(len, (list,), ([1, 2],)) == 2
+
 # what is set in torch is set in adjoint
 torch.flag = 1
 assert adjoint.flag == 1
