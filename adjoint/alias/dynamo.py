@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 from ..compiled.function import CompiledModule as OptimizedModule
@@ -16,6 +13,7 @@ from ..compiler import (
     list_backends,
 )  # fmt: skip
 from ..core.errors import MissingName, Unsupported
+from . import dynamo_config as config
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable",
@@ -24,27 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 __path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
-
-
-class Config(SimpleNamespace):
-    """Settings of PyTorch's compiler: they may be set, and change nothing here."""
-
-    @contextlib.contextmanager
-    def patch(self, *args: Any, **settings: Any) -> Iterator[None]:
-        """Settings for as long as it is open."""
-        before = dict(vars(self))
-        vars(self).update(*args, **settings)
-        try:
-            yield
-        finally:
-            vars(self).clear()
-            vars(self).update(before)
-
-
-config = Config(
-    cache_size_limit=8, recompile_limit=8, capture_scalar_outputs=False, suppress_errors=False,
-    verbose=False,
-)  # fmt: skip
 
 
 class TensorifyScalarRestartAnalysis(Exception):  # noqa: N818 - PyTorch's name

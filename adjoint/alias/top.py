@@ -29,7 +29,8 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.config": "__config__",
     f"{HERE}.dtensor": "distributed._functional_collectives distributed.device_mesh "
     "distributed.tensor distributed.tensor._utils distributed.tensor.placement_types",
-    f"{HERE}.dynamo": "_dynamo _dynamo.config _dynamo.eval_frame _dynamo.exc _dynamo.utils",
+    f"{HERE}.dynamo": "_dynamo _dynamo.eval_frame _dynamo.exc _dynamo.utils",
+    f"{HERE}.dynamo_config": "_dynamo.config",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor fx.graph_module",
     f"{HERE}.ops": "ops",
