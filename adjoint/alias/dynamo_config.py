@@ -1,4 +1,4 @@
-"""`torch._dynamo.config`: settings of PyTorch's compiler; they may be set, and change nothing here."""
+"""`torch._dynamo.config`: settings of PyTorch's compiler, which change nothing here."""
 
 from __future__ import annotations
 
