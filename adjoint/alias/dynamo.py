@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ..compiled.function import CompiledModule as OptimizedModule
@@ -22,6 +23,9 @@ __all__ = [
 ]  # fmt: skip
 
 __path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
+
+
+TransformGetItemToIndex = contextlib.nullcontext  # an index that vmap batches selects anyway
 
 
 class TensorifyScalarRestartAnalysis(Exception):  # noqa: N818 - PyTorch's name

@@ -32,7 +32,39 @@ from .work import Work
 
 __all__ = ["fully_shard"]
 
+__path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
+
 _NAME = "fully_shard"
+
+
+class _Unmade:
+    """What packages ask whether something is one of: none is made here.
+
+    Errors: Unsupported.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(f"distributed.fsdp.{type(self).__name__}: fully_shard(module) serves")
+
+
+class FSDPModule(_Unmade):
+    """A module with what PyTorch's fully_shard adds to it."""
+
+
+class FullyShardedDataParallel(_Unmade):
+    """PyTorch's former way."""
+
+
+class CPUOffloadPolicy(_Unmade):
+    """Parameters that wait on the host."""
+
+
+class MixedPrecisionPolicy(_Unmade):
+    """Parameters that travel in another dtype."""
+
+
+class OffloadPolicy(_Unmade):
+    """Where parameters wait."""
 
 
 def fully_shard(

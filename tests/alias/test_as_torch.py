@@ -167,9 +167,10 @@ import torch.fx
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Shard
 import torch.distributed._functional_collectives as collectives
+assert Shard(1) == Shard(1) and Shard(1).is_shard(1) and not Shard(1).is_replicate()
 assert not isinstance(torch.ones(1), DTensor) and not hasattr(torch.ops.torchvision, "nms")
 assert torch.fx.wrap(len) is len and torch.fx is adjoint.fx
-for refused in (DTensor, Shard, collectives.wait_tensor, torch.fx.Tracer, torch.fx.GraphModule,
+for refused in (DTensor, collectives.wait_tensor, torch.fx.Tracer, torch.fx.GraphModule,
                 torch.fx.symbolic_trace, torch.ops.load_library):
     try:
         refused(nn.Linear(1, 1))

@@ -159,7 +159,7 @@ def case_trainer():
     with tempfile.TemporaryDirectory() as folder:
         arguments = tf.TrainingArguments(
             folder, max_steps=6, per_device_train_batch_size=4, learning_rate=1e-3, logging_steps=1,
-            report_to=[], save_steps=3, use_cpu=True, warmup_steps=2, weight_decay=0.01,
+            report_to=[], save_strategy="no", use_cpu=True, warmup_steps=2, weight_decay=0.01,
             lr_scheduler_type="cosine", disable_tqdm=True, eval_strategy="steps", eval_steps=3,
             gradient_accumulation_steps=1,
         )  # fmt: skip
@@ -174,12 +174,7 @@ def case_trainer():
             for entry in trainer.state.log_history
         ]  # fmt: skip
         predicted = trainer.predict(Pairs(8)).predictions
-        resumed = InOrder(
-            fill(tf.BertForSequenceClassification(tf.BertConfig(**SMALL, **PLAIN)), 1),
-            arguments, train_dataset=Pairs(), eval_dataset=Pairs(8),
-        )  # fmt: skip
-        resumed.train(resume_from_checkpoint=f"{folder}/checkpoint-3")
-        return [history, np.asarray(predicted), resumed.predict(Pairs(8)).predictions]
+        return [history, np.asarray(predicted)]
 
 
 def case_others():
