@@ -196,6 +196,8 @@ assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1
 torch.set_printoptions(profile="default")
 assert torch.ao.quantization.QuantStub()(3) == 3 and not rpc.is_available()
 assert opset is symbolic_opset11
+assert torch.distributed.device_mesh.DeviceMesh is torch.distributed.tensor.DeviceMesh
+assert not hasattr(torch.distributed, "no_such_module")
 for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
     try:
         refused()

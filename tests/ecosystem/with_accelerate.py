@@ -7,6 +7,7 @@ import tempfile
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import extract_model_from_parallel, find_batch_size, send_to_device, set_seed
 from common import data, fill, labels, told
 from torch import nn
@@ -43,6 +44,7 @@ def case_training():
 
 
 def case_bf16():
+    AcceleratorState._reset_state(True)
     accelerator = Accelerator(cpu=True, mixed_precision="bf16")
     model, loader, optimizer, _ = accelerator.prepare(*_parts())
     losses = []
@@ -58,6 +60,7 @@ def case_bf16():
 
 
 def case_state():
+    AcceleratorState._reset_state(True)
     accelerator = Accelerator(cpu=True)
     model, loader, optimizer, schedule = accelerator.prepare(*_parts())
     for x, y in loader:
