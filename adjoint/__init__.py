@@ -73,6 +73,7 @@ from .core.switches import guard as _guard  # isort: skip
 
 _wire(globals())
 cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
+Stream, Event = cuda.Stream, cuda.Event  # PyTorch's are of any accelerator
 backends.native.enable()
 
 _guard(

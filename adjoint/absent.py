@@ -42,7 +42,7 @@ TOP: Reasons = (
      "not here; compose it from others"),
     (r"ModuleDict ParameterDict BufferDict", "nn.ModuleDict and nn.ParameterDict"),
     (r"\w+Storage \w*StorageContext", "tensors have no storage objects; data_ptr(), numpy()"),
-    (r"Event Stream StreamObjType DeviceObjType AcceleratorError",
+    (r"StreamObjType DeviceObjType AcceleratorError",
      "of accelerators; adjoint.cuda has streams and events"),
     (r"(set|get|is|autocast)_\w*autocast\w* autocast_\w+", "adjoint.autocast, is_autocast_enabled"),
     (r"has_\w+ get_device_module get_device init_num_threads is_distributed",
@@ -50,7 +50,7 @@ TOP: Reasons = (
     (r"(get|set)_deterministic_debug_mode is_deterministic\w* (is|set)_warn_always\w* "
      r"set_anomaly_enabled is_anomaly_check_nan_enabled set_default_tensor_type",
      "use_deterministic_algorithms, detect_anomaly and set_default_dtype serve"),
-    (r"sym_\w+ Sym\w+", "shapes are plain ints; use Python's numbers"),
+    (r"sym_\w+", "shapes are plain ints; use Python's numbers"),
     (r"\w+", _SCRIPT),
 )  # fmt: skip
 

@@ -112,7 +112,7 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
     "channel_shuffle", "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm",
     "layer_norm", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "_assert", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
+    "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
     "_check_type", "_check_value",
     "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip
@@ -122,6 +122,24 @@ def _assert(condition: Any, message: str) -> None:
     """`assert`, as a function: of a bool, or a tensor of one."""
     if not condition:
         raise AssertionError(message)
+
+
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value") -> None:
+    """`_assert` of a tensor of one value, which is read at once here; raises RuntimeError."""
+    if not input:
+        raise RuntimeError(assert_msg)
+
+
+class SymInt:
+    """No size is one: sizes are ints."""
+
+
+class SymFloat:
+    """No number is one."""
+
+
+class SymBool:
+    """No answer is one."""
 
 
 def _checking(error: type[Exception], name: str) -> Callable[..., None]:

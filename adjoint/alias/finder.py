@@ -46,6 +46,8 @@ class Finder(importlib.abc.MetaPathFinder):
         if top != "torch":
             return None
         module = the_module() if not rest else find(rest)
+        # `name_types` may have put it there: Python would then take its own spec, and run it again
+        sys.modules.pop(fullname, None)
         return importlib.machinery.ModuleSpec(
             fullname, Given(module), origin=PACKAGE, is_package=hasattr(module, "__path__")
         )

@@ -10,6 +10,11 @@ from .passes import fold_batch_norm as fold_batch_norm
 __all__ = ["OnnxModule", "export", "fold_batch_norm", "load"]
 
 
+def is_in_onnx_export() -> bool:
+    """Whether PyTorch's exporter runs this: False."""
+    return False
+
+
 def __getattr__(name: str) -> _Any:
     """Names by which packages tell PyTorch's exporter of their operators."""
     if name.startswith("symbolic_") or name == "register_custom_op_symbolic":

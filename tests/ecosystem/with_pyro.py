@@ -95,7 +95,7 @@ def case_log_densities():
     return [
         trace.log_prob_sum(), dist.MultivariateNormal(torch.zeros(3), torch.eye(3) * 2).log_prob(x),
         dist.Dirichlet(torch.ones(3)).log_prob(x.softmax(-1)), dist.ZeroInflatedPoisson(
-            torch.tensor(0.2), rate=torch.tensor(2.0)).log_prob(torch.tensor([0.0, 3.0])),
+            torch.tensor(2.0), gate=torch.tensor(0.2)).log_prob(torch.tensor([0.0, 3.0])),
         dist.VonMises(0.0, 2.0).log_prob(x), dist.Stable(1.5, 0.0).has_rsample,
         dist.MaskedMixture(x > 0, dist.Normal(0.0, 1.0), dist.Normal(1.0, 2.0)).log_prob(x),
     ]  # fmt: skip
