@@ -30,7 +30,7 @@ TOP: Reasons = (
      r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
      _QUANTIZED),
     (r"cudnn_.* miopen_.* mkldnn_.* is_vulkan_available", _LIBRARIES),
-    (r"u?int[1-7] bits?\d*(x\d)?\w* float4_\w+ chalf complex32",
+    (r"u?int[1-7] bits?\d*(x\d)?\w* float4_\w+",
      "no such dtype; int8, uint8, float16, bfloat16 and complex64 are the narrowest"),
     (r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?", "use the modules nn.GRU, nn.LSTM and nn.RNN"),
     (r"native_.* batch_norm_.* convolution grid_sampler.* affine_grid_generator embedding_bag "

@@ -124,7 +124,9 @@ def _assert(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value") -> None:
+def _assert_async(
+    input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value"
+) -> None:
     """`_assert` of a tensor of one value, which is read at once here; raises RuntimeError."""
     if not input:
         raise RuntimeError(assert_msg)

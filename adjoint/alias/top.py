@@ -37,6 +37,7 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor fx.graph_module",
     f"{HERE}.ops": "ops",
+    f"{HERE}.overrides": "overrides",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
     f"{HERE}.torch_version": "torch_version",
     f"{HERE}.version": "version",

@@ -12,11 +12,42 @@ from . import config
 from .errors import DTypeError, InvalidType
 
 __all__ = [
-    "bfloat16", "bool_", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
-    "finfo", "float16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float32", "float64", "float_", "get_default_dtype", "half", "iinfo",
-    "int8", "int16", "int32", "int64", "int_", "long", "promote_types", "set_default_dtype",
-    "short", "uint8", "uint16", "uint32", "uint64",
+    "bfloat16",
+    "bool_",
+    "cdouble",
+    "cfloat",
+    "chalf",
+    "complex32",
+    "complex64",
+    "complex128",
+    "double",
+    "dtype",
+    "finfo",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "int_",
+    "long",
+    "promote_types",
+    "set_default_dtype",
+    "short",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]  # fmt: skip
 
 
@@ -70,11 +101,12 @@ class NamedOnly(dtype):
 
     __slots__ = ("limits",)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, limits: Any, category: int = 2, itemsize: int = 1) -> None:
         self.name = name
-        self.limits = getattr(ml_dtypes, name)
-        self.category, self.itemsize = 2, 1
-        self.is_floating_point, self.is_complex, self.is_signed = True, False, True
+        self.limits = limits
+        self.category, self.itemsize = category, itemsize
+        self.is_floating_point, self.is_complex = category == 2, category == 3
+        self.is_signed = True
 
     @property
     def numpy(self) -> Any:  # type: ignore[override]
@@ -83,8 +115,8 @@ class NamedOnly(dtype):
         Errors: DTypeError.
         """
         raise DTypeError(
-            f"dtype: there are no tensors of {self}; float16 and bfloat16 are the narrowest of "
-            "floating point"
+            f"dtype: there are no tensors of {self}; float16, bfloat16 and complex64 are the "
+            "narrowest"
         )
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
@@ -92,16 +124,17 @@ class NamedOnly(dtype):
 
 
 def _named_only(name: str) -> dtype:
-    return FLOAT8[name]
+    return NAMED_ONLY[name]
 
 
-FLOAT8: dict[str, dtype] = {
-    name: NamedOnly(name)
+NAMED_ONLY: dict[str, dtype] = {
+    name: NamedOnly(name, getattr(ml_dtypes, name))
     for name in (
         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
     )
 }  # fmt: skip
-globals().update(FLOAT8)
+NAMED_ONLY["complex32"] = NAMED_ONLY["chalf"] = NamedOnly("complex32", np.float16, 3, 4)
+globals().update(NAMED_ONLY)
 
 bool_ = dtype("bool", np.bool_, 0)
 uint8 = dtype("uint8", np.uint8, 1)

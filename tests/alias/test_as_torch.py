@@ -223,7 +223,9 @@ def test_the_imports_of_pytorch_programs_are_answered_as_they_are_written():
 
 
 def test_a_module_that_is_imported_by_pytorchs_name_first_runs_once():
-    run("-c", """
+    run(
+        "-c",
+        """
 import adjoint, sys
 adjoint.as_torch()
 import torch.distributions as first
@@ -231,7 +233,8 @@ import torch.optim as optim
 assert sys.modules["adjoint.distributions"] is first is adjoint.distributions
 assert first.kl.kl_divergence is first.kl_divergence and "normal" in vars(first)
 assert sys.modules["adjoint.optim"] is optim and optim.adam.Adam is optim.Adam
-""")
+""",
+    )
 
 
 def test_save_writes_pytorchs_format(tmp_path):

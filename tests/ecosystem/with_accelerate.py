@@ -40,7 +40,12 @@ def case_training():
         losses.append(loss)
     found = accelerator.gather_for_metrics(model(data(3, 6)))
     plain = accelerator.unwrap_model(model)
-    return [losses, found, schedule.get_last_lr(), type(extract_model_from_parallel(plain)).__name__]
+    return [
+        losses,
+        found,
+        schedule.get_last_lr(),
+        type(extract_model_from_parallel(plain)).__name__,
+    ]
 
 
 def case_bf16():

@@ -25,7 +25,9 @@ def _exact(kernel):
     model = Exact(X, Y, likelihood, kernel)
     mll = gp.mlls.ExactMarginalLogLikelihood(likelihood, model)
     model.train()
-    found = train(model, lambda: -mll(model(X), Y), optimizer=torch.optim.Adam(model.parameters(), 0.1))
+    found = train(
+        model, lambda: -mll(model(X), Y), optimizer=torch.optim.Adam(model.parameters(), 0.1)
+    )
     model.eval(), likelihood.eval()
     with torch.no_grad(), gp.settings.fast_pred_var():
         out = likelihood(model(X[::3] + 0.02))

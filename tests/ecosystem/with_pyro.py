@@ -6,7 +6,16 @@ import pyro
 import pyro.distributions as dist
 import torch
 from common import data
-from pyro.infer import HMC, MCMC, NUTS, SVI, Predictive, Trace_ELBO, TraceEnum_ELBO, TraceMeanField_ELBO
+from pyro.infer import (
+    HMC,
+    MCMC,
+    NUTS,
+    SVI,
+    Predictive,
+    Trace_ELBO,
+    TraceEnum_ELBO,
+    TraceMeanField_ELBO,
+)
 from pyro.infer.autoguide import AutoDelta, AutoLaplaceApproximation, AutoNormal
 
 X = data(30)
@@ -50,7 +59,10 @@ def case_nuts():
     mcmc = MCMC(NUTS(regression), num_samples=60, warmup_steps=60, disable_progbar=True)
     mcmc.run()
     found = mcmc.get_samples()
-    return [abs(float(found["slope"].mean()) - 2) < 0.1, abs(float(found["shift"].mean()) - 1) < 0.1]
+    return [
+        abs(float(found["slope"].mean()) - 2) < 0.1,
+        abs(float(found["shift"].mean()) - 1) < 0.1,
+    ]
 
 
 def case_hmc():
@@ -73,7 +85,9 @@ def case_enumeration():
             which = pyro.sample("which", dist.Categorical(weight))
             pyro.sample("x", dist.Normal(places[which], 1.0), obs=points)
 
-    svi = SVI(mixture, lambda: None, pyro.optim.Adam({"lr": 0.1}), TraceEnum_ELBO(max_plate_nesting=1))
+    svi = SVI(
+        mixture, lambda: None, pyro.optim.Adam({"lr": 0.1}), TraceEnum_ELBO(max_plate_nesting=1)
+    )
     losses = [svi.step() for _ in range(10)]
     return [losses, pyro.param("places"), pyro.param("weight")]
 

@@ -12,7 +12,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 
 def _learned(kind, env, **options):
     """What is the same whatever is drawn: that steps were counted, and numbers stay finite."""
-    model = kind("MlpPolicy", env, seed=0, device="cpu", policy_kwargs={"net_arch": [16]}, **options)
+    model = kind(
+        "MlpPolicy", env, seed=0, device="cpu", policy_kwargs={"net_arch": [16]}, **options
+    )
     model.learn(200)
     finite = all(bool(torch.isfinite(p).all()) for p in model.policy.parameters())
     return [model.num_timesteps >= 200, finite]
@@ -38,7 +40,9 @@ def case_policies():
         found.append(actions)
         if kind is sb.PPO:
             seen = torch.from_numpy(seen.reshape(3, -1))
-            values, log_probs, entropy = model.policy.evaluate_actions(seen, torch.tensor([0, 1, 1]))
+            values, log_probs, entropy = model.policy.evaluate_actions(
+                seen, torch.tensor([0, 1, 1])
+            )
             found += [values, log_probs, entropy]
     return found
 

@@ -17,7 +17,9 @@ def _net(make, **more):
     first, second = make(6, 8), make(8, 3)
     net = fill(torch.nn.ModuleList([first, second]))
     x, y = data(12, 6), labels(3, 12)
-    return train(net, lambda: F.cross_entropy(second(first(x, EDGES, **more).relu(), EDGES, **more), y))
+    return train(
+        net, lambda: F.cross_entropy(second(first(x, EDGES, **more).relu(), EDGES, **more), y)
+    )
 
 
 def case_convolutions():
@@ -49,7 +51,9 @@ def case_graphs_in_batches():
     def loss():
         total = 0
         for batch in loader:
-            pooled = gnn.global_mean_pool(net[1](conv(batch.x, batch.edge_index)).relu(), batch.batch)
+            pooled = gnn.global_mean_pool(
+                net[1](conv(batch.x, batch.edge_index)).relu(), batch.batch
+            )
             total = total + F.cross_entropy(head(pooled), batch.y)
         return total
 
