@@ -25,7 +25,8 @@ from .core.errors import DeviceError, InvalidType, OutOfMemoryError, Unsupported
 from .ops.random.random import default_generator
 
 __all__ = [
-    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device", "current_stream",
+    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
+    "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
     "get_rng_state_all", "graph", "init", "initial_seed", "ipc_collect", "is_available",

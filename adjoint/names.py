@@ -112,8 +112,8 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
     "channel_shuffle", "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm",
     "layer_norm", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index", "_check_is_size", "_check_not_implemented",
-    "_check_type", "_check_value",
+    "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index",
+    "_check_is_size", "_check_not_implemented", "_check_type", "_check_value",
     "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip
 

@@ -127,14 +127,18 @@ def _named_only(name: str) -> dtype:
     return NAMED_ONLY[name]
 
 
+float8_e4m3fn = NamedOnly("float8_e4m3fn", ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz = NamedOnly("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz)
+float8_e5m2 = NamedOnly("float8_e5m2", ml_dtypes.float8_e5m2)
+float8_e5m2fnuz = NamedOnly("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz)
+float8_e8m0fnu = NamedOnly("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu)
+complex32 = chalf = NamedOnly("complex32", np.float16, 3, 4)
 NAMED_ONLY: dict[str, dtype] = {
-    name: NamedOnly(name, getattr(ml_dtypes, name))
-    for name in (
-        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    each.name: each
+    for each in (
+        float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, complex32,
     )
 }  # fmt: skip
-NAMED_ONLY["complex32"] = NAMED_ONLY["chalf"] = NamedOnly("complex32", np.float16, 3, 4)
-globals().update(NAMED_ONLY)
 
 bool_ = dtype("bool", np.bool_, 0)
 uint8 = dtype("uint8", np.uint8, 1)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..absent import refused
 from ..autograd.engine import at_end, is_walking
 from ..backends import numpy as backend
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
@@ -65,6 +66,34 @@ class MixedPrecisionPolicy(_Unmade):
 
 class OffloadPolicy(_Unmade):
     """Where parameters wait."""
+
+
+class CPUOffload(_Unmade):
+    """Of the former way: parameters that wait on the host."""
+
+
+class MixedPrecision(_Unmade):
+    """Of the former way: dtypes."""
+
+
+class ShardingStrategy(_Unmade):
+    """Of the former way: what is divided."""
+
+
+class StateDictType(_Unmade):
+    """Of the former way: which state dicts there are."""
+
+
+class FullStateDictConfig(_Unmade):
+    """Of the former way: state dicts of everything."""
+
+
+transformer_auto_wrap_policy = refused(
+    "distributed.fsdp", "transformer_auto_wrap_policy", "call fully_shard on each layer"
+)
+size_based_auto_wrap_policy = refused(
+    "distributed.fsdp", "size_based_auto_wrap_policy", "call fully_shard on each layer"
+)
 
 
 def fully_shard(

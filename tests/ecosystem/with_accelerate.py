@@ -67,7 +67,7 @@ def case_bf16():
 def case_state():
     AcceleratorState._reset_state(True)
     accelerator = Accelerator(cpu=True)
-    model, loader, optimizer, schedule = accelerator.prepare(*_parts())
+    model, loader, optimizer, _ = accelerator.prepare(*_parts())
     for x, y in loader:
         accelerator.backward(F.cross_entropy(model(x), y))
         optimizer.step()

@@ -7,9 +7,17 @@ import numpy as np
 import torch
 from common import data, fill, told, train
 
-UNET = {"sample_size": 8, "in_channels": 3, "out_channels": 3, "layers_per_block": 1, "block_out_channels": (16, 32),
-        "norm_num_groups": 8, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
-        "up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "attention_head_dim": 8}  # fmt: skip
+UNET = {
+    "sample_size": 8,
+    "in_channels": 3,
+    "out_channels": 3,
+    "layers_per_block": 1,
+    "block_out_channels": (16, 32),
+    "norm_num_groups": 8,
+    "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+    "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    "attention_head_dim": 8,
+}
 
 
 def case_unet():
@@ -22,21 +30,33 @@ def case_unet():
 
 
 def case_unet_with_conditions():
-    model = fill(df.UNet2DConditionModel(
-        sample_size=8, layers_per_block=1, block_out_channels=(16, 32), norm_num_groups=8,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), cross_attention_dim=24, attention_head_dim=8,
-    ))  # fmt: skip
+    model = fill(
+        df.UNet2DConditionModel(
+            sample_size=8,
+            layers_per_block=1,
+            block_out_channels=(16, 32),
+            norm_num_groups=8,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+            cross_attention_dim=24,
+            attention_head_dim=8,
+        )
+    )
     x, said = data(2, 4, 8, 8), data(2, 5, 24, seed=1)
     loss = lambda: model(x, torch.tensor([3, 700]), said).sample.square().mean()  # noqa: E731
     return train(model.train(), loss)
 
 
 def case_vae():
-    model = fill(df.AutoencoderKL(
-        block_out_channels=(16, 32), norm_num_groups=8, latent_channels=2,
-        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
-    ))  # fmt: skip
+    model = fill(
+        df.AutoencoderKL(
+            block_out_channels=(16, 32),
+            norm_num_groups=8,
+            latent_channels=2,
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+        )
+    )
     x = data(2, 3, 16, 16)
 
     def loss():
@@ -67,10 +87,16 @@ def case_schedulers():
             scheduler.get_velocity(data(2, 3, 4, 4), data(2, 3, 4, 4, seed=1), times),
         ]
     for kind in (
-        df.DDIMScheduler, df.PNDMScheduler, df.EulerDiscreteScheduler, df.DPMSolverMultistepScheduler,
-        df.LMSDiscreteScheduler, df.HeunDiscreteScheduler, df.UniPCMultistepScheduler,
-        df.DEISMultistepScheduler, df.FlowMatchEulerDiscreteScheduler,
-    ):  # fmt: skip
+        df.DDIMScheduler,
+        df.PNDMScheduler,
+        df.EulerDiscreteScheduler,
+        df.DPMSolverMultistepScheduler,
+        df.LMSDiscreteScheduler,
+        df.HeunDiscreteScheduler,
+        df.UniPCMultistepScheduler,
+        df.DEISMultistepScheduler,
+        df.FlowMatchEulerDiscreteScheduler,
+    ):
         if kind is df.FlowMatchEulerDiscreteScheduler:
             scheduler = kind()
             scheduler.set_timesteps(5)
@@ -81,10 +107,17 @@ def case_schedulers():
 
 
 def case_transformer():
-    model = fill(df.DiTTransformer2DModel(
-        num_attention_heads=2, attention_head_dim=8, in_channels=4, num_layers=2, sample_size=8,
-        norm_num_groups=4, num_embeds_ada_norm=10,
-    )).eval()  # fmt: skip
+    model = fill(
+        df.DiTTransformer2DModel(
+            num_attention_heads=2,
+            attention_head_dim=8,
+            in_channels=4,
+            num_layers=2,
+            sample_size=8,
+            norm_num_groups=4,
+            num_embeds_ada_norm=10,
+        )
+    ).eval()
     return model(data(2, 4, 8, 8), torch.tensor([3, 900]), torch.tensor([1, 2])).sample
 
 

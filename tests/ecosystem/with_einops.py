@@ -16,17 +16,25 @@ def case_einops():
     packed, how = einops.pack([data(2, 3), data(2, 4, 3)], "b * c" if False else "b *")
     return [
         einops.rearrange(x, "b c (h p) w -> b (h w) (p c)", p=2),
-        einops.reduce(x, "b c h w -> b c", "max"), einops.repeat(x, "b c h w -> b (r c) h w", r=2),
-        einops.einsum(x, data(6, 5), "b c h w, w o -> b o c"), packed,
+        einops.reduce(x, "b c h w -> b c", "max"),
+        einops.repeat(x, "b c h w -> b (r c) h w", r=2),
+        einops.einsum(x, data(6, 5), "b c h w, w o -> b o c"),
+        packed,
         [u.shape for u in einops.unpack(packed, how, "b *")],
-    ]  # fmt: skip
+    ]
 
 
 def case_layers():
-    model = fill(nn.Sequential(
-        Rearrange("b c h w -> b (c h w)"), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4),
-        Rearrange("b (n k) -> b n k", k=2), Reduce("b n k -> b n", "mean"),
-    ))  # fmt: skip
+    model = fill(
+        nn.Sequential(
+            Rearrange("b c h w -> b (c h w)"),
+            nn.Linear(48, 8),
+            nn.ReLU(),
+            nn.Linear(8, 4),
+            Rearrange("b (n k) -> b n k", k=2),
+            Reduce("b n k -> b n", "mean"),
+        )
+    )
     x = data(3, 3, 4, 4)
     return train(model, lambda: model(x).square().sum())
 

@@ -60,8 +60,9 @@ class Sparse(gp.models.ApproximateGP):
 def case_variational():
     found = []
     for likelihood, y in (
-        (gp.likelihoods.GaussianLikelihood(), Y), (gp.likelihoods.BernoulliLikelihood(), (Y > 0).float()),
-    ):  # fmt: skip
+        (gp.likelihoods.GaussianLikelihood(), Y),
+        (gp.likelihoods.BernoulliLikelihood(), (Y > 0).float()),
+    ):
         model = Sparse(X[::4].clone())
         model.variational_strategy.variational_params_initialized.fill_(1)
         mll = gp.mlls.VariationalELBO(likelihood, model, num_data=20)

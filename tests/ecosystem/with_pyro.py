@@ -37,10 +37,14 @@ def _fresh():
 
 def case_svi_of_points():
     _fresh()
-    svi = SVI(regression, AutoDelta(regression, init_loc_fn=lambda site: torch.ones(())),
-              pyro.optim.Adam({"lr": 0.05}), Trace_ELBO())  # fmt: skip
+    svi = SVI(
+        regression,
+        AutoDelta(regression, init_loc_fn=lambda site: torch.ones(())),
+        pyro.optim.Adam({"lr": 0.05}),
+        Trace_ELBO(),
+    )
     losses = [svi.step() for _ in range(20)]
-    return [losses[::5], {k: v for k, v in pyro.get_param_store().items()}]
+    return [losses[::5], dict(pyro.get_param_store().items())]
 
 
 def case_svi_of_normals():
@@ -96,20 +100,25 @@ def case_laplace():
     _fresh()
     guide = AutoLaplaceApproximation(regression, init_loc_fn=lambda site: torch.ones(()))
     svi = SVI(regression, guide, pyro.optim.Adam({"lr": 0.05}), Trace_ELBO())
-    losses = [svi.step() for _ in range(5)]
-    return losses
+    return [svi.step() for _ in range(5)]
 
 
 def case_log_densities():
     trace = pyro.poutine.trace(
-        pyro.poutine.condition(regression, {"slope": torch.tensor(1.5), "shift": torch.tensor(0.5),
-                                            "size": torch.tensor(0.7)})
-    ).get_trace()  # fmt: skip
+        pyro.poutine.condition(
+            regression,
+            {"slope": torch.tensor(1.5), "shift": torch.tensor(0.5), "size": torch.tensor(0.7)},
+        )
+    ).get_trace()
     x = data(5, 3)
     return [
-        trace.log_prob_sum(), dist.MultivariateNormal(torch.zeros(3), torch.eye(3) * 2).log_prob(x),
-        dist.Dirichlet(torch.ones(3)).log_prob(x.softmax(-1)), dist.ZeroInflatedPoisson(
-            torch.tensor(2.0), gate=torch.tensor(0.2)).log_prob(torch.tensor([0.0, 3.0])),
-        dist.VonMises(0.0, 2.0).log_prob(x), dist.Stable(1.5, 0.0).has_rsample,
+        trace.log_prob_sum(),
+        dist.MultivariateNormal(torch.zeros(3), torch.eye(3) * 2).log_prob(x),
+        dist.Dirichlet(torch.ones(3)).log_prob(x.softmax(-1)),
+        dist.ZeroInflatedPoisson(torch.tensor(2.0), gate=torch.tensor(0.2)).log_prob(
+            torch.tensor([0.0, 3.0])
+        ),
+        dist.VonMises(0.0, 2.0).log_prob(x),
+        dist.Stable(1.5, 0.0).has_rsample,
         dist.MaskedMixture(x > 0, dist.Normal(0.0, 1.0), dist.Normal(1.0, 2.0)).log_prob(x),
-    ]  # fmt: skip
+    ]

@@ -33,13 +33,24 @@ def _options(**more):
 
 def case_classifier():
     net = NeuralNetClassifier(
-        Net, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, **_options(lr=0.02),
-        callbacks=[EpochScoring("roc_auc", lower_is_better=False), EarlyStopping(patience=20),
-                   LRScheduler(torch.optim.lr_scheduler.StepLR, step_size=2)],
-    )  # fmt: skip
+        Net,
+        criterion=nn.CrossEntropyLoss,
+        optimizer=torch.optim.Adam,
+        **_options(lr=0.02),
+        callbacks=[
+            EpochScoring("roc_auc", lower_is_better=False),
+            EarlyStopping(patience=20),
+            LRScheduler(torch.optim.lr_scheduler.StepLR, step_size=2),
+        ],
+    )
     net.fit(X, Y)
-    return [net.history[:, "train_loss"], net.history[:, "valid_loss"], net.predict_proba(X),
-            net.score(X, Y), net.history[-1, "roc_auc"]]  # fmt: skip
+    return [
+        net.history[:, "train_loss"],
+        net.history[:, "valid_loss"],
+        net.predict_proba(X),
+        net.score(X, Y),
+        net.history[-1, "roc_auc"],
+    ]
 
 
 def case_regressor():

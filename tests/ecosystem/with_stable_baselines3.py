@@ -48,8 +48,15 @@ def case_policies():
 
 
 def case_ppo_from_given_steps():
-    model = sb.PPO("MlpPolicy", "CartPole-v1", device="cpu", n_steps=16, batch_size=16, n_epochs=3,
-                   policy_kwargs={"net_arch": [16]})  # fmt: skip
+    model = sb.PPO(
+        "MlpPolicy",
+        "CartPole-v1",
+        device="cpu",
+        n_steps=16,
+        batch_size=16,
+        n_epochs=3,
+        policy_kwargs={"net_arch": [16]},
+    )
     fill(model.policy)
     model._setup_learn(16)
     r = np.random.default_rng(0)
@@ -63,8 +70,11 @@ def case_ppo_from_given_steps():
         model.rollout_buffer.add(seen, action, r.random(1), np.zeros(1), values, log_prob)
     model.rollout_buffer.compute_returns_and_advantage(torch.zeros(1), np.zeros(1))
     model.train()
-    return [model.rollout_buffer.returns, model.logger.name_to_value["train/loss"],
-            [p.abs().mean() for p in model.policy.parameters()]]  # fmt: skip
+    return [
+        model.rollout_buffer.returns,
+        model.logger.name_to_value["train/loss"],
+        [p.abs().mean() for p in model.policy.parameters()],
+    ]
 
 
 def case_buffers():

@@ -58,9 +58,14 @@ def case_deit_distilled():
 
 def case_swin():
     return _model(
-        "swin_tiny_patch4_window7_224", img_size=64, window_size=4, embed_dim=16, depths=(1, 1, 1),
-        num_heads=(1, 2, 4), drop_path_rate=0.0,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=64,
+        window_size=4,
+        embed_dim=16,
+        depths=(1, 1, 1),
+        num_heads=(1, 2, 4),
+        drop_path_rate=0.0,
+    )
 
 
 def case_mixer():
@@ -133,7 +138,10 @@ def case_losses():
     ema.update(model)
     mixed = Mixup(mixup_alpha=0.0, cutmix_alpha=0.0, prob=0.0, num_classes=5)
     return [
-        timm.loss.LabelSmoothingCrossEntropy(0.1)(x, y), timm.loss.SoftTargetCrossEntropy()(x, soft),
-        timm.loss.AsymmetricLossMultiLabel()(x, soft), ema.module.conv1.weight,
-        timm.utils.accuracy(x, y, topk=(1, 3)), mixed(data(4, 3, 4, 4), y)[1],
-    ]  # fmt: skip
+        timm.loss.LabelSmoothingCrossEntropy(0.1)(x, y),
+        timm.loss.SoftTargetCrossEntropy()(x, soft),
+        timm.loss.AsymmetricLossMultiLabel()(x, soft),
+        ema.module.conv1.weight,
+        timm.utils.accuracy(x, y, topk=(1, 3)),
+        mixed(data(4, 3, 4, 4), y)[1],
+    ]

@@ -24,13 +24,20 @@ def _net(make, **more):
 
 def case_convolutions():
     kinds = {
-        "GCN": gnn.GCNConv, "GAT": lambda i, o: gnn.GATConv(i, o, heads=1), "GATv2": gnn.GATv2Conv,
-        "SAGE": gnn.SAGEConv, "Graph": gnn.GraphConv, "TAG": gnn.TAGConv,
-        "GIN": lambda i, o: gnn.GINConv(torch.nn.Linear(i, o)), "Cheb": lambda i, o: gnn.ChebConv(i, o, 2),
-        "Transformer": gnn.TransformerConv, "ARMA": gnn.ARMAConv, "SG": lambda i, o: gnn.SGConv(i, o, 2),
+        "GCN": gnn.GCNConv,
+        "GAT": lambda i, o: gnn.GATConv(i, o, heads=1),
+        "GATv2": gnn.GATv2Conv,
+        "SAGE": gnn.SAGEConv,
+        "Graph": gnn.GraphConv,
+        "TAG": gnn.TAGConv,
+        "GIN": lambda i, o: gnn.GINConv(torch.nn.Linear(i, o)),
+        "Cheb": lambda i, o: gnn.ChebConv(i, o, 2),
+        "Transformer": gnn.TransformerConv,
+        "ARMA": gnn.ARMAConv,
+        "SG": lambda i, o: gnn.SGConv(i, o, 2),
         "max": lambda i, o: gnn.SAGEConv(i, o, aggr="max"),
         "several": lambda i, o: gnn.SAGEConv(i, o, aggr=["mean", "std", "min"]),
-    }  # fmt: skip
+    }
     return {name: _net(make) for name, make in kinds.items()}
 
 
@@ -58,8 +65,15 @@ def case_graphs_in_batches():
         return total
 
     batch = Batch.from_data_list(_graphs())
-    return [train(net, loss), batch.batch, batch.ptr, batch[2].x, batch.num_graphs,
-            gnn.global_max_pool(batch.x, batch.batch), gnn.global_add_pool(batch.x, batch.batch)]  # fmt: skip
+    return [
+        train(net, loss),
+        batch.batch,
+        batch.ptr,
+        batch[2].x,
+        batch.num_graphs,
+        gnn.global_max_pool(batch.x, batch.batch),
+        gnn.global_add_pool(batch.x, batch.batch),
+    ]
 
 
 def case_utilities():
@@ -67,12 +81,19 @@ def case_utilities():
     weights = data(40).sigmoid()
     looped, w = u.add_self_loops(EDGES, weights, num_nodes=12)
     return [
-        looped, w, u.degree(EDGES[0], 12), u.to_undirected(EDGES), u.coalesce(EDGES, weights),
-        u.scatter(data(40, 3), EDGES[0], dim_size=12, reduce="mean"), u.softmax(weights, EDGES[0]),
-        u.to_dense_adj(EDGES, max_num_nodes=12), u.remove_self_loops(EDGES)[0],
-        u.to_dense_batch(data(7, 2), torch.tensor([0, 0, 0, 1, 1, 2, 2]))[0], u.subgraph([1, 2, 3, 4], EDGES)[0],
+        looped,
+        w,
+        u.degree(EDGES[0], 12),
+        u.to_undirected(EDGES),
+        u.coalesce(EDGES, weights),
+        u.scatter(data(40, 3), EDGES[0], dim_size=12, reduce="mean"),
+        u.softmax(weights, EDGES[0]),
+        u.to_dense_adj(EDGES, max_num_nodes=12),
+        u.remove_self_loops(EDGES)[0],
+        u.to_dense_batch(data(7, 2), torch.tensor([0, 0, 0, 1, 1, 2, 2]))[0],
+        u.subgraph([1, 2, 3, 4], EDGES)[0],
         u.get_laplacian(EDGES, normalization="sym", num_nodes=12)[1],
-    ]  # fmt: skip
+    ]
 
 
 def case_transforms():
@@ -87,5 +108,8 @@ def case_models():
     net = fill(gnn.GCN(6, 8, num_layers=2, out_channels=3))
     other = fill(gnn.GAT(6, 8, num_layers=2, out_channels=3, heads=2))
     auto = gnn.VGAE(fill(gnn.GCNConv(6, 4)))
-    return [told(net(data(12, 6), EDGES)), other(data(12, 6), EDGES),
-            auto.decode(data(12, 4), EDGES)]  # fmt: skip
+    return [
+        told(net(data(12, 6), EDGES)),
+        other(data(12, 6), EDGES),
+        auto.decode(data(12, 4), EDGES),
+    ]

@@ -44,19 +44,29 @@ def case_shufflenet():
 def case_vit():
     return _classifier(
         lambda num_classes: models.VisionTransformer(
-            image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64,
+            image_size=64,
+            patch_size=16,
+            num_layers=2,
+            num_heads=2,
+            hidden_dim=32,
+            mlp_dim=64,
             num_classes=num_classes,
         )
-    )  # fmt: skip
+    )
 
 
 def case_swin():
     return _classifier(
         lambda num_classes: models.SwinTransformer(
-            patch_size=[4, 4], embed_dim=24, depths=[1, 1], num_heads=[2, 4], window_size=[4, 4],
-            stochastic_depth_prob=0.0, num_classes=num_classes,
+            patch_size=[4, 4],
+            embed_dim=24,
+            depths=[1, 1],
+            num_heads=[2, 4],
+            window_size=[4, 4],
+            stochastic_depth_prob=0.0,
+            num_classes=num_classes,
         )
-    )  # fmt: skip
+    )
 
 
 def _boxes(count, size, seed=0):
@@ -129,10 +139,17 @@ def case_faster_rcnn():
         backbone = models.resnet18(norm_layer=ops.FrozenBatchNorm2d)
         backbone = models.detection.backbone_utils._resnet_fpn_extractor(backbone, 3)
         return models.detection.FasterRCNN(
-            backbone, 3, min_size=64, max_size=64, rpn_pre_nms_top_n_train=50,
-            rpn_post_nms_top_n_train=20, rpn_pre_nms_top_n_test=50, rpn_post_nms_top_n_test=20,
-            box_score_thresh=0.0, box_detections_per_img=5,
-        )  # fmt: skip
+            backbone,
+            3,
+            min_size=64,
+            max_size=64,
+            rpn_pre_nms_top_n_train=50,
+            rpn_post_nms_top_n_train=20,
+            rpn_pre_nms_top_n_test=50,
+            rpn_post_nms_top_n_test=20,
+            box_score_thresh=0.0,
+            box_detections_per_img=5,
+        )
 
     model, trained, images = _detector(make)
     with torch.no_grad():
@@ -166,20 +183,28 @@ def case_segmentation():
 
 def case_transforms():
     image = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (3, 20, 24), dtype=np.uint8))
-    steps = v2.Compose([
-        v2.Resize(16, antialias=True), v2.CenterCrop(14), v2.RandomHorizontalFlip(1.0),
-        v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.2] * 3),
-    ])  # fmt: skip
+    steps = v2.Compose(
+        [
+            v2.Resize(16, antialias=True),
+            v2.CenterCrop(14),
+            v2.RandomHorizontalFlip(1.0),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize([0.5] * 3, [0.2] * 3),
+        ]
+    )
     found = [steps(image), v2.functional.rotate(image, 30), v2.functional.adjust_hue(image, 0.1)]
     found += [
         v2.functional.gaussian_blur(image, [3, 3]),
         v2.functional.affine(image, 10, [1, 2], 1.2, [3]),
-        v2.functional.perspective(image, [[0, 0], [23, 0], [23, 19], [0, 19]],
-                                  [[1, 2], [20, 1], [22, 18], [2, 17]]),
-        v2.functional.equalize(image), v2.functional.adjust_sharpness(image, 1.5),
-        v2.functional.posterize(image, 3), v2.functional.autocontrast(image),
+        v2.functional.perspective(
+            image, [[0, 0], [23, 0], [23, 19], [0, 19]], [[1, 2], [20, 1], [22, 18], [2, 17]]
+        ),
+        v2.functional.equalize(image),
+        v2.functional.adjust_sharpness(image, 1.5),
+        v2.functional.posterize(image, 3),
+        v2.functional.autocontrast(image),
         v2.functional.pil_to_tensor(v2.functional.to_pil_image(image)),
-    ]  # fmt: skip
+    ]
     return found
 
 

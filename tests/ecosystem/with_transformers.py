@@ -29,11 +29,27 @@ def _mask():
     return torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
 
 
-SMALL = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "intermediate_size": 48, "max_position_embeddings": 32}  # fmt: skip
+SMALL = {
+    "vocab_size": 60,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 32,
+}
 PLAIN = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-GPT2 = {"vocab_size": 60, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32, "resid_pdrop": 0.0,
-        "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+GPT2 = {
+    "vocab_size": 60,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 32,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 
 def case_bert():
@@ -68,8 +84,16 @@ def case_llama():
     return _trained(tf.LlamaForCausalLM(config), batch)
 
 
-T5 = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4,
-      "dropout_rate": 0.0, "decoder_start_token_id": 0}  # fmt: skip
+T5 = {
+    "vocab_size": 60,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "dropout_rate": 0.0,
+    "decoder_start_token_id": 0,
+}
 
 
 def case_t5():
@@ -97,9 +121,10 @@ def case_generate():
             model.generate(prompt, do_sample=False, **given).tolist(),
             model.generate(prompt, num_beams=3, do_sample=False, **given).tolist(),
             model.generate(prompt, do_sample=True, top_k=1, temperature=0.7, **given).tolist(),
-            model.generate(prompt, do_sample=False, repetition_penalty=1.3, no_repeat_ngram_size=2,
-                           **given).tolist(),
-        ]  # fmt: skip
+            model.generate(
+                prompt, do_sample=False, repetition_penalty=1.3, no_repeat_ngram_size=2, **given
+            ).tolist(),
+        ]
     return found
 
 
@@ -109,9 +134,14 @@ def case_generate_padded():
     ids[1, :2] = 0
     mask = (ids != 0).long()
     out = model.generate(
-        ids, attention_mask=mask, max_new_tokens=5, do_sample=False, pad_token_id=0,
-        return_dict_in_generate=True, output_scores=True,
-    )  # fmt: skip
+        ids,
+        attention_mask=mask,
+        max_new_tokens=5,
+        do_sample=False,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
     cached = model(ids, use_cache=True)
     after = model(_ids(2, 1), past_key_values=cached.past_key_values)
     return [out.sequences.tolist(), torch.stack(out.scores), after.logits]
@@ -120,10 +150,11 @@ def case_generate_padded():
 def case_from_pretrained():
     found = []
     for kind, config in (
-        (tf.BertModel, tf.BertConfig(**SMALL)), (tf.GPT2LMHeadModel, tf.GPT2Config(**GPT2)),
+        (tf.BertModel, tf.BertConfig(**SMALL)),
+        (tf.GPT2LMHeadModel, tf.GPT2Config(**GPT2)),
         (tf.LlamaForCausalLM, tf.LlamaConfig(**SMALL)),
         (tf.T5ForConditionalGeneration, tf.T5Config(**T5)),
-    ):  # fmt: skip
+    ):
         model = fill(kind(config)).eval()
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
@@ -158,21 +189,40 @@ def case_trainer():
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = tf.TrainingArguments(
-            folder, max_steps=6, per_device_train_batch_size=4, learning_rate=1e-3, logging_steps=1,
-            report_to=[], save_strategy="no", use_cpu=True, warmup_steps=2, weight_decay=0.01,
-            lr_scheduler_type="cosine", disable_tqdm=True, eval_strategy="steps", eval_steps=3,
+            folder,
+            max_steps=6,
+            per_device_train_batch_size=4,
+            learning_rate=1e-3,
+            logging_steps=1,
+            report_to=[],
+            save_strategy="no",
+            use_cpu=True,
+            warmup_steps=2,
+            weight_decay=0.01,
+            lr_scheduler_type="cosine",
+            disable_tqdm=True,
+            eval_strategy="steps",
+            eval_steps=3,
             gradient_accumulation_steps=1,
-        )  # fmt: skip
+        )
         trainer = InOrder(
-            model, arguments, train_dataset=Pairs(), eval_dataset=Pairs(8),
-            compute_metrics=lambda p: {"right": float((p.predictions.argmax(-1) == p.label_ids).mean())},
-        )  # fmt: skip
+            model,
+            arguments,
+            train_dataset=Pairs(),
+            eval_dataset=Pairs(8),
+            compute_metrics=lambda p: {
+                "right": float((p.predictions.argmax(-1) == p.label_ids).mean())
+            },
+        )
         trainer.train()
         history = [
-            [entry[k] for k in ("loss", "grad_norm", "learning_rate", "eval_loss", "eval_right")
-             if k in entry]
+            [
+                entry[k]
+                for k in ("loss", "grad_norm", "learning_rate", "eval_loss", "eval_right")
+                if k in entry
+            ]
             for entry in trainer.state.log_history
-        ]  # fmt: skip
+        ]
         predicted = trainer.predict(Pairs(8)).predictions
         return [history, np.asarray(predicted)]
 
@@ -186,13 +236,17 @@ def case_others():
         "intermediate_size": 48,
     }
     for kind, config in (
-        (tf.RobertaModel, tf.RobertaConfig(**SMALL)), (tf.Qwen2Model, tf.Qwen2Config(**SMALL, num_key_value_heads=2)),
+        (tf.RobertaModel, tf.RobertaConfig(**SMALL)),
+        (tf.Qwen2Model, tf.Qwen2Config(**SMALL, num_key_value_heads=2)),
         (tf.MistralModel, tf.MistralConfig(**SMALL, num_key_value_heads=2)),
         (tf.GemmaModel, tf.GemmaConfig(**SMALL, num_key_value_heads=2, head_dim=8)),
         (tf.MixtralModel, tf.MixtralConfig(**SMALL, num_key_value_heads=2, num_local_experts=2)),
         (tf.CLIPVisionModel, tf.CLIPVisionConfig(**vit, image_size=16, patch_size=4)),
-        (tf.DistilBertModel, tf.DistilBertConfig(vocab_size=60, dim=32, n_layers=2, n_heads=4, hidden_dim=48)),
-    ):  # fmt: skip
+        (
+            tf.DistilBertModel,
+            tf.DistilBertConfig(vocab_size=60, dim=32, n_layers=2, n_heads=4, hidden_dim=48),
+        ),
+    ):
         model = fill(kind(config)).eval()
         given = data(2, 3, 16, 16) if kind is tf.CLIPVisionModel else _ids(2, 6)
         out = model(given)
