@@ -22,6 +22,10 @@ BUILD = ROOT / "build" / "ecosystem"
 PACKAGES = sorted(path.stem.removeprefix("with_") for path in HERE.glob("with_*.py"))
 TOLERANCE = 1e-4  # of numbers, beside the largest of their list; `LOOSER` has those that need more
 LOOSER: dict[str, float] = {}
+STOPS = {  # and why; one that runs is to be taken out here
+    "accelerate:state": "torch.save takes no arrays of NumPy",
+    "transformers:from_pretrained": "there is no device meta",
+}
 
 
 def environment():
@@ -107,6 +111,10 @@ def check(python, name):
         else:
             off = deviation(result["value"], recorded[case])
             said, bad = f"{off:.1e}", not off <= bound
+        why = STOPS.get(f"{package}:{case}")
+        if why is not None:
+            bad = not bad
+            said = f"runs, but is listed to stop: {why}" if bad else f"stops: {why}"
         failed += bad
         lines.append(f"{'FAILED' if bad else 'ok':7}{package} {case}: {said}")
     return lines + ([errors] if failed else []), failed
