@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: run test test-all check lint build wheel pythons oracle bench docs clean
+.PHONY: run test test-all check lint build wheel pythons ecosystem oracle bench docs clean
 
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
@@ -39,6 +39,7 @@ test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and ot
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
 	PYTHONMALLOC=debug PYTHONDEVMODE=1 $(PYTEST) $(CORE)
 	$(MAKE) pythons
+	$(MAKE) ecosystem
 
 check: .venv/.test lint  ## the quick ones, before each commit
 	$(BIN)/python -m pytest -x tests/test_end_to_end.py
@@ -51,6 +52,9 @@ wheel: .venv/bin/python  ## a wheel with extensions in dist/, which installs wit
 
 pythons: .venv/.test  ## the core's tests on the other Pythons that there are
 	$(BIN)/python tests/pythons.py $(CORE) tests/test_end_to_end.py
+
+ecosystem: .venv/.built  ## packages that import torch, without PyTorch, beside what PyTorch gave
+	$(BIN)/python tests/ecosystem/run.py
 
 lint: .venv/.test
 	$(BIN)/ruff check .

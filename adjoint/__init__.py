@@ -56,7 +56,6 @@ from .autograd.recording import lazy as lazy, realize_all as realize  # isort: s
 from .reactive import Graph as Graph  # isort: skip
 from .io import load as load, save as save  # isort: skip
 from .names import *  # isort: skip
-from .names import _assert as _assert  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
 
@@ -74,6 +73,7 @@ from .core.switches import guard as _guard  # isort: skip
 
 _wire(globals())
 cuda.amp = amp.cuda  # type: ignore[attr-defined]  # as in PyTorch
+Stream, Event = cuda.Stream, cuda.Event  # PyTorch's are of any accelerator
 backends.native.enable()
 
 _guard(

@@ -33,7 +33,7 @@ TOP: Reasons = (
      r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
      _QUANTIZED),
     (r"cudnn_.* miopen_.* mkldnn_.* is_vulkan_available", _LIBRARIES),
-    (r"u?int[1-7] bits?\d*(x\d)?\w* float[48]_\w+ chalf complex32",
+    (r"u?int[1-7] bits?\d*(x\d)?\w* float4_\w+",
      "no such dtype; int8, uint8, float16, bfloat16 and complex64 are the narrowest"),
     (r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?", "use the modules nn.GRU, nn.LSTM and nn.RNN"),
     (r"native_.* batch_norm_.* convolution grid_sampler.* affine_grid_generator embedding_bag "
@@ -45,7 +45,7 @@ TOP: Reasons = (
      "not here; compose it from others"),
     (r"ModuleDict ParameterDict BufferDict", "nn.ModuleDict and nn.ParameterDict"),
     (r"\w+Storage \w*StorageContext", "tensors have no storage objects; data_ptr(), numpy()"),
-    (r"Event Stream StreamObjType DeviceObjType AcceleratorError",
+    (r"StreamObjType DeviceObjType AcceleratorError",
      "of accelerators; adjoint.cuda has streams and events"),
     (r"(set|get|is|autocast)_\w*autocast\w* autocast_\w+", "adjoint.autocast, is_autocast_enabled"),
     (r"has_\w+ get_device_module get_device init_num_threads is_distributed",
@@ -53,7 +53,7 @@ TOP: Reasons = (
     (r"(get|set)_deterministic_debug_mode is_deterministic\w* (is|set)_warn_always\w* "
      r"set_anomaly_enabled is_anomaly_check_nan_enabled set_default_tensor_type",
      "use_deterministic_algorithms, detect_anomaly and set_default_dtype serve"),
-    (r"sym_\w+ Sym\w+", "shapes are plain ints; use Python's numbers"),
+    (r"sym_\w+", "shapes are plain ints; use Python's numbers"),
     (r"\w+", _SCRIPT),
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ ABSENT: dict[str, Reasons] = {
         (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
         (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
         (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
-        (r"as_subclass module_load", "subclasses of Tensor are not followed by operations yet"),
+        (r"module_load", "subclasses of Tensor are not followed by operations yet"),
         (r"resize resize_as reinforce volatile storage_type", "PyTorch's old names; reshape, data"),
         (r"\w+", "not here; compose it from others"),
     ),

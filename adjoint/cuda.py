@@ -21,14 +21,15 @@ from typing import Any
 
 from .backends.cuda import torch_with_cuda
 from .core.device import device as Device  # noqa: N812 - the parameters here are called device
-from .core.errors import DeviceError, InvalidType, OutOfMemoryError
+from .core.errors import DeviceError, InvalidType, OutOfMemoryError, Unsupported
 from .ops.random.random import default_generator
 
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device", "current_stream",
+    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "current_device",
+    "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
-    "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
+    "get_rng_state_all", "graph", "init", "initial_seed", "ipc_collect", "is_available",
     "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
     "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
@@ -427,3 +428,17 @@ def stream(stream: Stream | None) -> StreamContext:
     ...     x = ad.ones(1)
     """
     return StreamContext(stream)
+
+
+class CUDAGraph:
+    """None is made by hand: a compiled function on a device is one where it can be.
+
+    Errors: Unsupported.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(f"cuda.{type(self).__name__}: adjoint.compile makes such graphs itself")
+
+
+class graph(CUDAGraph):  # noqa: N801 - PyTorch's name
+    """Likewise."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",
     "set_dir",
 ]  # fmt: skip
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # where a file's name says what its SHA-256 begins with
 
 _chosen: dict[str, str] = {}
 
@@ -83,8 +86,6 @@ def load_state_dict_from_url(
 
     Errors: CheckpointError where its SHA-256 is not the one in its name (`check_hash`).
     """
-    import re
-
     from .io import load as read
 
     folder = model_dir or os.path.join(get_dir(), "checkpoints")
@@ -92,7 +93,7 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urlparse(url).path)
     path = os.path.join(folder, name)
     if not os.path.exists(path):
-        found = re.search(r"-([a-f0-9]*)\.", name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress)
     return read(path, map_location, weights_only=weights_only)
 

@@ -31,6 +31,12 @@ __all__ = [
     "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
+__path__: list[str] = []  # PyTorch's is a package; its `annotations` is this module, too
+
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingList4 = list
+BroadcastingList5 = BroadcastingList6 = list  # for annotations: a number may stand for its list
+List, Optional, Tuple = list, typing.Optional, tuple
+
 _INSTEAD = "adjoint.compile makes functions fast, adjoint.export and adjoint.onnx.export write them"
 
 
@@ -57,6 +63,7 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
 
 
 script_if_tracing = script_method = export = unused = interface = _overload = _given
+_script_if_tracing = _copy_to_script_wrapper = script_if_tracing
 _overload_method = _given
 
 

@@ -132,6 +132,7 @@ class CustomOpDef:
         )
         self._kernels: dict[str | None, Callable[..., Any]] = {}  # None: on every device
         self._disabled: set[str | None] = set()
+        self._autocasts: dict[str, Callable[..., Any]] = {}  # by kind of device
         self._function: type[Function] = _function_of(self)
         self._has_autograd = False
         if name in _FAKES:
@@ -205,6 +206,10 @@ class CustomOpDef:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute it: by the kernel of the device where its tensors are."""
+        if self._autocasts and MODE.get().casts:
+            casting = self._autocasts.get(_kind((*args, *kwargs.values())))
+            if casting is not None:
+                return casting(*args, **kwargs)
         whole = self._kernels.get("whole")
         if whole is not None:
             return whole(*args, **kwargs)
@@ -236,7 +241,7 @@ class CustomOpDef:
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """What the kernel gives, which must share no memory with its inputs."""
         tensors = [x for x in _flat((*args, *kwargs.values())) if isinstance(x, TensorBase)]
-        kind = tensors[0].device.type if tensors else "cpu"
+        kind = _kind(tensors)
         kernel = self._kernels.get(kind) or self._kernels.get(None)
         if kernel is None:
             raise Unsupported(
@@ -255,6 +260,11 @@ class CustomOpDef:
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self.name})>"
+
+
+def _kind(values: Iterable[Any]) -> str:
+    """The kind of the device on which an operator computes: where its first tensor is."""
+    return next((x.device.type for x in _flat(values) if isinstance(x, TensorBase)), "cpu")
 
 
 def _is_alias(y: Any, x: Any) -> bool:
@@ -516,8 +526,11 @@ class Library:
 
 def _set(op: CustomOpDef, key: str, fn: Callable[..., Any]) -> None:
     """Let `fn` be the operator's function for a key of PyTorch's dispatcher, or a device."""
-    if key in _OTHER_KEYS:
+    if key.removeprefix("Autocast") in _OTHER_KEYS:
         return  # of devices that there are not
+    if key.startswith("Autocast"):
+        op._autocasts[key.removeprefix("Autocast").lower() or "cuda"] = fn
+        return
     if key not in _KERNEL_KEYS and key.upper() not in _KERNEL_KEYS:
         raise Unsupported(f"library: no dispatch key {key!r}; one of {sorted(_KERNEL_KEYS)}")
     op.register_kernel(_KERNEL_KEYS.get(key, _KERNEL_KEYS.get(key.upper())), fn)

@@ -4,6 +4,7 @@ tensor as functions (`ad.exp_(x)` is `x.exp_()`), and functions of `adjoint.nn.f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import e, inf, nan, pi
 from typing import Any
 
@@ -69,15 +70,6 @@ def is_inference(input: Tensor) -> bool:
 
 
 @explaining
-def _assert(condition: Any, message: str) -> None:
-    """An `assert` that tracing (`adjoint.fx`) keeps.
-
-    >>> ad._assert(True, "is true")
-    """
-    assert bool(condition), message
-
-
-@explaining
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """The powers of the elements as rows, the highest power first unless `increasing`.
 
@@ -120,5 +112,59 @@ __all__ = [
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
     "channel_shuffle", "cosine_similarity", "dropout", "feature_alpha_dropout", "group_norm",
     "layer_norm", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
+    "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index",
+    "_check_is_size", "_check_not_implemented", "_check_type", "_check_value",
     "detach", "embedding", "is_inference", "vander",
 ]  # fmt: skip
+
+
+@explaining
+def _assert(condition: Any, message: str) -> None:
+    """`assert`, as a function: of a bool, or a tensor of one; tracing (`adjoint.fx`) keeps it.
+
+    >>> ad._assert(True, "is true")
+    """
+    if not condition:
+        raise AssertionError(message)
+
+
+def _assert_async(
+    input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value"
+) -> None:
+    """`_assert` of a tensor of one value, which is read at once here; raises RuntimeError."""
+    if not input:
+        raise RuntimeError(assert_msg)
+
+
+class SymInt:
+    """No size is one: sizes are ints."""
+
+
+class SymFloat:
+    """No number is one."""
+
+
+class SymBool:
+    """No answer is one."""
+
+
+def _checking(error: type[Exception], name: str) -> Callable[..., None]:
+    def check(cond: Any, message: Callable[[], str] | None = None) -> None:
+        if not cond:
+            raise error("Expected cond to be True" if message is None else str(message()))
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Raise {error.__name__} with what `message()` says where `cond` is False."
+    return check
+
+
+_check = _checking(RuntimeError, "_check")
+_check_index = _checking(IndexError, "_check_index")
+_check_value = _checking(ValueError, "_check_value")
+_check_type = _checking(TypeError, "_check_type")
+_check_not_implemented = _checking(NotImplementedError, "_check_not_implemented")
+
+
+def _check_is_size(i: Any, message: Callable[[], str] | None = None, *, max: Any = None) -> None:
+    """Raise RuntimeError where a number is no size."""
+    _check(i >= 0 and (max is None or i <= max), message)

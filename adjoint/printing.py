@@ -31,7 +31,7 @@ class _Options:
     layout: str = ""  # "slices": high ranks as 2-d slices; "libtorch": as C++ prints tensors
 
 
-_options = _Options()
+PRINT_OPTS = _options = _Options()  # changed in place: packages hold it
 _PROFILES = {
     "default": _Options(),
     "short": _Options(precision=2, edgeitems=2),
@@ -80,7 +80,6 @@ def set_printoptions(
     [ CPUFloatType{2,1,2} ]
     >>> ad.set_printoptions(profile="default")
     """
-    global _options
     if profile is None:
         new = replace(_options)
     elif profile in _PROFILES:
@@ -97,7 +96,7 @@ def set_printoptions(
         if value is not None:
             setattr(new, name, value)
     new.sci_mode = sci_mode
-    _options = new
+    vars(_options).update(vars(new))
 
 
 def get_printoptions() -> dict[str, Any]:
@@ -122,13 +121,12 @@ def printoptions(**options: Any) -> Iterator[None]:
     ...     print(ad.tensor([1.25]))
     tensor([1.2])
     """
-    global _options
-    before = _options
+    before = dict(vars(_options))
     set_printoptions(**options)
     try:
         yield
     finally:
-        _options = before
+        vars(_options).update(before)
 
 
 class _Formatter:
@@ -233,6 +231,11 @@ def _body(data: Any, indent: int) -> str:
     shown = _edges(data) if summarize else data
     write, width = _number_format(shown)
     return _write(data, indent, summarize, write, width)
+
+
+def _tensor_str(self: Any, indent: int) -> str:
+    """The numbers of a tensor, as packages ask PyTorch for them."""
+    return _body(self.numpy(force=True), indent)
 
 
 def format_tensor(tensor: Any) -> str:

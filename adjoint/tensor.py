@@ -420,6 +420,29 @@ class Tensor(TensorBase):
             found._data = self._data.without_history()
         return found
 
+    def as_subclass(self, cls: Any) -> Any:
+        """This tensor as one of a class that derives from Tensor: with its memory and history.
+        Operations give plain tensors, whatever their inputs' classes.
+
+        Errors: InvalidType for another class.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.as_subclass.html
+
+        >>> type(ad.ones(1).as_subclass(ad.nn.Parameter)).__name__
+        'Parameter'
+        """
+        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+            raise InvalidType(f"as_subclass: {cls} does not derive from Tensor")
+        found = self.view(self.shape)
+        found.__class__ = cls
+        return found
+
+    @staticmethod
+    def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False, **_: Any) -> Any:
+        """A tensor of a class that derives from Tensor, with the memory of `data`; no history."""
+        found = data.detach()
+        found.__class__ = cls
+        return found.requires_grad_() if require_grad else found
+
     def detach_(self) -> Tensor:
         """Forget this tensor's history, in place.
 

@@ -22,7 +22,8 @@ from .program.executable import forget_calls
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_float32_matmul_precision",
-    "get_num_interop_threads", "get_num_threads", "set_float32_matmul_precision",
+    "get_num_interop_threads", "get_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled", "set_float32_matmul_precision",
     "set_flush_denormal", "set_num_interop_threads", "set_num_threads",
     "use_deterministic_algorithms",
 ]  # fmt: skip
@@ -146,7 +147,7 @@ def set_flush_denormal(mode: bool) -> bool:
 class _Wishes:
     """What programs have asked for and may ask back; no computation on the CPU depends on it."""
 
-    deterministic = False
+    deterministic = warns = False
     precision = "highest"
 
 
@@ -159,6 +160,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     >>> ad.use_deterministic_algorithms(False)
     """
     _Wishes.deterministic = bool(mode)
+    _Wishes.warns = bool(warn_only)
     level = ("warn" if warn_only else "error") if mode else "default"
     settings.hand_on("set_deterministic_debug_mode", (level,))
 
@@ -172,6 +174,15 @@ def are_deterministic_algorithms_enabled() -> bool:
     False
     """
     return _Wishes.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether `use_deterministic_algorithms` was last given `warn_only`.
+
+    >>> ad.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
+    return _Wishes.deterministic and _Wishes.warns
 
 
 def set_float32_matmul_precision(precision: str) -> None:

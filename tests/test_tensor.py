@@ -285,3 +285,44 @@ def test_stride_of_a_dimension_out_of_range():
     assert ad.zeros(2, 3).stride(-2) == 3
     with pytest.raises(IndexError, match="stride: Dimension out of range"):
         ad.zeros(2, 3).stride(2)
+
+
+class Named(ad.Tensor):
+    """With what its instances carry."""
+
+    name = "nothing"
+
+
+def test_a_tensor_becomes_one_of_a_subclass_with_memory_and_history():
+    x = ad.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 2).as_subclass(Named)
+    y.name = "doubled"
+    assert type(y) is Named and y.requires_grad and type(y.as_subclass(ad.Tensor)) is ad.Tensor
+    assert type(y + 1) is ad.Tensor
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    z = ad.zeros(2)
+    w = z.as_subclass(Named)
+    w[0] = 3
+    assert z.tolist() == [3, 0] and type(z) is ad.Tensor
+    made = ad.Tensor._make_subclass(Named, z, True)
+    assert type(made) is Named and made.requires_grad and made.is_leaf
+    z[1] = 4
+    assert made.tolist() == [3, 4] and not z.requires_grad
+    with pytest.raises(ad.core.errors.InvalidType, match="derive"):
+        z.as_subclass(int)
+
+
+def test_checks_that_programs_write():
+    ad._check(True)
+    ad._assert(ad.tensor(True), "")
+    with pytest.raises(AssertionError, match="why"):
+        ad._assert(False, "why")
+    for check, error in (
+        (ad._check, RuntimeError), (ad._check_index, IndexError), (ad._check_value, ValueError),
+        (ad._check_type, TypeError), (ad._check_not_implemented, NotImplementedError),
+    ):  # fmt: skip
+        with pytest.raises(error, match="said"):
+            check(False, lambda: "said")
+    with pytest.raises(RuntimeError):
+        ad._check_is_size(-1)

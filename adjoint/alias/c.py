@@ -69,6 +69,13 @@ def _ExcludeDispatchKeyGuard(keys: DispatchKeySet) -> Iterator[None]:  # noqa: N
 DisableTorchFunctionSubclass = DisableTorchFunction = nullcontext  # operations never call them
 
 
+def _disabled_torch_function_impl(
+    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """What a class has for `__torch_function__` whose tensors are like any other: the call."""
+    return func(*args, **(kwargs or {}))
+
+
 class Value:
     """Of TorchScript's graphs, for annotations."""
 

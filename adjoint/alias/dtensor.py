@@ -5,6 +5,7 @@ None is made here: what would make one is refused.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..absent import refused
@@ -33,24 +34,52 @@ class DeviceMesh(_Unmade):
     """Ranks in rows and columns."""
 
 
-class Placement(_Unmade):
-    """What a rank has of a tensor."""
+@dataclass(frozen=True)
+class Placement:
+    """What a rank has of a tensor: such descriptions may be made, tensors by them may not."""
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether it is a part, of the dimension `dim`."""
+        return isinstance(self, Shard) and dim in (None, self.dim)
+
+    def is_replicate(self) -> bool:
+        """Whether it is all of it."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self, reduce_op: str | None = None) -> bool:
+        """Whether it is what is reduced over ranks, by `reduce_op`."""
+        return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
+@dataclass(frozen=True)
 class Shard(Placement):
-    """A part."""
+    """A part, in the order of ranks.
+
+    >>> from adjoint.alias.dtensor import Shard
+    >>> Shard(0) == Shard(0), Shard(1).is_shard(0)
+    (True, False)
+    """
+
+    dim: int
 
 
+@dataclass(frozen=True)
 class _StridedShard(Shard):
-    """A part."""
+    """A part, in another order."""
+
+    split_factor: int = 1
 
 
+@dataclass(frozen=True)
 class Replicate(Placement):
     """All of it."""
 
 
+@dataclass(frozen=True)
 class Partial(Placement):
-    """A summand."""
+    """A summand, or what else `reduce_op` takes."""
+
+    reduce_op: str = "sum"
 
 
 for _name in (

@@ -46,6 +46,8 @@ class Finder(importlib.abc.MetaPathFinder):
         if top != "torch":
             return None
         module = the_module() if not rest else find(rest)
+        # `name_types` may have put it there: Python would then take its own spec, and run it again
+        sys.modules.pop(fullname, None)
         return importlib.machinery.ModuleSpec(
             fullname, Given(module), origin=PACKAGE, is_package=hasattr(module, "__path__")
         )
@@ -70,8 +72,27 @@ def _then_named(run: Callable[[ModuleType], None]) -> Callable[[ModuleType], Non
     def exec_module(module: ModuleType) -> None:
         run(module)
         name_types(module)
+        offer(module)
 
     return exec_module
+
+
+def offer(module: ModuleType) -> None:
+    """Let modules that PyTorch alone has below one of ours be its attributes, too."""
+    above = module.__name__.partition(".")[2]
+    below = {name.rpartition(".")[2] for name in OWN if name.rpartition(".")[0] == above}
+    if not above or not below:
+        return
+    before = vars(module).get("__getattr__")
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - of the module
+        if name in below:
+            return importlib.import_module(f"torch.{above}.{name}")
+        if before is not None:
+            return before(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    vars(module)["__getattr__"] = __getattr__
 
 
 def find(rest: str) -> ModuleType:
@@ -125,6 +146,9 @@ def install() -> Torch:
     register_loader(("cuda", "torch"), lambda: refuse("the devices 'cuda' and 'torch'"))
     if not any(isinstance(each, Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        for each in list(sys.modules.values()):
+            if getattr(each, "__name__", "").startswith(f"{PACKAGE}."):
+                offer(each)
     for name in [each for each in sys.modules if each.startswith("torch.")]:
         del sys.modules[name]
     sys.modules["torch"] = torch

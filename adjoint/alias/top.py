@@ -24,21 +24,32 @@ SHARED = frozenset((  # modules that are the same under both names, with all bel
     "multiprocessing", "nn", "onnx", "optim", "profiler", "quasirandom", "random", "return_types",
     "serialization", "signal", "sparse", "special", "testing", "types", "utils",
 ))  # fmt: skip
-OWN = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
-    "distributed._functional_collectives": f"{HERE}.dtensor",
-    "distributed.device_mesh": f"{HERE}.dtensor",
-    "distributed.tensor": f"{HERE}.dtensor",
-    "distributed.tensor._utils": f"{HERE}.dtensor",
-    "distributed.tensor.placement_types": f"{HERE}.dtensor",
-    "_C": f"{HERE}.c",
-    "__config__": f"{HERE}.config",
-    "_custom_ops": f"{PACKAGE}.library",
-    "_subclasses": f"{HERE}.fake",
-    "_subclasses.fake_tensor": f"{HERE}.fake",
-    "ops": f"{HERE}.ops",
-    "torch_version": f"{HERE}.torch_version",
-    "version": f"{HERE}.version",
+ASKED = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
+    f"{HERE}.c": "_C",
+    f"{HERE}.config": "__config__",
+    f"{HERE}.dcp_names": "distributed.checkpoint.default_planner "
+    "distributed.checkpoint.hf_storage distributed.checkpoint.state_dict",
+    f"{HERE}.dtensor": "distributed._functional_collectives distributed.device_mesh "
+    "distributed.tensor distributed.tensor._utils distributed.tensor.placement_types",
+    f"{HERE}.dynamo": "_dynamo _dynamo._trace_wrapped_higher_order_op "
+    "_dynamo.eval_frame _dynamo.exc _dynamo.utils",
+    f"{HERE}.dynamo_config": "_dynamo.config",
+    f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
+    f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
+    f"{HERE}.ops": "ops",
+    f"{HERE}.overrides": "overrides",
+    f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
+    f"{HERE}.torch_version": "torch_version",
+    f"{HERE}.version": "version",
+    f"{PACKAGE}.distributed.fsdp": "distributed._composable distributed._composable.fsdp "
+    "distributed.fsdp.fully_sharded_data_parallel distributed.fsdp.wrap",
+    f"{PACKAGE}.jit": "_jit_internal jit.annotations",
+    f"{PACKAGE}.library": "_custom_ops",
+    f"{PACKAGE}.nn.attention": "nn.attention.flex_attention",
+    f"{PACKAGE}.onnx.symbolic_helper": " ".join(f"onnx.symbolic_opset{n}" for n in range(7, 21)),
+    f"{PACKAGE}.printing": "_tensor_str",
 }
+OWN = {name: module for module, names in ASKED.items() for name in names.split()}
 
 
 def why_absent(name: str) -> str:

@@ -34,6 +34,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "forward_ad":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.forward_ad")
     from ..absent import missing
 
     raise missing("autograd", name)

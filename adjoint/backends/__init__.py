@@ -8,6 +8,7 @@ from typing import Any as _Any
 
 from ..core.device import register_loader as _register_loader
 from ..core.errors import DeviceError as _DeviceError
+from . import cpu as cpu
 from . import cuda as cuda
 from . import cudnn as cudnn
 from . import mkl as mkl

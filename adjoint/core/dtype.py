@@ -12,10 +12,42 @@ from . import config
 from .errors import DTypeError, InvalidType
 
 __all__ = [
-    "bfloat16", "bool_", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype",
-    "finfo", "float16", "float32", "float64", "float_", "get_default_dtype", "half", "iinfo",
-    "int8", "int16", "int32", "int64", "int_", "long", "promote_types", "set_default_dtype",
-    "short", "uint8", "uint16", "uint32", "uint64",
+    "bfloat16",
+    "bool_",
+    "cdouble",
+    "cfloat",
+    "chalf",
+    "complex32",
+    "complex64",
+    "complex128",
+    "double",
+    "dtype",
+    "finfo",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "int_",
+    "long",
+    "promote_types",
+    "set_default_dtype",
+    "short",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]  # fmt: skip
 
 
@@ -59,6 +91,54 @@ class dtype:  # noqa: N801 - PyTorch's name
         """The complex dtype of this precision, complex64 at least."""
         return complex128 if self is float64 else complex64 if self.category == 2 else self
 
+
+class NamedOnly(dtype):
+    """A dtype that programs may name and ask for its limits; there are no tensors of it.
+
+    >>> ad.float8_e4m3fn.itemsize, ad.finfo(ad.float8_e4m3fn).max
+    (1, 448.0)
+    """
+
+    __slots__ = ("limits",)
+
+    def __init__(self, name: str, limits: Any, category: int = 2, itemsize: int = 1) -> None:
+        self.name = name
+        self.limits = limits
+        self.category, self.itemsize = category, itemsize
+        self.is_floating_point, self.is_complex = category == 2, category == 3
+        self.is_signed = True
+
+    @property
+    def numpy(self) -> Any:  # type: ignore[override]
+        """Refused.
+
+        Errors: DTypeError.
+        """
+        raise DTypeError(
+            f"dtype: there are no tensors of {self}; float16, bfloat16 and complex64 are the "
+            "narrowest"
+        )
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (_named_only, (self.name,))
+
+
+def _named_only(name: str) -> dtype:
+    return NAMED_ONLY[name]
+
+
+float8_e4m3fn = NamedOnly("float8_e4m3fn", ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz = NamedOnly("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz)
+float8_e5m2 = NamedOnly("float8_e5m2", ml_dtypes.float8_e5m2)
+float8_e5m2fnuz = NamedOnly("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz)
+float8_e8m0fnu = NamedOnly("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu)
+complex32 = chalf = NamedOnly("complex32", np.float16, 3, 4)
+NAMED_ONLY: dict[str, dtype] = {
+    each.name: each
+    for each in (
+        float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, complex32,
+    )
+}  # fmt: skip
 
 bool_ = dtype("bool", np.bool_, 0)
 uint8 = dtype("uint8", np.uint8, 1)
@@ -163,6 +243,8 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     a, b = as_dtype(type1), as_dtype(type2)
     if a is b:
         return a
+    if isinstance(a, NamedOnly) or isinstance(b, NamedOnly):
+        raise DTypeError(f"promote_types: {a} and {b}; convert to float32")
     if a.category > b.category:
         a, b = b, a
     if b is complex64 and a is float64:
@@ -210,6 +292,7 @@ def set_default_dtype(d: dtype) -> None:
     d = as_dtype(d)
     if not d.is_floating_point:
         raise DTypeError(f"set_default_dtype: needs a floating-point dtype, got {d}")
+    assert d.numpy is not None  # there are tensors of it
     _defaults.floating = d
 
 
@@ -239,7 +322,8 @@ class finfo:  # noqa: N801 - PyTorch's name
         d = get_default_dtype() if type is None else as_dtype(type)
         if d.category < 2:
             raise DTypeError(f"finfo: needs a floating-point dtype, got {d}; use iinfo")
-        info: Any = ml_dtypes.finfo(d.to_real().numpy)
+        kind = d.limits if isinstance(d, NamedOnly) else d.to_real().numpy
+        info: Any = ml_dtypes.finfo(kind)
         self.dtype = d.name
         self.bits = int(info.bits)
         self.eps = float(info.eps)

@@ -40,6 +40,7 @@ from .objects import all_gather_object, broadcast_object_list
 from .optim import ZeroRedundancyOptimizer, is_of_elements
 
 __all__ = ["async_save", "load", "save"]
+__path__: list[str] = []  # PyTorch's is a package; the alias has names of its modules
 
 INDEX = "index.json"
 _VERSION = 1

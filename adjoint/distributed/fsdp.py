@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..absent import refused
 from ..autograd.engine import at_end, is_walking
 from ..backends import numpy as backend
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
@@ -32,7 +33,67 @@ from .work import Work
 
 __all__ = ["fully_shard"]
 
+__path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
+
 _NAME = "fully_shard"
+
+
+class _Unmade:
+    """What packages ask whether something is one of: none is made here.
+
+    Errors: Unsupported.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(f"distributed.fsdp.{type(self).__name__}: fully_shard(module) serves")
+
+
+class FSDPModule(_Unmade):
+    """A module with what PyTorch's fully_shard adds to it."""
+
+
+class FullyShardedDataParallel(_Unmade):
+    """PyTorch's former way."""
+
+
+class CPUOffloadPolicy(_Unmade):
+    """Parameters that wait on the host."""
+
+
+class MixedPrecisionPolicy(_Unmade):
+    """Parameters that travel in another dtype."""
+
+
+class OffloadPolicy(_Unmade):
+    """Where parameters wait."""
+
+
+class CPUOffload(_Unmade):
+    """Of the former way: parameters that wait on the host."""
+
+
+class MixedPrecision(_Unmade):
+    """Of the former way: dtypes."""
+
+
+class ShardingStrategy(_Unmade):
+    """Of the former way: what is divided."""
+
+
+class StateDictType(_Unmade):
+    """Of the former way: which state dicts there are."""
+
+
+class FullStateDictConfig(_Unmade):
+    """Of the former way: state dicts of everything."""
+
+
+transformer_auto_wrap_policy = refused(
+    "distributed.fsdp", "transformer_auto_wrap_policy", "call fully_shard on each layer"
+)
+size_based_auto_wrap_policy = refused(
+    "distributed.fsdp", "size_based_auto_wrap_policy", "call fully_shard on each layer"
+)
 
 
 def fully_shard(

@@ -151,6 +151,17 @@ class Distribution:
         """All values of a discrete distribution, along dimension 0."""
         raise Unsupported(f"{type(self).__name__} cannot enumerate its support; draw samples")
 
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """What `expand` of a class that derives from `cls` fills; its own, where it has a
+        constructor of its own.
+        """
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method."
+            )
+        return self.__new__(type(self)) if _instance is None else _instance
+
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distribution with parameters expanded to another batch shape.
 

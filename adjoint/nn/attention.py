@@ -14,9 +14,11 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from ..core.errors import InvalidType
+from ..absent import refused
+from ..core.errors import InvalidType, Unsupported
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
+__path__: list[str] = []  # PyTorch's is a package; its `flex_attention` is this module, too
 
 
 class SDPBackend(enum.IntEnum):
@@ -40,3 +42,20 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
         if not isinstance(each, SDPBackend):
             raise InvalidType(f"sdpa_kernel: expected SDPBackends, got {each!r}")
     yield
+
+
+class BlockMask:
+    """A mask by blocks, of `flex_attention`: none is made here.
+
+    Errors: Unsupported.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(f"nn.attention.{type(self).__name__}: {_DENSE}")
+
+
+_DENSE = "scaled_dot_product_attention with a dense mask or bias computes the same"
+flex_attention = refused("nn.attention", "flex_attention", _DENSE)
+create_block_mask = refused("nn.attention", "create_block_mask", _DENSE)
+AuxRequest = refused("nn.attention", "AuxRequest", _DENSE)
+_DEFAULT_SPARSE_BLOCK_SIZE = 128

@@ -151,6 +151,15 @@ _add(
 )
 
 
+# PyTorch's names of these functions, which packages register for classes like those
+_list_flatten, _list_unflatten = SUPPORTED_NODES[list][1:3]
+_tuple_flatten, _tuple_unflatten = SUPPORTED_NODES[tuple][1:3]
+_dict_flatten, _dict_unflatten = SUPPORTED_NODES[dict][1:3]
+_list_flatten_with_keys = SUPPORTED_NODES[list].flatten_with_keys_fn
+_tuple_flatten_with_keys = SUPPORTED_NODES[tuple].flatten_with_keys_fn
+_dict_flatten_with_keys = SUPPORTED_NODES[dict].flatten_with_keys_fn
+
+
 def _kind(tree: Any) -> Any:
     kind = type(tree)
     return NamedTuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind

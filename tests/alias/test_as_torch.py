@@ -167,19 +167,49 @@ import torch.fx
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Shard
 import torch.distributed._functional_collectives as collectives
+assert Shard(1) == Shard(1) and Shard(1).is_shard(1) and not Shard(1).is_replicate()
 assert not isinstance(torch.ones(1), DTensor) and not hasattr(torch.ops.torchvision, "nms")
 assert torch.fx.wrap(len) is len and torch.fx is adjoint.fx
 traced = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 1), nn.ReLU()))
 traced.graph.find_nodes(op="output")[0].args = (traced.graph.call_function(F.relu, (1.0,)),)
 assert [node.target for node in traced.graph.nodes][1] == "0"
 assert "torch.nn.functional.relu(1.0)" in traced.graph.python_code("self").src
-for refused in (DTensor, Shard, collectives.wait_tensor, torch.ops.load_library):
+for refused in (DTensor, collectives.wait_tensor, torch.ops.load_library):
     try:
         refused(nn.Linear(1, 1))
     except adjoint.Unsupported:
         pass
     else:
         raise AssertionError(refused)
+
+# names that packages read at import, or ask for on the way
+import torch._dynamo.config, torch._jit_internal, torch.ao.quantization, torch.jit.annotations
+import torch.onnx.symbolic_opset11 as opset
+from torch._dynamo.utils import is_compile_supported
+from torch._tensor_str import PRINT_OPTS, _tensor_str
+from torch.distributed import rpc
+from torch.onnx import symbolic_opset11, symbolic_helper
+assert torch._dynamo.eval_frame.OptimizedModule is type(torch.compile(nn.Linear(1, 1)))
+assert not is_compile_supported("cpu") and isinstance(torch._dynamo.exc.Unsupported, type)
+with torch._dynamo.config.patch(cache_size_limit=3):
+    assert torch._dynamo.config.cache_size_limit == 3
+assert torch._dynamo.config.cache_size_limit == 8
+torch.set_printoptions(threshold=3)
+assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1., 1.]"
+torch.set_printoptions(profile="default")
+assert torch.ao.quantization.QuantStub()(3) == 3 and not rpc.is_available()
+assert opset is symbolic_opset11
+assert torch.distributed.device_mesh.DeviceMesh is torch.distributed.tensor.DeviceMesh
+assert not hasattr(torch.distributed, "no_such_module")
+for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
+    try:
+        refused()
+    except adjoint.Unsupported:
+        pass
+    else:
+        raise AssertionError(refused)
+impl = torch._C._disabled_torch_function_impl
+assert impl(len, (list,), ([1, 2],)) == 2
 
 # what is set in torch is set in adjoint
 torch.flag = 1
@@ -193,6 +223,21 @@ def test_torch_is_adjoint_in_the_process():
 
 def test_the_imports_of_pytorch_programs_are_answered_as_they_are_written():
     run("-c", f"import adjoint\nadjoint.as_torch()\n{IMPORTS}")
+
+
+def test_a_module_that_is_imported_by_pytorchs_name_first_runs_once():
+    run(
+        "-c",
+        """
+import adjoint, sys
+adjoint.as_torch()
+import torch.distributions as first
+import torch.optim as optim
+assert sys.modules["adjoint.distributions"] is first is adjoint.distributions
+assert first.kl.kl_divergence is first.kl_divergence and "normal" in vars(first)
+assert sys.modules["adjoint.optim"] is optim and optim.adam.Adam is optim.Adam
+""",
+    )
 
 
 def test_save_writes_pytorchs_format(tmp_path):

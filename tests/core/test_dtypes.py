@@ -148,3 +148,24 @@ def test_numpy_dtypes_and_names_are_understood():
     assert dt.as_dtype(int) is ad.int64
     with pytest.raises(TypeError):
         dt.as_dtype(object())
+
+
+def test_float8_is_a_name_with_limits():
+    kinds = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"]
+    for name in kinds:
+        ours, theirs = getattr(ad, name), getattr(torch, name)
+        assert (ours.itemsize, ours.is_floating_point) == (theirs.itemsize, True)
+        limits = ["max", "min", "tiny", "bits"]
+        if name != "float8_e5m2fnuz":  # of which PyTorch says the eps of a bit more
+            limits.append("eps")
+        for limit in limits:
+            assert getattr(ad.finfo(ours), limit) == getattr(torch.finfo(theirs), limit), limit
+        assert pickle.loads(pickle.dumps(ours)) is ours
+        for use in (
+            lambda d: ad.ones(2, dtype=d), lambda d: ad.ones(2).to(d), lambda d: ad.ones(2).view(d),
+            lambda d: ad.nn.Linear(1, 1).to(d), lambda d: ad.promote_types(d, ad.float32),
+            ad.set_default_dtype,
+        ):  # fmt: skip
+            with pytest.raises(ad.DTypeError, match=name):
+                use(ours)
+    assert ad.get_default_dtype() is ad.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -77,6 +78,29 @@ def test_interpolate_antialiased(mode, size, align):
         ),
         IMAGE,
     )
+
+
+def test_interpolate_sums_bytes_as_pytorch_does():
+    rng = np.random.default_rng(0)
+    for mode, antialias, align in itertools.product(
+        ("bilinear", "bicubic"), (False, True), (False, True)
+    ):
+        for shape, size in (
+            ((1, 3, 7, 9), (4, 12)),
+            ((2, 5, 12, 6), (12, 4)),
+            ((1, 1, 1, 2), (3, 3)),
+        ):
+            x = rng.integers(0, 256, shape, dtype=np.uint8)
+            given = {"mode": mode, "antialias": antialias, "align_corners": align}
+            ours = ad.nn.functional.interpolate(ad.tensor(x), size, **given)
+            theirs = torch.nn.functional.interpolate(torch.tensor(x), size, **given)
+            assert ours.numpy().tolist() == theirs.tolist(), (given, shape, size)
+    whole = ad.tensor(rng.integers(0, 256, (1, 2, 3, 3), dtype=np.uint8))
+    same = ad.nn.functional.interpolate(whole, (3, 3), mode="bilinear")
+    assert same.equal(whole) and same.data_ptr() != whole.data_ptr()
+    for mode, dtype in (("bilinear", ad.int64), ("area", ad.uint8), ("bicubic", ad.int16)):
+        with pytest.raises(ad.Unsupported, match="float"):
+            ad.nn.functional.interpolate(whole.to(dtype), (2, 2), mode=mode)
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,8 @@ def _resize(x: Any, axis: int, taps: _Taps, factor: float | None) -> Any:
     return result
 
 
-def _antialiased(x: Any, axis: int, count: int, factor: float | None, align: bool, a: Any) -> Any:
-    """`x` resized along `axis` by a kernel as wide as the distance of the output's elements."""
-    size = x.shape[axis]
+def _wide_kernel(size: int, count: int, factor: float | None, align: bool, a: Any) -> Any:
+    """The weights (inputs, outputs) of a kernel as wide as the output's elements are apart."""
     scale = _scale(size, count, factor, align)
     stretch = max(scale, 1.0)
     support = (1.0 if a is None else 2.0) * stretch
@@ -224,9 +223,30 @@ def _antialiased(x: Any, axis: int, count: int, factor: float | None, align: boo
     distance = (places - centres + 0.5) / stretch
     weights = np.maximum(1 - np.abs(distance), 0) if a is None else _cubic_kernel(distance, a)
     weights = np.where((places >= first) & (places < last), weights, 0)
-    weights = weights / weights.sum(0)
-    matrix = from_numpy(weights).to(x)
-    return (x.transpose(axis, -1) @ matrix).transpose(axis, -1)
+    return weights / weights.sum(0)
+
+
+def _weighted(x: Any, axis: int, weights: Any) -> Any:
+    """Sums along `axis` by weights (inputs, outputs); bytes by whole ones, as PyTorch adds them up:
+    of 15 bits and rounded.
+    """
+    if x.dtype is not dt.uint8:
+        return (x.transpose(axis, -1) @ from_numpy(weights).to(x)).transpose(axis, -1)
+    bits = 0
+    while bits < 22 and int(0.5 + weights.max() * 2 ** (bits + 1)) < 1 << 15:
+        bits += 1
+    whole = np.trunc(weights * 2**bits + np.copysign(0.5, weights))
+    sums = x.double().transpose(axis, -1) @ from_numpy(whole).to(x.device)
+    rounded = ((sums + 2 ** (bits - 1)) / 2**bits).floor().clamp(0, 255)
+    return rounded.transpose(axis, -1).to(dt.uint8)
+
+
+def _matrix(taps: _Taps, size: int) -> Any:
+    """The weights (inputs, outputs) that taps are."""
+    weights = np.zeros((size, len(taps[0][0])))
+    for index, weight in taps:
+        np.add.at(weights, (index, np.arange(len(index))), weight)
+    return weights
 
 
 def _sizes(
@@ -277,9 +297,9 @@ def interpolate(
     and last elements stay in place.
 
     Shapes: (batch, channels, length), (..., height, width) or (..., depth, height, width).
-    Dtypes: floating point.
+    Dtypes: floating point; uint8 for images; any for the nearest.
     Errors: InvalidArgument for an unknown mode or one of another rank, and unless exactly one of
-    `size` and `scale_factor` is given.
+    `size` and `scale_factor` is given; Unsupported for other integers.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html
 
     >>> x = ad.tensor([[[1., 3.]]])
@@ -306,6 +326,11 @@ def interpolate(
             f"interpolate: Anti-alias option is restricted to bilinear and bicubic modes, got "
             f"{mode!r}"
         )
+    of_bytes = input.dtype is dt.uint8 and mode in ("bilinear", "bicubic")
+    if not (input.is_floating_point() or of_bytes or mode.startswith("nearest")):
+        raise Unsupported(
+            f"interpolate: mode {mode!r} is not implemented for {input.dtype}; use input.float()"
+        )
     counts, factors = _sizes(input, size, scale_factor, recompute_scale_factor, mode)
     if min(counts) <= 0 or min(input.shape[2:]) <= 0:
         raise ShapeError(
@@ -317,13 +342,20 @@ def interpolate(
         return _AREA[rank - 1](input, counts)
     align = bool(align_corners)
     result: Any = input
-    if antialias:
+    make = _MODES[mode][0]
+    if antialias or of_bytes:
         a = -0.5 if mode == "bicubic" else None
         for axis in reversed(range(2, input.ndim)):
-            result = _antialiased(result, axis, counts[axis - 2], factors[axis - 2], align, a)
-        return result
+            n, count, factor = input.shape[axis], counts[axis - 2], factors[axis - 2]
+            if of_bytes and n == count:
+                continue
+            if antialias:
+                weights = _wide_kernel(n, count, factor, align, a)
+            else:
+                weights = _matrix(make(n, count, factor, align, np.float64), n)
+            result = _weighted(result, axis, weights)
+        return result.clone() if result is input else result
     wide = np.float64 if input.dtype is dt.float64 else np.float32
-    make = _MODES[mode][0]
     for axis in range(2, input.ndim):
         count, factor = counts[axis - 2], factors[axis - 2]
         n = input.shape[axis]
