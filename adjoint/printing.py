@@ -252,6 +252,8 @@ def format_tensor(tensor: Any) -> str:
     if isinstance(tensor._data, Sparse):
         return _format_sparse(tensor, history)
     data = concrete(tensor)
+    if tensor.is_meta:
+        return _format_meta(tensor, history)
     if _options.layout == "libtorch":
         return _format_columns(tensor, history)
     if _options.layout == "slices" and data.ndim > 2 and data.size:
@@ -273,6 +275,14 @@ def format_tensor(tensor: Any) -> str:
         if tensor.dtype not in (default, default.to_complex(), int64, bool_):
             suffixes.append(f"dtype={tensor.dtype}")
     return _join(prefix + _body(data, len(prefix)), suffixes + history, len(prefix))
+
+
+def _format_meta(tensor: Any, history: list[str]) -> str:
+    """What there is to say of a tensor without elements."""
+    suffixes = [f"device='{tensor.device}'", f"size={tuple(tensor.shape)}"]
+    if tensor.dtype is not get_default_dtype():
+        suffixes.append(f"dtype={tensor.dtype}")
+    return _join("tensor(...", suffixes + history, len("tensor("))
 
 
 def _format_sparse(tensor: Any, history: list[str]) -> str:

@@ -736,9 +736,19 @@ class Tensor(TensorBase):
         """
         return self.layout is conversion.sparse_csr
 
+    @property
+    def is_meta(self) -> bool:
+        """Whether the tensor is on the device "meta": without elements.
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_meta.html
+
+        >>> ad.zeros(2, device="meta").is_meta
+        True
+        """
+        return self.device.type == "meta"
+
     is_quantized = False
     is_nested = False
-    is_meta = False
     is_mkldnn = False
     is_mps = is_xpu = is_xla = is_ipu = is_vulkan = is_maia = is_mtia = False
     names: Any = None

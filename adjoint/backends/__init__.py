@@ -29,3 +29,4 @@ def _load_torch() -> _Any:
 
 
 _register_loader(("torch", "cuda"), _load_torch)
+_register_loader(("meta",), lambda: _importlib.import_module(f"{__name__}.meta"))

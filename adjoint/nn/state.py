@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -135,6 +136,14 @@ def _load_one(module: Any, name: str, key: str, value: Any, new: Any, assign: bo
         return (
             f"size mismatch for {key}: copying a param with shape {new.shape} from checkpoint, "
             f"the shape in current model is {value.shape}."
+        )
+    if value.is_meta and not (new.is_meta or assign):
+        warnings.warn(
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in "
+            "the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
+            "items in the state dictionary to their corresponding key in the module instead of "
+            "copying them in place?)",
+            stacklevel=2,
         )
     try:
         with no_grad():

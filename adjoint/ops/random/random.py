@@ -452,7 +452,12 @@ def drawn(
 ) -> Tensor:
     """What `kind` gives for a new seed and draw, these fields, and a device."""
     plain = MODE.get().plain
-    number = default_generator.next_draw() if plain and generator is None else next_draw(generator)
+    if place.type == "meta":  # of which no element is drawn
+        number = 0, 0
+    elif plain and generator is None:
+        number = default_generator.next_draw()
+    else:
+        number = next_draw(generator)
     if plain and place is CPU and core_compute.accelerate is not None:
         known = core_compute.draws.get((kind, fields))
         found = None if known is None else known(*number)
