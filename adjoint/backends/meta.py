@@ -28,9 +28,9 @@ _META = device("meta")
 
 
 _NOTHING = (
-    "Cannot copy out of meta tensor; no data! A tensor on the device 'meta' has no elements to read: "
-    "give it memory by module.to_empty(device='cpu') or ad.empty_like(x, device='cpu'), and then "
-    "values"
+    "Cannot copy out of meta tensor; no data! A tensor on the device 'meta' has no elements to "
+    "read: give it memory by module.to_empty(device='cpu') or ad.empty_like(x, device='cpu'), and "
+    "then values"
 )
 
 

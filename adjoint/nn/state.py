@@ -139,8 +139,8 @@ def _load_one(module: Any, name: str, key: str, value: Any, new: Any, assign: bo
         )
     if value.is_meta and not (new.is_meta or assign):
         warnings.warn(
-            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in "
-            "the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter "
+            "in the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
             "items in the state dictionary to their corresponding key in the module instead of "
             "copying them in place?)",
             stacklevel=2,

@@ -24,7 +24,6 @@ TOLERANCE = 1e-4  # of numbers, beside the largest of their list; `LOOSER` has t
 LOOSER: dict[str, float] = {}
 STOPS = {  # and why; one that runs is to be taken out here
     "accelerate:state": "torch.save takes no arrays of NumPy",
-    "transformers:from_pretrained": "there is no device meta",
 }
 
 

@@ -160,3 +160,40 @@ def test_printed_as_libtorch_does(name):
     with ad.printoptions(profile="libtorch"):
         assert str(make()) == wanted
     assert "CPU" not in str(make())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_is_memory(shared, tmp_path):
+    for t in (ad, torch):
+        path = tmp_path / t.__name__
+        path.write_bytes(np.arange(6, dtype=np.float32).tobytes())
+        found = t.UntypedStorage.from_file(str(path), shared, 24)
+        part = found[8:16]
+        assert (found.nbytes(), part.nbytes(), part.untyped().tolist()[:2]) == (24, 8, [0, 0])
+        x = t.asarray(part, dtype=t.uint8).view(t.float32)
+        assert x.tolist() == [2.0, 3.0]
+        x.mul_(10)  # the memory is one; the file's, where it is shared
+        assert t.asarray(found, dtype=t.uint8).view(dtype=t.float32)[2] == 20
+        del x, part, found
+        assert np.frombuffer(path.read_bytes(), np.float32)[2] == (20 if shared else 2)
+
+
+def test_a_file_that_is_too_short_is_no_memory(tmp_path):
+    path = tmp_path / "short"
+    path.write_bytes(b"abc")
+    assert ad.UntypedStorage.from_file(path).nbytes() == 0
+    for count in (4, -1, 1 << 62):
+        with pytest.raises(ValueError, match="which has 3"):
+            ad.UntypedStorage.from_file(path, nbytes=count)
+    with pytest.raises(TypeError):
+        ad.UntypedStorage.from_file(path, nbytes=2.5)
+    with pytest.raises(FileNotFoundError):
+        ad.UntypedStorage.from_file(tmp_path / "none")
+
+
+def test_a_like_tensor_of_one_without_memory():
+    for make in (ad.empty_like, ad.zeros_like, ad.ones_like, lambda x, **o: ad.full_like(x, 2, **o)):
+        x = ad.zeros(2, 3, dtype=ad.float64, device="meta")
+        assert make(x).is_meta
+        y = make(x, device="cpu")
+        assert not y.is_meta and y.shape == (2, 3) and y.dtype is ad.float64

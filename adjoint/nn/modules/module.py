@@ -34,6 +34,8 @@ __all__ = [
     "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
 ]  # fmt: skip
 
+_EXTRA_STATE_KEY_SUFFIX = state.EXTRA_STATE  # packages know it by this name
+
 
 class Module:
     """Base class of all neural-network modules.

@@ -330,14 +330,19 @@ def filled_array(
     return names_on(place).full(shape, convert_number(value, dtype, name), dtype.numpy)
 
 
-def _array_like(make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str) -> Any:
-    """A new array of `input`'s shape, its dimensions in the same order of memory."""
+def _array_like(
+    make: Callable[..., Any], input: Any, dtype: Any, format: Any, name: str, device: Any
+) -> Any:
+    """A new array of `input`'s shape, its dimensions in the same order of memory, where `input` is,
+    or, if that has no memory, on the host.
+    """
     assert_tensor(name, input)
     assert_row_major(format, name)
     data = input._data
     d = target(dtype)
     row_major = str(format) == "adjoint.contiguous_format" or 0 in data.strides
-    if getattr(data, "array", data) is None:  # recorded, with elements that are not known yet
+    unknown = getattr(data, "array", data) is None  # recorded, with elements to come
+    if unknown or (device is not None and input.is_meta):
         data, row_major = np.broadcast_to(np.zeros((), data.dtype), data.shape), True
     return make(data, data.dtype if d is None else d.numpy, "C" if row_major else "K")
 
@@ -362,7 +367,7 @@ def zeros_like(
     tensor([0, 0])
     """
     assert_strided("zeros_like", layout)
-    array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like")
+    array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like", device)
     return finish(array, _beside(input, device), requires_grad)
 
 
@@ -386,7 +391,7 @@ def ones_like(
     tensor([1., 1.])
     """
     assert_strided("ones_like", layout)
-    array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like")
+    array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like", device)
     return finish(array, _beside(input, device), requires_grad)
 
 
@@ -410,7 +415,7 @@ def empty_like(
     adjoint.Size([2, 3])
     """
     assert_strided("empty_like", layout)
-    array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like")
+    array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like", device)
     return finish(array, _beside(input, device), requires_grad)
 
 
@@ -435,7 +440,7 @@ def full_like(
     tensor([7., 7.])
     """
     assert_strided("full_like", layout)
-    array = _array_like(np.empty_like, input, dtype, memory_format, "full_like")
+    array = _array_like(np.empty_like, input, dtype, memory_format, "full_like", device)
     d = dt.from_numpy_dtype(array.dtype)
     if type(fill_value) is Number and array.flags.c_contiguous and _takes(d, fill_value):
         return _full_of(fill_value, array.shape, d, _beside(input, device), requires_grad)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import operator
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from ...core.spec import prod
 from ...core.tensor_base import TensorBase
 from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, explaining, public
+from ...eager.tensors import fresh
 from ...eager.writes import exported
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
@@ -106,6 +109,8 @@ def asarray(
         return (result.detach() if result is obj else result).requires_grad_()
     if not hasattr(obj, "__array__") and hasattr(obj, "__dlpack__"):
         source = from_dlpack(obj)._data
+    elif isinstance(obj, UntypedStorage):
+        source = obj.bytes().view((wanted or dt.get_default_dtype()).numpy)
     elif isinstance(obj, (bytes, bytearray, memoryview)):
         d = wanted or dt.get_default_dtype()
         source = np.frombuffer(obj, d.numpy)
@@ -315,9 +320,59 @@ class UntypedStorage:
         base = tensor if tensor._view is None else tensor._view.base
         self._tensor = base.detach()  # one that shows the memory
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        """The first bytes of a file as memory: `shared`, writes reach the file.
+
+        Nothing is read before it is used.
+
+        Errors: InvalidArgument for more bytes than the file has; those of opening it.
+        Source: https://docs.pytorch.org/docs/stable/storage.html#torch.UntypedStorage.from_file
+
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "bytes")
+        >>> _ = path.write_bytes(bytes([1, 2, 3]))
+        >>> ad.UntypedStorage.from_file(path, nbytes=2).tolist()
+        [1, 2]
+        """
+        count, there = operator.index(nbytes), os.path.getsize(filename)
+        if not 0 <= count <= there:
+            raise InvalidArgument(
+                f"UntypedStorage.from_file: {nbytes} bytes of {filename}, which has {there}"
+            )
+        if not count:
+            return cls._of(np.empty(0, np.uint8))
+        with open(filename, "r+b" if shared else "rb") as file:
+            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+            return cls._of(np.frombuffer(mmap.mmap(file.fileno(), count, access=access), np.uint8))
+
+    @classmethod
+    def _of(cls, array: Any) -> Any:
+        """The storage of a NumPy array's bytes, also where they are a part of another's."""
+        found = cls.__new__(cls)
+        found._owner, found._tensor = array, fresh(array)
+        return found
+
+    def bytes(self) -> Any:
+        """All bytes, as an array that shows the memory.
+
+        Errors: DeviceError where it is not the host's.
+        """
+        if is_device_array(self._owner):
+            raise DeviceError(f"storage: its bytes are on {self.device}; use those of x.cpu()")
+        return self._owner.ravel("K").view(np.uint8)
+
     def shown(self) -> Any:
         """All elements, in one row."""
         return self._tensor.as_strided((self._owner.size,), (1,), 0)
+
+    def untyped(self) -> Any:
+        """The same memory, counted in bytes."""
+        if type(self) is UntypedStorage:
+            return self
+        found = UntypedStorage.__new__(UntypedStorage)
+        found._owner, found._tensor = self._owner, self._tensor
+        return found
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -343,8 +398,11 @@ class UntypedStorage:
         """The bytes as numbers."""
         return list(self._owner.tobytes("A"))
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.tolist()[index]
+    def __getitem__(self, place: Any) -> Any:
+        """A byte, or the storage that is a part of the memory; of a typed one, elements."""
+        if type(self) is UntypedStorage and isinstance(place, slice):
+            return self._of(self.bytes()[place])
+        return self.tolist()[place]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and (
