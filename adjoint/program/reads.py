@@ -315,8 +315,7 @@ class Reads:
         elif isinstance(x, type):
             self._visit_class(x, place)
         elif isinstance(x, types.ModuleType):
-            path = getattr(x, "__file__", None) or ""
-            if path and not path.startswith(_OURS) and not _is_library(path):
+            if _is_users_module(x):
                 self._visit_names(x.__dict__, place, all_of_them=False)
         else:
             self._visit_object(x, place)
@@ -460,6 +459,14 @@ class Reads:
                 parent = self.slots[holder.parent] if hidden else holder
                 return f".{key}" if parent.key in _REGISTRIES else f"[{key!r}]"
         return "[...]"
+
+
+def _is_users_module(x: Any) -> bool:
+    """Whether a user wrote a module: one without a file was made by hand, or in a session."""
+    path = x.__dict__.get("__file__") or ""
+    if path:
+        return not path.startswith(_OURS) and not _is_library(path)
+    return x.__dict__.get("__spec__") is None and _module_of(type(x)) != "adjoint"
 
 
 def _module_of(x: type) -> str:

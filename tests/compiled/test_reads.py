@@ -1,8 +1,10 @@
 """What a compiled function's Python reads: a program follows it, or refuses it."""
 
 import cProfile
+import functools
 import random
 import time
+import types
 
 import numpy as np
 import pytest
@@ -321,3 +323,31 @@ def test_what_is_imported_meanwhile_may_do_anything(tmp_path, monkeypatch):
 
     with pytest.raises(Unsupported, match=r"time\.time\(\), of which a program knows nothing"):
         late(ad.ones(2))
+
+
+def test_modules_that_are_made_by_hand_are_read():
+    """Those of a session, or of code that a program runs, have no file."""
+    settings = types.ModuleType("settings")
+    settings.scale, settings.rng = 2.0, np.random.default_rng(0)
+    settings.draw = functools.partial(settings.rng.standard_normal, 3)
+
+    class Source:
+        def __init__(self):
+            self.rng = np.random.default_rng(0)
+
+        def draw(self):
+            return ad.from_numpy(self.rng.standard_normal(3))
+
+    class Shown(types.ModuleType):
+        def __getattr__(self, name):
+            return getattr(ad, name)
+
+    f = ad.compile(lambda x: x * settings.scale)
+    assert f(ad.ones(1)) == 2
+    settings.scale = 3.0
+    assert f(ad.ones(1)) == 3
+    shown = Shown("torch")
+    shown.draw = Source().draw
+    for function in (lambda x: x + shown.draw(), lambda x: x + ad.from_numpy(settings.draw())):
+        with pytest.raises(RuntimeError, match="source of random numbers"):
+            ad.compile(function)(ad.zeros(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -192,7 +193,8 @@ def test_a_file_that_is_too_short_is_no_memory(tmp_path):
 
 
 def test_a_like_tensor_of_one_without_memory():
-    for make in (ad.empty_like, ad.zeros_like, ad.ones_like, lambda x, **o: ad.full_like(x, 2, **o)):
+    full = functools.partial(ad.full_like, fill_value=2)
+    for make in (ad.empty_like, ad.zeros_like, ad.ones_like, full):
         x = ad.zeros(2, 3, dtype=ad.float64, device="meta")
         assert make(x).is_meta
         y = make(x, device="cpu")

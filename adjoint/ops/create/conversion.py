@@ -442,7 +442,7 @@ class Sparse(LazyValue):
         self.pattern, self.values = pattern, values
 
     @property
-    def kept(self) -> Any:
+    def kept(self) -> Any:  # type: ignore[override]
         """The layout of tensors with such a value."""
         return self.pattern.layout
 
