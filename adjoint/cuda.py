@@ -313,6 +313,10 @@ class Stream:
     """A queue of work on a device, PyTorch's; use it with `with adjoint.cuda.stream(s):`.
 
     Errors: DeviceError where there is no device.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Stream.html
+
+    >>> if ad.cuda.is_available():
+    ...     ad.cuda.Stream().synchronize()
     """
 
     def __init__(self, device: Any = None, priority: int = 0, *, wraps: Any = None) -> None:
@@ -353,6 +357,10 @@ class Event:
     """A mark in a stream, PyTorch's: to wait for, or (with `enable_timing`) to measure by.
 
     Errors: DeviceError where there is no device.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
+
+    >>> if ad.cuda.is_available():
+    ...     ad.cuda.Event().record()
     """
 
     def __init__(

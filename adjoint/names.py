@@ -137,15 +137,27 @@ def _assert_async(
 
 
 class SymInt:
-    """No size is one: sizes are ints."""
+    """No size is one: sizes are ints.
+
+    >>> isinstance(3, ad.SymInt)
+    False
+    """
 
 
 class SymFloat:
-    """No number is one."""
+    """No number is one.
+
+    >>> isinstance(3.0, ad.SymFloat)
+    False
+    """
 
 
 class SymBool:
-    """No answer is one."""
+    """No answer is one.
+
+    >>> isinstance(True, ad.SymBool)
+    False
+    """
 
 
 def _checking(error: type[Exception], name: str) -> Callable[..., None]:

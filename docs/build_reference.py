@@ -49,6 +49,7 @@ TOPICS = {
     "Looking at graphs": "view",
     "Printing": "printing",
     "Threads and memory": "threads memory",
+    "Streams of CUDA": "cuda",
     "Errors": "core.errors",
 }
 
@@ -76,6 +77,7 @@ MODULES = (
     "adjoint.sparse",
     "adjoint.masked",
     "adjoint.random",
+    "adjoint.quasirandom",
     "adjoint.distributions",
     "adjoint.export",
     "adjoint.fx",

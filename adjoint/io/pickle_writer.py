@@ -93,12 +93,12 @@ class PickleWriter:
         remedy = "convert it first"
         if hasattr(value, "state_dict"):
             remedy = "store its state_dict() instead"
-        elif hasattr(value, "dtype") and hasattr(value, "item"):
-            remedy = "store adjoint.tensor(value), or value.item() for a number"
+        elif isinstance(value, np.ndarray):
+            remedy = "arrays of numbers, of less than 2 GiB, can; adjoint.tensor(value), or a list"
         return (
             f"save: cannot store {kind.__module__}.{kind.__qualname__} at {self._where()} in "
-            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, dtypes, "
-            f"devices and lists, tuples, sets and dicts of them can be stored; {remedy}"
+            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, arrays of "
+            f"numbers, dtypes, devices and lists, tuples, sets and dicts of them can be stored; {remedy}"
         )
 
     def _where(self) -> str:
@@ -157,6 +157,30 @@ class PickleWriter:
     def _device(self, value: device) -> None:
         where = (value.type,) if value.index is None else (value.type, value.index)
         self._call("torch", "device", lambda: self._tuple_of(*where))
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        """An array of NumPy's, as NumPy itself writes it; whoever reads it needs NumPy."""
+        array = np.ascontiguousarray(value)
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.nbytes >= 2**31:
+            raise InvalidType(self._refusal(value))
+        self._name("numpy._core.multiarray", "_reconstruct")
+        self._emit(pickle.MARK)
+        self._name("numpy", "ndarray")
+        self._write((0,))
+        self._bytes(b"b")
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+        self._remember(value)
+        self._emit(pickle.MARK)
+        self._int(1)  # of the form
+        self._write(value.shape)
+        self._call("numpy", "dtype", lambda: self._tuple_of(array.dtype.str[1:], False, True))
+        order = "<" if array.dtype.itemsize > 1 else "|"
+        self._tuple_of(3, order, None, None, None, -1, -1, 0)
+        self._emit(pickle.BUILD)
+        self._bool(False)  # row by row
+        self._bytes(array.tobytes())
+        self._emit(pickle.TUPLE + pickle.BUILD)
 
     # ---- containers ------------------------------------------------------------------------------
 
@@ -334,6 +358,7 @@ _WRITERS: dict[type, Callable[[PickleWriter, Any], None]] = {
     complex: PickleWriter._complex,
     str: PickleWriter._str,
     bytes: PickleWriter._bytes,
+    np.ndarray: PickleWriter._array,
     dtype: PickleWriter._dtype,
     device: PickleWriter._device,
     tuple: PickleWriter._tuple,

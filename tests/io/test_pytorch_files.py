@@ -138,6 +138,27 @@ def test_reads_numpy_values(way):
         assert_same(from_torch(value, **WAYS[way]), value)
 
 
+def test_writes_numpy_arrays(tmp_path):
+    """As PyTorch does: it reads them with `weights_only=False`."""
+    rows = np.arange(6.0).reshape(2, 3)
+    value = [rows, np.asfortranarray(rows), np.array(True), np.zeros((0, 2), np.complex64), rows,
+             np.arange(9, dtype=np.uint64)[::-2], np.float16([np.nan, -0.0])]  # fmt: skip
+    ad.save([*value, np.arange(3, dtype=">i4")], tmp_path / "a.pt")
+    torch.save(value, tmp_path / "b.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        theirs, ours = torch.load(tmp_path / "a.pt", weights_only=False), ad.load(tmp_path / "a.pt")
+    assert ours[7].tolist() == theirs[7].tolist() == [0, 1, 2]
+    for found in (theirs[:7], ours[:7], ad.load(tmp_path / "b.pt")):
+        assert found[4] is found[0]
+        for x, y in zip(found, value, strict=True):
+            np.testing.assert_array_equal(x, y, strict=True)
+    for odd in (np.array(["x"]), np.array([None]), np.ma.array([1]), np.array([1], "M8[s]")):
+        with pytest.raises(TypeError, match="cannot store"):
+            ad.save({"x": odd}, tmp_path / "c.pt")
+    assert not (tmp_path / "c.pt").exists()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_views_share_their_storage(way):
     base = torch.arange(12.0).reshape(3, 4)
