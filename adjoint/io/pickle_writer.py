@@ -97,8 +97,9 @@ class PickleWriter:
             remedy = "arrays of numbers, of less than 2 GiB, can; adjoint.tensor(value), or a list"
         return (
             f"save: cannot store {kind.__module__}.{kind.__qualname__} at {self._where()} in "
-            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, arrays of "
-            f"numbers, dtypes, devices and lists, tuples, sets and dicts of them can be stored; {remedy}"
+            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, arrays "
+            "of numbers, dtypes, devices and lists, tuples, sets and dicts of them can be stored; "
+            f"{remedy}"
         )
 
     def _where(self) -> str:
