@@ -302,3 +302,11 @@ assert ad.Tensor.to_sparse is METHODS["to_sparse"] and ad.nn.Parameter.values is
 assert not any(isinstance(value, _OfSparse) for value in vars(ad.Tensor).values())
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_products_without_scipy_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    x = ad.eye(2).to_sparse()
+    with pytest.raises(RuntimeError, match="pip install scipy"):
+        x @ ad.ones(2, 2)
+    assert (x @ x).to_dense().equal(ad.eye(2))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import DTypeError, ShapeError
+from ...core.errors import DTypeError, ShapeError, Unsupported
 from ...core.mode import MODE, observed
 from ...core.op import Op
 from ...eager.record import parents_of, record
@@ -30,8 +30,13 @@ class Product(Op, abstract=True):
 
     def run(self, values: Any, x: Any) -> Any:
         """By SciPy's CSR."""
-        from scipy.sparse import csr_array
-
+        try:
+            from scipy.sparse import csr_array
+        except ImportError:
+            raise Unsupported(
+                "sparse.mm: products of sparse and dense matrices are SciPy's, which is not "
+                "installed: pip install scipy, or use to_dense()"
+            ) from None
         begin, columns, order = self.pattern.rows()
         ordered = _wide(values if order is None else values[order])
         matrix = csr_array((ordered, columns, begin), shape=self.pattern.shape)
