@@ -23,6 +23,7 @@ collect_ignore = (
     else []
 )
 collect_ignore += ["adjoint/alias/site", "adjoint/alias/ops.py"]  # the latter has every name
+collect_ignore += ["tests/ecosystem"]  # programs for an environment of their own: make ecosystem
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")

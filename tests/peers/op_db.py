@@ -144,6 +144,8 @@ def resolve(entry: Any) -> Any:
 
 def to_ours(value: Any) -> Any:
     """A PyTorch value as adjoint's: tensors, dtypes, devices, and containers of them."""
+    if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+        return sparse_to_ours(value).requires_grad_(value.requires_grad)
     if isinstance(value, torch.Tensor):
         return ad.from_numpy(same_layout(value)).requires_grad_(value.requires_grad)
     if isinstance(value, (torch.dtype, torch.memory_format)):
@@ -161,6 +163,16 @@ def to_ours(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: to_ours(v) for k, v in value.items()}
     return value
+
+
+def sparse_to_ours(value: torch.Tensor) -> Any:
+    """A sparse tensor, of a layout that is there."""
+    x = value.detach()
+    if x.layout is torch.sparse_coo:
+        parts = to_ours(x._indices()), to_ours(x._values()), tuple(x.shape)
+        return ad.sparse_coo_tensor(*parts, is_coalesced=x.is_coalesced() or None)
+    parts = x.crow_indices(), x.col_indices(), x.values()  # others have none of these
+    return ad.sparse_csr_tensor(*map(to_ours, parts), tuple(x.shape))
 
 
 def as_leaves(value: Any) -> Any:
@@ -204,7 +216,9 @@ def tensors_in(value: Any) -> list[Any]:
 
 
 def array_of(tensor: Any) -> Any:
-    """The values, in a dtype that NumPy compares."""
+    """The values, in a dtype that NumPy compares; all elements of a sparse tensor."""
+    if "strided" not in str(tensor.layout):
+        tensor = tensor.to_dense()
     if isinstance(tensor, torch.Tensor):
         tensor = tensor.detach()
         if tensor._is_zerotensor():
