@@ -26,6 +26,7 @@ ABSENT = {
     "min_value": "deprecated since 0.4", "max_value": "deprecated since 0.4",
 }  # fmt: skip
 OTHERWISE = {"enable_grad": "names what it decorates in another way"}
+OTHERWISE |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "no object is one")
 HANDING_ON = r"LazyConv"  # all arguments, to what is tried beside them
 
 

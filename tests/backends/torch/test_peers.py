@@ -28,6 +28,7 @@ MAKING = {
     "ones_like", "randint", "randn", "scalar_tensor", "to", "tril_indices", "triu_indices", "zeros",
     "zeros_like",
 }  # fmt: skip
+MAKING |= {"to_sparse"}  # sparse tensors are of the host's memory
 
 
 @pytest.fixture
