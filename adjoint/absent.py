@@ -147,6 +147,19 @@ def missing(space: str, name: str) -> AttributeError:
     )
 
 
+class Unmade:
+    """Base of classes that programs may import, and ask whether something is one of: none is made.
+
+    Errors: Unsupported.
+    """
+
+    said: tuple[str, str]  # where it stands, and why
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        place, why = self.said
+        raise Unsupported(f"{place}.{type(self).__name__}: {why}")
+
+
 def refused(place: str, name: str, why: str) -> Callable[..., Any]:
     """A function that programs may import, and that refuses to be called."""
 

@@ -6,10 +6,8 @@ None is made here: what would make one is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..absent import refused
-from ..core.errors import Unsupported
+from ..absent import Unmade, refused
 
 __all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard"]
 
@@ -21,17 +19,16 @@ _INSTEAD = (
 )
 
 
-class _Unmade:
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise Unsupported(f"distributed.tensor.{type(self).__name__}: {_INSTEAD}")
-
-
-class DTensor(_Unmade):
+class DTensor(Unmade):
     """A tensor of several ranks."""
 
+    said = "distributed.tensor", _INSTEAD
 
-class DeviceMesh(_Unmade):
+
+class DeviceMesh(Unmade):
     """Ranks in rows and columns."""
+
+    said = "distributed.tensor", _INSTEAD
 
 
 @dataclass(frozen=True)

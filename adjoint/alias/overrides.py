@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.errors import Unsupported
+from ..core.overrides import ask
 from ..core.tensor_base import TensorBase
 
 __all__ = [
@@ -47,12 +48,7 @@ def handle_torch_function(
     Errors: TypeError where none has.
     """
     relevant = [each for each in relevant_args if hasattr(type(each), "__torch_function__")]
-    types = tuple({type(each) for each in relevant})
-    for each in relevant:
-        found = type(each).__torch_function__(public_api, types, args, kwargs)
-        if found is not NotImplemented:
-            return found
-    raise TypeError(f"no implementation found for {public_api} on types {types}")
+    return ask(public_api, relevant, args, kwargs)
 
 
 def is_tensor_like(inp: Any) -> bool:

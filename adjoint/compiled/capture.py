@@ -321,9 +321,14 @@ class _Recorder:
     def _device_of(self, x: Any) -> Any:
         """Where a tensor is: where all are.
 
-        Errors: Unsupported for a second device.
+        Errors: Unsupported for a second device, and for the one of tensors without elements.
         """
         place = CPU if type(x._data) is ndarray else device_of(x._data)
+        if place.type == "meta":
+            raise Unsupported(
+                "compile: tensors on meta have no elements, so that there is nothing to compile; "
+                "call the function itself, which infers shapes and dtypes"
+            )
         if x._data.ndim or place != CPU:  # one of the host without dimensions is a number
             self.device = self.device or place
             if place != self.device:

@@ -8,12 +8,12 @@ until something such as `adjoint.fx` follows a type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .errors import InvalidType
 
-__all__ = ["ABSENT", "FOLLOWED", "follow", "leading", "leave", "overridden", "unusual"]
+__all__ = ["ABSENT", "FOLLOWED", "ask", "follow", "leading", "leave", "overridden", "unusual"]
 
 FOLLOWED: list[type] = []  # types whose objects, and those of their subclasses, are asked
 
@@ -61,11 +61,17 @@ def overridden(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     _asked(args, followed, found)
     if kwargs:
         _asked(kwargs.values(), followed, found)
-    if not found:
-        return ABSENT
-    types = tuple([type(each) for each in found])
-    for each in found:
-        result = type(each).__torch_function__(function, types, tuple(args), dict(kwargs))
+    return ask(function, found, tuple(args), dict(kwargs)) if found else ABSENT
+
+
+def ask(function: Callable[..., Any], asked: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    """What the first of these objects that has a say makes of a call.
+
+    Errors: InvalidType where all of them give NotImplemented.
+    """
+    types = tuple([type(each) for each in asked])
+    for each in asked:
+        result = type(each).__torch_function__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
     raise InvalidType(

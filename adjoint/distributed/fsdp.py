@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..absent import refused
+from ..absent import Unmade, refused
 from ..autograd.engine import at_end, is_walking
 from ..backends import numpy as backend
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
@@ -38,14 +38,8 @@ __path__: list[str] = []  # PyTorch's is a package, whose modules are this one, 
 _NAME = "fully_shard"
 
 
-class _Unmade:
-    """What packages ask whether something is one of: none is made here.
-
-    Errors: Unsupported.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise Unsupported(f"distributed.fsdp.{type(self).__name__}: fully_shard(module) serves")
+class _Unmade(Unmade):
+    said = "distributed.fsdp", "fully_shard(module) serves"
 
 
 class FSDPModule(_Unmade):

@@ -43,7 +43,7 @@ from ...eager.tensors import fresh
 from ...graph.lazy import LazyValue
 from ...program import compute as core_compute
 from ...program.executable import forget_calls
-from ..create.creation import assert_row_major, assert_strided, finish, into, sizes_from
+from ..create.creation import assert_row_major, assert_strided, finish, into, names_on, sizes_from
 from ..create.values import target
 from ..elementwise.pointwise import Elementwise
 from ..promotion import cast
@@ -487,6 +487,8 @@ def draw_uniform(
     _assert_kind("uniform", d, (2, 3))
     if (own := torch_generator(generator, place)) is not None:
         return followed(own, place, "uniform", (float(low), float(high)), shape, d, like)
+    if d.is_complex and place.type == "meta":
+        return finish(names_on(place).empty(shape, d.numpy), place)
     if d.is_complex:
         pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
         return finish(pairs._data.view(d.numpy)[..., 0], place)

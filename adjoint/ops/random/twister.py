@@ -86,7 +86,8 @@ class Twister:
     def words(self, count: int) -> Any:
         """The next words, of 32 bits."""
         self._unused = self._unused and not count
-        return self._draws.integers(0, 2**32, count, np.uint32)
+        raw: Any = self._bits.random_raw(count)
+        return raw.astype(np.uint32)
 
     def double_words(self, count: int) -> Any:
         """Numbers of 64 bits, each of the next two words, the first above the second."""

@@ -142,3 +142,13 @@ def test_a_model_that_would_not_fit():
     with ad.device("meta"):
         model = nn.Sequential(*(nn.Linear(1 << 18, 1 << 18) for _ in range(64)))
     assert model(ad.empty(1 << 30, 1 << 18, device="meta")).shape == (1 << 30, 1 << 18)
+
+
+def test_draws_of_complex_numbers_and_compiled_functions():
+    for draw in (ad.rand, ad.randn):
+        x = draw(2, 3, dtype=ad.complex64, device="meta")
+        assert x.is_meta and x.shape == (2, 3) and x.dtype is ad.complex64
+    layer = nn.Linear(3, 2, device="meta")
+    for function in (lambda x: F.dropout(x * 2), lambda x: layer(x).exp()):
+        with pytest.raises(NotImplementedError, match="nothing to compile"):
+            ad.compile(function)(ad.zeros(2, 3, device="meta"))
