@@ -520,16 +520,6 @@ def test_modules_are_made_and_read_in_inference_mode():
             w.requires_grad_()
 
 
-def test_programs_are_frozen_and_exported_in_inference_mode(tmp_path):
-    model, x = ad.nn.Sequential(ad.nn.Linear(3, 4), ad.nn.ReLU()), ad.ones(2, 3)
-    expected = model(x)
-    path = str(tmp_path / "model.onnx")
-    with ad.inference_mode():
-        ad.onnx.export(model, (x,), path)
-        for found in (ad.inference.freeze(model, x), ad.onnx.load(path)):
-            np.testing.assert_allclose(found(x).numpy(), expected.detach().numpy(), rtol=1e-6)
-
-
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_hook_that_returns_another_dtype_is_refused(inner):
     for lib in (ad, torch):

@@ -699,3 +699,13 @@ def test_folding_keeps_what_others_use():
 
 def test_table_is_of_the_standard():
     assert set(IMPORTED) <= {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
+
+
+def test_programs_are_frozen_and_exported_in_inference_mode(tmp_path):
+    model, x = ad.nn.Sequential(ad.nn.Linear(3, 4), ad.nn.ReLU()), ad.ones(2, 3)
+    expected = model(x)
+    path = str(tmp_path / "model.onnx")
+    with ad.inference_mode():
+        ad.onnx.export(model, (x,), path)
+        for found in (ad.inference.freeze(model, x), ad.onnx.load(path)):
+            np.testing.assert_allclose(found(x).numpy(), expected.detach().numpy(), rtol=1e-6)
