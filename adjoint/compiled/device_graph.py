@@ -93,8 +93,9 @@ def obstacles(program: Any) -> list[Obstacle]:
 # for zeros; what is checked before or after it is factorized, drawn or counted.
 _DIVISIONS = frozenset(("floor_divide", "trunc_divide", "remainder", "fmod"))
 WAITING = frozenset((
-    "cholesky", "determinant", "eig", "eigh", "geqrf", "inverse", "lu_factor", "pseudo_inverse",
-    "qr", "s_log_det", "solve", "solve_triangular", "svd", "binary_cross_entropy", "bin_count",
+    "cholesky", "determinant", "eig", "eigh", "geqrf", "inverse", "lu_factor", "matrix_exp",
+    "pseudo_inverse", "qr", "s_log_det", "solve", "solve_triangular", "svd",
+    "binary_cross_entropy", "bin_count",
 ))  # fmt: skip
 
 

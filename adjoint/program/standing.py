@@ -5,7 +5,13 @@ A compiled function asks these questions before each run; all of them are loops 
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ..core.interpreted import cython
+
+if TYPE_CHECKING:
+    import cython  # what the compiler sees
 
 __all__ = ["Held", "have_gradients", "have_memory", "hold_items", "hooks_of", "want_gradients"]
 
@@ -75,8 +81,8 @@ class Held:
     """What dicts, objects, variables of functions and containers hold: looked at by identity."""
 
     __slots__ = (
-        "_absent", "_attributes", "_cells", "_contents", "_dicts", "_keys", "_listed",
-        "_names", "_objects", "_values",
+        "_absent", "_any", "_attributes", "_cells", "_contents", "_dicts", "_keys", "_lists",
+        "_mappings", "_names", "_objects", "_others", "_values",
     )  # fmt: skip
 
     def __init__(
@@ -88,16 +94,43 @@ class Held:
         triples of a list, its items and None, or of a dict, its keys in order and its values, or
         None where these do not count.
         """
-        self._dicts = [each[0] for each in named]
-        self._keys = [each[1] for each in named]
-        self._values = [each[2] for each in named]
+        self._any = object()  # stands for any value
+        mappings: dict[int, tuple[Any, list[Any], list[Any]]] = {}  # by the id of the dict
+        self._lists: list[tuple[Any, list[Any]]] = []
+        for holder, items, values in listed:
+            if not isinstance(holder, dict):
+                self._lists.append((holder, items))
+            elif values is not None or id(holder) not in mappings:
+                found = [self._any] * len(items) if values is None else list(values)
+                mappings[id(holder)] = (holder, items, found)
+        self._dicts, self._keys, self._values = [], [], []
+        for each in named:
+            if not self._is_listed(mappings.get(id(each[0])), each[1], each[2], absent):
+                self._dicts.append(each[0])
+                self._keys.append(each[1])
+                self._values.append(each[2])
+        self._mappings = [each for each in mappings.values() if type(each[0]) is dict]
+        self._others = [each for each in mappings.values() if type(each[0]) is not dict]
         self._objects = [each[0] for each in attributes]
         self._names = [each[1] for each in attributes]
         self._attributes = [each[2] for each in attributes]
         self._cells = [each[0] for each in cells]
         self._contents = [each[1] for each in cells]
-        self._listed = listed
         self._absent = absent
+
+    def _is_listed(self, mapping: Any, key: Any, value: Any, absent: Any) -> bool:
+        """Whether all keys of a dict are looked at anyway, among which this one's value is, or is
+        not, from now on.
+        """
+        if mapping is None:
+            return False
+        _, keys, values = mapping
+        for k in range(len(keys)):
+            if keys[k] == key:
+                if values[k] is self._any:
+                    values[k] = value
+                return bool(values[k] is value)
+        return value is absent
 
     def hold(self) -> bool:
         """Whether all of them hold the same."""
@@ -116,19 +149,47 @@ class Held:
                     return False
             except ValueError:  # it was deleted
                 return False
-        for each in self._listed:
-            holder, items, values = each
-            if len(holder) != len(items):
+        for pair in self._lists:
+            holder, items = pair
+            if not _has_items(holder, items):
                 return False
-            k = 0
-            if values is None:
-                for x in holder:
-                    if x is not items[k]:
-                        return False
-                    k += 1
-            else:
-                for x, y in holder.items():
-                    if x is not items[k] or y is not values[k]:
-                        return False
-                    k += 1
+        for each in self._mappings:
+            held, keys, values = each
+            if not _has_pairs(held, keys, values, self._any):
+                return False
+        for each in self._others:
+            other, keys, values = each
+            if list(other) != keys or not all(map(operator.is_, other.values(), values)):
+                return False
         return True
+
+
+def _has_items(holder: list[Any], items: list[Any]) -> bool:
+    """Whether a list contains these."""
+    if len(holder) != len(items):
+        return False
+    if cython.compiled:  # pointers, since what they point to would have to be loaded
+        for k in range(len(items)):
+            if PyList_GET_ITEM(holder, k) != PyList_GET_ITEM(items, k):
+                return False
+        return True
+    return all(map(operator.is_, holder, items))
+
+
+def _has_pairs(held: dict[Any, Any], keys: list[Any], values: list[Any], anything: Any) -> bool:
+    """Whether a dict has these keys, in order, with these values, or with any for `anything`."""
+    if len(held) != len(keys):
+        return False
+    if cython.compiled:
+        k = at = 0
+        key = value = any_value = cython.cast(p_object, anything)
+        while PyDict_Next(held, cython.address(at), cython.address(key), cython.address(value)):
+            expected = PyList_GET_ITEM(values, k)
+            if key != PyList_GET_ITEM(keys, k) or (value != expected and expected != any_value):
+                return False
+            k += 1
+        return True
+    for x, y, own, wanted in zip(held, held.values(), keys, values, strict=True):
+        if x is not own or (y is not wanted and wanted is not anything):
+            return False
+    return True

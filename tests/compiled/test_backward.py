@@ -346,7 +346,7 @@ def test_results_that_lead_to_nothing_give_nothing():
 
 def test_what_looks_at_values_says_so():
     with pytest.raises(Unsupported, match="reads a value"):
-        ad.compile(lambda x: ad.linalg.matrix_exp(x * 1))(ad.eye(2))
+        ad.compile(lambda x: ad.unique(x * 1))(ad.eye(2))
     with ad.lazy():
         found = ad.linalg.inv_ex(ad.eye(2) * 2)[0]
     assert found.tolist() == [[0.5, 0.0], [0.0, 0.5]]

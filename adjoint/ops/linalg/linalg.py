@@ -11,12 +11,9 @@ from ...core.errors import DTypeError, InvalidArgument, LinalgError, ShapeError,
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.spec import normalize_axis, prod
-from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply
 from ...eager.public import FUNCTIONS, explaining, public, with_out
-from ...eager.writes import values_of
-from ..promotion import cast
 from ..return_types import return_type
 from ..shape.sizes import hold_sizes, is_of_graph
 from . import contraction
@@ -34,6 +31,7 @@ from .decomposition import (
     assert_matrices,
     indefinite_minor,
 )
+from .exponential import matrix_exp
 from .matmul import matmul, zeros_from
 from .norms import inverse_and_info, tolerances, zero_pivot
 from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
@@ -771,53 +769,6 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         if not n:
             return result.clone() if result is input else result
         square = matmul(square, square)
-
-
-_PADE = (
-    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
-    129060195264000.0, 10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0,
-    960960.0, 16380.0, 182.0, 1.0,
-)  # fmt: skip
-
-
-_HALVED = "how often matrix_exp halves depends on the norm; call it outside of the function"
-
-
-@explaining
-@public()
-def matrix_exp(A: Tensor) -> Tensor:
-    """The exponential of square matrices, by scaling and squaring (Higham, 2005).
-
-    Shapes: (..., n, n).
-    Dtypes: floating point and complex; float16 and bfloat16 are computed in float32.
-    Errors: ShapeError for matrices that are not square.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_exp.html
-
-    >>> ad.matrix_exp(ad.tensor([[0., 1.], [0., 0.]]))
-    tensor([[1., 1.],
-            [0., 1.]])
-    """
-    if isinstance(A, TensorBase) and A.dtype in dt.LOW_PRECISION:
-        return cast(matrix_exp(cast(A, dt.float32)), A.dtype)
-    assert_matrices("linalg.matrix_exp", A, square=True)
-    if not A._data.size:
-        return A.clone()
-    size = float(np.abs(values_of(A, _HALVED)).sum(-2).max())
-    halvings = max(0, int(np.ceil(np.log2(size / 5.4)))) if 0 < size < np.inf else 0
-    x: Any = A * 0.5**halvings
-    eye = FUNCTIONS["eye"](A.shape[-1], dtype=A.dtype, device=A.device)
-    x2 = matmul(x, x)
-    x4 = matmul(x2, x2)
-    x6: Any = matmul(x4, x2)
-    b = _PADE
-    odd = matmul(x6, x6 * b[13] + x4 * b[11] + x2 * b[9])
-    odd = matmul(x, odd + x6 * b[7] + x4 * b[5] + x2 * b[3] + eye * b[1])
-    even = matmul(x6, x6 * b[12] + x4 * b[10] + x2 * b[8])
-    even = even + x6 * b[6] + x4 * b[4] + x2 * b[2] + eye * b[0]
-    result = apply(Solve(), even - odd, even + odd)
-    for _ in range(halvings):
-        result = matmul(result, result)
-    return result
 
 
 @with_out
