@@ -26,6 +26,23 @@ FILES = {
     "aten.segments": "segment_reduce",
     "compiled": "compile cond scan while_loop",
     "func": "vmap",
+    "jit": "fork wait",
+    "futures": "Future",
+    "jit_names": "AVG AcceleratorError AggregationType AliasDb ArgumentSpec BenchmarkConfig "
+    "BenchmarkExecutionStats Block BufferDict CallStack Capsule ClassType Code "
+    "CompilationUnit CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder "
+    "DeepCopyMemoTable DeserializationStorageContext ErrorReport ExecutionPlan FatalError "
+    "Gradient GraphExecutorState IODescriptor InterfaceType JITException LiteScriptModule "
+    "ModuleDict Node OperatorInfo ParameterDict SUM ScriptClass ScriptClassFunction "
+    "ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList "
+    "ScriptListIterator ScriptMethod ScriptModule ScriptModuleSerializer ScriptObject "
+    "ScriptObjectProperty SerializationStorageContext StaticModule Tag "
+    "ThroughputBenchmark TracingState Use Value",
+    "jit_schemas": "Argument FunctionSchema parse_schema",
+    "jit_types": "AnyType AwaitType BoolType ComplexType DeviceObjType DictType EnumType FloatType "
+    "FutureType InferredType IntType ListType NoneType NumberType OptionalType "
+    "PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType TensorType "
+    "TupleType Type UnionType unify_type_list",
     "ops.sparse.public_functions": "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor "
     "sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
 }
