@@ -43,8 +43,15 @@ FILES = {
     "FutureType InferredType IntType ListType NoneType NumberType OptionalType "
     "PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType TensorType "
     "TupleType Type UnionType unify_type_list",
+    "older_names": "cudnn_is_acceptable get_deterministic_debug_mode get_device get_device_module "
+    "has_lapack has_mkl has_openmp has_spectral init_num_threads "
+    "is_anomaly_check_nan_enabled is_distributed is_same_size is_vulkan_available "
+    "is_warn_always_enabled set_anomaly_enabled set_default_tensor_type "
+    "set_deterministic_debug_mode set_warn_always thread_safe_generator",
     "ops.sparse.public_functions": "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor "
     "sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
+    "symbols": "sym_constrain_range sym_constrain_range_for_size sym_float sym_fresh_size sym_int "
+    "sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
 }
 PLACES = {name: file for file, names in FILES.items() for name in names.split()}
 

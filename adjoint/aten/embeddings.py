@@ -12,6 +12,7 @@ from ..eager.public import explaining
 from ..nn import functional as F  # noqa: N812 - the name everyone knows it by
 from ..nn.functional.sparse import bound_rows
 from ..ops.create.memory import from_numpy
+from ..ops.shape.sizes import hold_values
 from ..tensor import Tensor
 
 _BAGS = ("sum", "mean", "max")
@@ -59,7 +60,9 @@ def embedding_bag(
     kept = offsets.dtype
 
     def made(array: Any) -> Any:
-        return from_numpy(array.astype(np.int64)).to(weight.device, kept)
+        read = (indices, offsets, weight) if mode == 2 else (indices, offsets)
+        counted = from_numpy(array.astype(np.int64)).to(weight.device, kept)
+        return hold_values("embedding_bag", counted, *read)
 
     if mode == 0:
         none = made(np.zeros(len(starts)))

@@ -10,6 +10,7 @@ from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.spec import normalize_axis
 from ..eager.public import explaining
 from ..ops.create.memory import from_numpy
+from ..ops.shape.sizes import hold_sizes, hold_values
 from ..tensor import Tensor
 
 _KINDS = {"sum": "sum", "prod": "prod", "mean": "mean", "max": "amax", "amax": "amax",
@@ -75,6 +76,7 @@ def segment_reduce(
         )
     if (counts.size and (begins + counts > size).any()) or (begins < 0).any():
         raise InvalidArgument(f"{name}: segments reach beyond the {size} elements of data")
+    data = hold_values(name, hold_sizes(name, data), given)
     return _reduced(data, _KINDS[reduce], begins, counts, axis, initial)
 
 

@@ -22,6 +22,7 @@ from .ctc import *
 from .dropout import *
 from .fractional import *
 from .grid import *
+from .grouped import *
 from .loss import *
 from .margin import *
 from .normalization import *
