@@ -27,6 +27,7 @@ from .loss import *
 from .margin import *
 from .normalization import *
 from .sparse import *
+from .temporal import *
 from .vision import *
 
 if not typing.TYPE_CHECKING:  # which follows the imports

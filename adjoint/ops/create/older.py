@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -24,7 +25,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import METHODS, explaining, public
 from ..shape.joining import cat
-from .memory import from_numpy
+from .memory import UntypedStorage, from_numpy
 
 # ---- a function for each element -----------------------------------------------------------------
 
@@ -170,6 +171,45 @@ def storage_type(self: Tensor) -> Any:
     from .storages import of
 
     return of(self.dtype)
+
+
+@explaining
+def from_file(
+    filename: Any,
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = False,
+    requires_grad: bool | None = False,
+) -> Any:
+    """The first `size` elements of a file as a tensor, which nothing reads before it is used:
+    `shared`, writes reach the file, which is made as long as that takes.
+
+    Errors: InvalidArgument for a file that is not there, or too short where not `shared`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.from_file.html
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "bytes")
+    >>> _ = path.write_bytes(bytes(4))
+    >>> ad.from_file(path, size=1)
+    tensor([0.])
+    """
+    kind = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
+    count = (size or 0) * kind.itemsize
+    try:
+        if shared:
+            with open(filename, "ab") as file:
+                file.truncate(max(count, os.path.getsize(filename)))
+        storage = UntypedStorage.from_file(filename, bool(shared), count)
+    except OSError as error:
+        raise InvalidArgument(f"from_file: unable to open file <{filename}>: {error}") from None
+    found = from_numpy(storage.bytes().view(kind.numpy))
+    if device is not None:
+        found = found.to(device)
+    return found.requires_grad_() if requires_grad else found
 
 
 # ---- hashes --------------------------------------------------------------------------------------
