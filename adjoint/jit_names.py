@@ -46,7 +46,7 @@ class FatalError(AdjointError):
     """An error of PyTorch's own that nothing here raises."""
 
 
-class JITException(AdjointError):
+class JITException(AdjointError):  # noqa: N818 - PyTorch's name
     """What a compiled TorchScript program raises; none is here that does."""
 
 

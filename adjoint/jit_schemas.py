@@ -2,7 +2,7 @@
 
 Source: https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/README.md
 
->>> schema = ad.parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+>>> schema = ad.parse_schema("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> t")
 >>> schema.name, [argument.name for argument in schema.arguments]
 ('aten::add', ['self', 'other', 'alpha'])
 """
@@ -322,7 +322,7 @@ class _Reader:
             return types.Opaque(word)
         if re.fullmatch(r"[a-z]\w*", word):
             return types.Opaque(word)  # stands for any type
-        self.fail(f"a type, not {word},")
+        return self.fail(f"a type, not {word},")
 
     def alias(self) -> AliasInfo:
         """What stands in the brackets behind Tensor."""

@@ -1,5 +1,6 @@
-"""TorchScript's types as values, for programs that read annotations or schemas: they print, compare,
-contain each other and say what is a subtype of what, as PyTorch's do. Nothing is compiled by them.
+"""TorchScript's types as values, for programs that read annotations or schemas: they print,
+compare, contain each other and say what is a subtype of what, as PyTorch's do. Nothing is
+compiled by them.
 
 Source: https://docs.pytorch.org/docs/stable/jit_language_reference.html#supported-type
 
@@ -91,7 +92,7 @@ class Type:
     def _no_tensor(self, *args: Any) -> NoReturn:
         raise InvalidArgument(f"{self}: is the type of no tensor, which this is asked of")
 
-    dtype = sizes = strides = device = dim = scalarType = undefined = contiguous = _no_tensor
+    dtype = sizes = strides = device = dim = scalarType = undefined = contiguous = _no_tensor  # noqa: N815
     varyingSizes = symbolic_sizes = with_dtype = with_sizes = with_device = _no_tensor  # noqa: N815
 
 
@@ -372,7 +373,7 @@ def _unified(members: Iterable[Any]) -> list[Any]:
         each
         for i, each in enumerate(flat)
         if not any(
-            each.isSubtypeOf(other) and (j < i or not other == each)
+            each.isSubtypeOf(other) and (j < i or other != each)
             for j, other in enumerate(flat)
             if j != i
         )
@@ -380,13 +381,12 @@ def _unified(members: Iterable[Any]) -> list[Any]:
     return sorted(kept, key=lambda each: _RANKS.get(type(each).__name__, len(_RANKS)))
 
 
-_RANKS = {
-    f"{name}Type": place
-    for place, name in enumerate(
-        "Any Enum Tensor Tuple List Dict Number Float Complex Future Await RRef Int None String "
-        "Bool Optional DeviceObj StreamObj PyObject SymInt SymBool".split()
-    )
-}
+_ORDER = (
+    "Any", "Enum", "Tensor", "Tuple", "List", "Dict", "Number", "Float", "Complex", "Future",
+    "Await", "RRef", "Int", "None", "String", "Bool", "Optional", "DeviceObj", "StreamObj",
+    "PyObject", "SymInt", "SymBool",
+)  # fmt: skip
+_RANKS = {f"{name}Type": place for place, name in enumerate(_ORDER)}
 
 
 class UnionType(_Container):

@@ -127,9 +127,9 @@ def set_default_tensor_type(t: Any) -> None:
         found = getattr(importlib.import_module(__package__), name, None) if known else None
     if not isinstance(found, TensorType) or not found.dtype.is_floating_point:
         raise InvalidType(
-            f"set_default_tensor_type: only floating-point types of the CPU such as FloatTensor, or "
-            f"their names, are supported as the default type, got {t!r}; set_default_dtype takes "
-            "a dtype, set_default_device a device"
+            f"set_default_tensor_type: only floating-point types of the CPU such as FloatTensor, "
+            f"or their names, are supported as the default type, got {t!r}; set_default_dtype "
+            "takes a dtype, set_default_device a device"
         )
     set_default_dtype(found.dtype)
 

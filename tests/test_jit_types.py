@@ -72,30 +72,31 @@ def test_types_of_tensors():
         assert kind.isSubtypeOf(every) and not every.isSubtypeOf(kind)
 
 
-def test_wrong_types_are_refused_as_there():
-    for space in (ad, torch):
-        i, ints = space.IntType.get(), space.ListType.ofInts()
-        for wrong in (space.IntType, space.TensorType, lambda: space.ListType(3)):
-            with pytest.raises(TypeError):
-                wrong()
-        for wrong in (lambda: space.DictType(ints, i), lambda: space.UnionType([i, i]),
-                      lambda: space.unify_type_list([]),
-                      lambda: space.unify_type_list([i, space.FloatType.get()])):  # fmt: skip
-            with pytest.raises(RuntimeError):
-                wrong()
-        none = space.NoneType.get()
-        assert str(space.unify_type_list([none, i])) == "Optional[int]"
-        assert str(space.unify_type_list([i, space.OptionalType(i)])) == "Optional[int]"
-        assert str(space.unify_type_list([none, none])) == "NoneType"
-        found, why = space.InferredType(i), space.InferredType("why")
-        assert found.success() and found.type() == i and not why.success()
-        assert why.reason() == "why"
-        enum = space.EnumType("__torch__.A", i, [])
-        assert str(enum) == "__torch__.A"
+@pytest.mark.parametrize("space", [ad, torch], ids=["adjoint", "torch"])
+def test_wrong_types_are_refused_as_there(space):
+    i, ints = space.IntType.get(), space.ListType.ofInts()
+    for wrong in (space.IntType, space.TensorType, lambda: space.ListType(3)):
+        with pytest.raises(TypeError):
+            wrong()
+    for wrong in (lambda: space.DictType(ints, i), lambda: space.UnionType([i, i]),
+                  lambda: space.unify_type_list([]),
+                  lambda: space.unify_type_list([i, space.FloatType.get()])):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            wrong()
+    none = space.NoneType.get()
+    assert str(space.unify_type_list([none, i])) == "Optional[int]"
+    assert str(space.unify_type_list([i, space.OptionalType(i)])) == "Optional[int]"
+    assert str(space.unify_type_list([none, none])) == "NoneType"
+    found, why = space.InferredType(i), space.InferredType("why")
+    assert found.success() and found.type() == i and not why.success()
+    assert why.reason() == "why"
+    enum = space.EnumType("__torch__.A", i, [])
+    assert str(enum) == "__torch__.A"
 
 
 SCHEMAS = [
-    "aten::foo.bar(Tensor self, int[2] x=[1,2], *, float? y=None, Tensor(a!) out) -> (Tensor(a!), int)",
+    "aten::foo.bar(Tensor self, int[2] x=[1,2], *, float? y=None, Tensor(a!) out) -> "
+    "(Tensor(a!), int)",
     "f(str s) -> ()", "f(Device? d=None) -> ()", "f(ScalarType t) -> Tensor[]",
     "f(Scalar x=1) -> Scalar", "f(int[] y=[]) -> int[]", "f(Tensor?[] w) -> ()",
     "f(float f=1e-5) -> ()", "f(int r=Mean) -> ()", "f(Dict(str, int) m) -> ()",
@@ -136,7 +137,8 @@ def test_what_is_no_schema_is_refused(text):
 def test_schemas_that_grew_serve_older_calls():
     for space in (ad, torch):
         old, new, other = map(space.parse_schema, (
-            "f(Tensor x) -> Tensor", "f(Tensor x, int n=1) -> Tensor", "f(Tensor x, int n) -> Tensor",
+            "f(Tensor x) -> Tensor", "f(Tensor x, int n=1) -> Tensor",
+            "f(Tensor x, int n) -> Tensor",
         ))  # fmt: skip
         assert new.is_backward_compatible_with(old)
         assert not other.is_backward_compatible_with(old)
@@ -151,7 +153,7 @@ def test_nothing_is_of_the_compilers_classes():
         kind = getattr(ad, name)
         assert isinstance(getattr(torch, name), type) and kind.__name__ == name
         assert not isinstance(ad.nn.Linear(1, 1), kind) and not issubclass(ad.nn.Module, kind)
-        with pytest.raises(TypeError, match="adjoint.compile"):
+        with pytest.raises(TypeError, match=r"adjoint\.compile"):
             kind()
     for name in ("FatalError", "JITException", "AcceleratorError"):
         mine, theirs = getattr(ad, name), getattr(torch, name)
@@ -160,7 +162,9 @@ def test_nothing_is_of_the_compilers_classes():
 
 
 def test_enumerations_have_pytorchs_members():
-    assert {e.name: e.value for e in ad.Tag} == {n: int(v) for n, v in torch.Tag.__members__.items()}
+    assert {e.name: e.value for e in ad.Tag} == {
+        n: int(v) for n, v in torch.Tag.__members__.items()
+    }
     assert ad.SUM is ad.AggregationType.SUM and ad.AVG.value == int(torch.AVG)
 
 

@@ -145,9 +145,7 @@ def triplet_margin_loss(
     tensor([1.])
     """
     chosen = _named(reduction, "triplet_margin_loss")
-    return F.triplet_margin_loss(
-        anchor, positive, negative, margin, p, eps, swap, reduction=chosen
-    )
+    return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=chosen)
 
 
 @explaining

@@ -213,7 +213,7 @@ def native_norm(
         *range(input.ndim)
     ]:
         raise InvalidArgument(
-            f"native_norm: dim must be empty or contain all dimensions of a sparse tensor, got {dim}"
+            f"native_norm: dim must be empty or all dimensions of a sparse tensor, got {dim}"
         )
     if keepdim:
         raise InvalidArgument("native_norm: keepdim=True is not there for sparse tensors; reshape")
@@ -282,5 +282,3 @@ def nuclear_norm(input: Tensor, *args: Any, **options: Any) -> Any:
         )
     axes = given.get("dim", (-2, -1))
     return matrix_norm(input, "nuc", axes, given.get("keepdim", False))
-
-

@@ -1,5 +1,5 @@
-"""What PyTorch has for quantized numbers, as far as dense tensors take part in it: rounding to a few
-levels that training goes through, and questions that dense tensors refuse.
+"""What PyTorch has for quantized numbers, as far as dense tensors take part in it: rounding to a
+few levels that training goes through, and questions that dense tensors refuse.
 
 There are no quantized tensors here; functions that make one are absent.
 """
@@ -188,7 +188,9 @@ def dequantize(input: Any) -> Any:
     tensor([1., 2.])
     """
     if isinstance(input, Sequence):
-        raise Unsupported("dequantize: of a sequence is for quantized tensors; use .float() of each")
+        raise Unsupported(
+            "dequantize: of a sequence is for quantized tensors; use .float() of each"
+        )
     return input.float()
 
 

@@ -30,7 +30,10 @@ class set_multithreading_enabled:  # noqa: N801 - PyTorch's name
         """It is so already."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         _allowed[0] = self.prev
 

@@ -71,7 +71,7 @@ class _Functional:
         cls.functions[function_name] = cls_to_register
 
     def __repr__(self) -> str:
-        return type(self).__name__
+        return type(self).__qualname__
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *type(self).functions]
@@ -188,6 +188,7 @@ class functional_datapipe:  # noqa: N801 - PyTorch's name
         self.name, self.enable_df_api_tracing = name, enable_df_api_tracing
 
     def __call__(self, cls: Any) -> Any:
+        """The class itself."""
         kind = cls.cls if isinstance(cls, non_deterministic) else cls
         for base in (IterDataPipe, MapDataPipe):
             if isinstance(kind, type) and issubclass(kind, base):
@@ -252,6 +253,7 @@ class non_deterministic:  # noqa: N801 - PyTorch's name
         self.cls = cls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A pipe of the class that is marked; before, marks one."""
         if self.cls is None:
             self._take(args[0] if args else None)
             return self
@@ -278,11 +280,11 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
         hints = typing.get_type_hints(f)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             kind = typing.get_origin(hints.get(name)) or hints.get(name)
-            if isinstance(kind, type) and issubclass(kind, IterDataPipe):
-                if not isinstance(value, kind):
-                    raise InvalidType(
-                        f"Expected argument '{name}' as a {kind.__name__}, but found {type(value)}"
-                    )
+            piped = isinstance(kind, type) and issubclass(kind, IterDataPipe)
+            if piped and not isinstance(value, kind):
+                raise InvalidType(
+                    f"Expected argument '{name}' as a {kind.__name__}, but found {type(value)}"
+                )
         return f(*args, **kwargs)
 
     return checked
@@ -302,7 +304,7 @@ def runtime_validation(f: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator of `__iter__`: what it gives must be of the type that its annotation
     `Iterator[T]` says.
 
-    Errors: InvalidType from the iteration, and for other functions than `__iter__`.
+    Errors: InvalidArgument from the iteration; InvalidType for other functions than `__iter__`.
     """
     if f.__name__ != "__iter__":
         raise InvalidType(f"Can not decorate function {f.__name__} with 'runtime_validation'")
@@ -313,7 +315,7 @@ def runtime_validation(f: Callable[..., Any]) -> Callable[..., Any]:
         kind = typing.get_origin(arguments[0]) or arguments[0] if arguments else object
         for each in f(self):
             if _switches["validates"] and isinstance(kind, type) and not isinstance(each, kind):
-                raise InvalidType(
+                raise InvalidArgument(
                     f"Expected an instance as subtype of {kind}, but found {each}({type(each)})"
                 )
             yield each

@@ -1,4 +1,4 @@
-"""Names of PyTorch's `func` beside the transforms: what a tensor at a level wraps, and `rearrange`."""
+"""Names of PyTorch's `func` beside the transforms: what a tensor wraps there, and `rearrange`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Any:
     return tensor
 
 
-class PatternError(AdjointError, ValueError):  # noqa: N818 - reads as what happened
+class PatternError(AdjointError, ValueError):
     """A pattern of `rearrange` that is none, or does not fit the tensor."""
 
 
@@ -130,9 +130,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
     return y.reshape(shape)
 
 
-def _split(
-    names: list[str], size: int, given: dict[str, int], pattern: str
-) -> dict[str, int]:
+def _split(names: list[str], size: int, given: dict[str, int], pattern: str) -> dict[str, int]:
     """The sizes of the names that make up one dimension."""
     known = {name: given[name] for name in names if name in given}
     open_ = [name for name in names if name not in given]

@@ -43,14 +43,19 @@ def swap_in_optimizer_params_and_state(
             f"and a state of groups of {[len(group['params']) for group in groups]}"
         )
     by_number = dict(zip([i for g in groups for i in g["params"]], given, strict=True))
-    own = optimizer.param_groups, optimizer.state
-    optimizer.param_groups = [
-        {**group, "params": [by_number[i] for i in group["params"]]} for group in groups
-    ]
+    own_state, own_groups = optimizer.state, [dict(group) for group in optimizer.param_groups]
+    if any(group.keys() != own.keys() for group, own in zip(groups, own_groups, strict=True)):
+        raise InvalidArgument(f"{name}: the state's groups have other options than the optimizer's")
+    for group, other in zip(optimizer.param_groups, groups, strict=True):
+        group.update(other)
+        group["params"] = [by_number[i] for i in other["params"]]
     optimizer.state = defaultdict(dict)
     for number, state in swapin_optim_state["state"].items():
         optimizer.state[by_number[number]] = dict(state)
     try:
         yield
     finally:
-        optimizer.param_groups, optimizer.state = own
+        for group, before in zip(optimizer.param_groups, own_groups, strict=True):
+            group.clear()
+            group.update(before)
+        optimizer.state = own_state

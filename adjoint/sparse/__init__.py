@@ -8,7 +8,10 @@ from typing import Any
 from ..ops.sparse.public_functions import addmm, log_softmax, mm, softmax, sum
 from .checks import as_sparse_gradcheck, check_sparse_tensor_invariants
 
-__all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "sum"]
+__all__ = [
+    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
+    "softmax", "sum",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from ..core.tensor_base import TensorBase
-from ..ops.create.conversion import sparse_parts, sparse_coo, sparse_of
+from ..ops.create.conversion import sparse_coo, sparse_of, sparse_parts
 from ..ops.sparse.entries import is_sparse
 
 __all__ = ["as_sparse_gradcheck", "check_sparse_tensor_invariants"]

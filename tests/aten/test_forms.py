@@ -207,7 +207,9 @@ def test_every_form_is_compared():
     drawn = {"alpha_dropout_", "dropout_", "feature_alpha_dropout_", "feature_dropout",
              "feature_dropout_"}  # fmt: skip
     own = {"batch_norm_update_stats", "embedding_renorm_", "native_norm"}  # below
-    written = {"conv_tbc"} | {n for file, names in FILES.items() if file in COMPARED for n in names.split()}
+    written = {"conv_tbc"} | {
+        n for file, names in FILES.items() if file in COMPARED for n in names.split()
+    }
     assert written - drawn - own == {name for name, _, _ in CASES}
 
 
@@ -283,9 +285,7 @@ def test_rows_are_bounded_in_place():
         weight = space.from_numpy(normal(4, 3) * 4)
         found = space.embedding_renorm_(weight, space.tensor([[0, 2], [0, 0]]), 1.0, 2.0)
         assert found is weight
-        np.testing.assert_allclose(
-            weight.norm(2, 1).numpy().round(5)[[0, 2]], [1, 1], atol=1e-5
-        )
+        np.testing.assert_allclose(weight.norm(2, 1).numpy().round(5)[[0, 2]], [1, 1], atol=1e-5)
         np.testing.assert_array_equal(weight[1].numpy(), (normal(4, 3) * 4)[1])
 
 

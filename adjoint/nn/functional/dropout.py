@@ -49,9 +49,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise
 
 
-def drop(
-    input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]
-) -> Tensor:
+def drop(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:
     if not training or p == 0 or not input.numel():
         return input
     if not inplace and shape == tuple(input.shape) and _draws_inside(input):

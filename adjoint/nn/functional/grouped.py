@@ -111,5 +111,3 @@ def grouped_mm(
     parts = [a[g] @ b[:, i:j] for g, (i, j) in enumerate(bounds)]
     rest = across - (ends[-1] if ends else 0)
     return cat([*parts, a.new_zeros((a.shape[1], rest))], 1)
-
-

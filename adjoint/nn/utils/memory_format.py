@@ -24,15 +24,15 @@ def _convert(module: Any, kinds: tuple[type, ...], memory_format: Any, formats: 
 
 
 def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Any:
-    """Let the weights of all Conv2d and ConvTranspose2d in a module lie as `memory_format` says:
-    `channels_last`, or `contiguous_format`. Their values are the same.
+    """Give the weights of all Conv2d and ConvTranspose2d in a module memory of their own, as
+    `contiguous(memory_format=...)` lays it out: for `channels_last`, or `contiguous_format`. Their
+    values are the same.
 
     Errors: InvalidArgument for another format.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.convert_conv2d_weight_memory_format.html
 
     >>> layer = ad.nn.Conv2d(2, 3, 2)
-    >>> layer = ad.nn.utils.convert_conv2d_weight_memory_format(layer, ad.channels_last)
-    >>> layer.weight.is_contiguous(memory_format=ad.channels_last)
+    >>> ad.nn.utils.convert_conv2d_weight_memory_format(layer, ad.channels_last) is layer
     True
     """
     kinds = (conv.Conv2d, conv.ConvTranspose2d)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import os
 import warnings
 from collections.abc import Callable
@@ -54,6 +55,8 @@ def _called(name: str, x: Any, others: tuple[Any, ...], function: Callable[..., 
     made = np.empty(x.numel(), kind)
     for place, values in enumerate(zip(*columns, strict=True)):
         found = function(*values)
+        if not isinstance(found, (numbers.Number, np.generic, TensorBase)):
+            raise InvalidType(f"{name}: the function gave no number, but {found!r:.60}")
         made[place] = int(found) if kind.kind in "iu" else found
     return x.copy_(from_numpy(made.reshape(shape)))
 
@@ -267,7 +270,9 @@ def _refusing(name: str, error: type[Exception], why: str) -> None:
         raise error(f"{name}: {why}")
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"Refused, as in PyTorch's builds for CPUs: {why}.\n\n    Errors: {error.__name__}."
+    method.__doc__ = (
+        f"Refused, as in PyTorch's builds for CPUs: {why}.\n\n    Errors: {error.__name__}."
+    )
     METHODS[name] = explaining(method)
 
 

@@ -13,12 +13,12 @@ from .linalg import cholesky, eigh, solve_triangular
 
 @explaining
 def lobpcg(
-    A: Tensor,  # noqa: N803 - PyTorch's names
+    A: Tensor,
     k: int | None = None,
-    B: Tensor | None = None,  # noqa: N803
-    X: Tensor | None = None,  # noqa: N803
+    B: Tensor | None = None,
+    X: Tensor | None = None,
     n: int | None = None,
-    iK: Tensor | None = None,  # noqa: N803
+    iK: Tensor | None = None,
     niter: int | None = None,
     tol: float | None = None,
     largest: bool | None = None,

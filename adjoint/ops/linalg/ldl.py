@@ -38,7 +38,7 @@ def _lapack(name: str, routine: str, hermitian: bool, dtype: Any) -> Any:
         routines = importlib.import_module("scipy.linalg.lapack")
     except ImportError:
         raise Unsupported(
-            f"{name}: is SciPy's, which is not installed: pip install scipy, or use linalg.lu_factor"
+            f"{name}: is SciPy's, which is not installed: pip install scipy, or use lu_factor"
         ) from None
     letter = _KINDS[dtype.name]
     return getattr(routines, f"{letter}{'he' if hermitian and letter in 'cz' else 'sy'}{routine}")
@@ -81,7 +81,7 @@ def _given(name: str, array: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 @explaining
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:  # noqa: N803
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """L and D of A = L D L^T (L D L^H if `hermitian`) in one matrix, LAPACK's pivots, and for each
     matrix 0, or the number of the first zero in D. The lower triangle of A is read.
 
@@ -97,7 +97,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 
 
 @explaining
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """`ldl_factor_ex` without info.
 
     Errors: ShapeError, DTypeError for other matrices; LinalgError for a zero in D.
@@ -110,7 +110,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
     return _Factor(found.LD, found.pivots)
 
 
-def _factored(name: str, A: Any, hermitian: bool, check: bool) -> Any:  # noqa: N803
+def _factored(name: str, A: Any, hermitian: bool, check: bool) -> Any:
     assert_matrices(name, A, square=True)
     (a,) = _arrays(name, A)
     n = a.shape[-1]
@@ -137,7 +137,7 @@ def _factored(name: str, A: Any, hermitian: bool, check: bool) -> Any:  # noqa: 
 
 
 @explaining
-def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Any:
     """X with A X = B, from what `ldl_factor` gave for A.
 
     Shapes: LD (..., n, n), pivots (..., n) and B (..., n, k), whose batches broadcast.

@@ -1,4 +1,4 @@
-"""Products of sparse tensors under their older names, copies of their parts, and changes of size."""
+"""Products of sparse tensors by their older names, copies of their parts, and changes of size."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ hsmm = hspmm
 
 
 @explaining
-def sspaddmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), where `input` and `mat1` are sparse, and so the result.
 
     Shapes: (n, k) and (k, m); `input` (n, m).
