@@ -55,6 +55,7 @@ from . import io, nn  # isort: skip - they use all of the above
 from .autograd.recording import lazy as lazy, realize_all as realize  # isort: skip
 from .reactive import Graph as Graph  # isort: skip
 from .io import load as load, save as save  # isort: skip
+from .later import PLACES as _PLACES, find as _find  # isort: skip
 from .names import *  # isort: skip
 
 from .core.dtype import bool_ as bool, float_ as float, int_ as int  # isort: skip
@@ -91,12 +92,6 @@ _LATER = (
     "utils",
 )  # fmt: skip
 
-_SPARSE = (  # functions that make sparse tensors
-    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
-    "sparse_csc_tensor", "sparse_csr_tensor",
-)  # fmt: skip
-_COMPILED = ("compile", "cond", "scan", "while_loop")  # functions of such a package
-
 if _TYPE_CHECKING:
     from . import data as data
     from . import distributed as distributed
@@ -121,22 +116,8 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _COMPILED:
-        from . import compiled
-
-        return getattr(compiled, name)
-    if name in _SPARSE:
-        from .ops.sparse import public_functions as functions
-
-        return getattr(functions, name)
-    if name == "vmap":
-        from .func import vmap
-
-        return vmap
-    if name == "as_torch":
-        from .alias import as_torch
-
-        return as_torch
+    if name in _PLACES:
+        return _find(name)
     if name.startswith("_foreach_"):
         from .foreach import FUNCTIONS
 
@@ -148,4 +129,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_SPARSE, *_COMPILED, "as_torch", "vmap"})
+    return sorted({*globals(), *_LATER, *_PLACES})

@@ -15,100 +15,58 @@ from .core.errors import MissingName, Unsupported
 
 Reasons = tuple[tuple[str, str], ...]
 
-_SPARSE = "use sparse.mm and sparse.addmm, which give dense results, and to_sparse()"
-_COPIES = "the method without _copy, and clone()"
-_RESIZED = "sparse tensors keep their size and their places; make another one"
-_QUANTIZED = "quantized tensors are not here; int8 tensors and a scale, or ONNX Runtime"
-_LIBRARIES = "of one library (cuDNN, MIOpen, oneDNN); the function without the prefix serves"
-_SCRIPT = (
-    "not here, if PyTorch has it (most such names are of TorchScript's compiler); docs/pytorch.md "
-    "lists what there is"
-)
+_QUANTIZED = "quantized tensors are not here; fake_quantize_per_tensor_affine, or ONNX Runtime"
+_FOLLOWED = "subclasses of Tensor are not followed by operations yet"
+_SCRIPT = "of TorchScript's compiler; adjoint.compile makes functions fast"
 
 TOP: Reasons = (
-    (r"spmm dsmm hsmm hspmm smm saddmm sspaddmm", _SPARSE),
-    (r"\w*indices_copy values_copy", _COPIES),
-    (r"resize_as_sparse_", _RESIZED),
-    (r"q_.* q(u?int\d+(x\d+)?|scheme) quint\dx\d (de)?quantize.* quantized_.* int_repr fbgemm_.* "
-     r"fake_quantize_.* fused_moving_avg_obs_fake_quant choose_qparams_optimized empty_quantized",
-     _QUANTIZED),
-    (r"cudnn_.* miopen_.* mkldnn_.* is_vulkan_available", _LIBRARIES),
-    (r"u?int[1-7] bits?\d*(x\d)?\w* float4_\w+",
-     "no such dtype; int8, uint8, float16, bfloat16 and complex64 are the narrowest"),
-    (r"(gru|lstm|rnn_tanh|rnn_relu)(_cell)?", "use the modules nn.GRU, nn.LSTM and nn.RNN"),
-    (r"native_.* batch_norm_.* convolution grid_sampler.* affine_grid_generator embedding_bag "
-     r"embedding_renorm_ ctc_loss conv_tbc max_pool1d_with_indices segment_reduce norm_except_dim",
-     "the form for ATen; nn.functional has the one for users"),
-    (r".*dropout_? ", "nn.functional.dropout and its like"),
-    (r"feature_dropout_? (feature_)?alpha_dropout_ dropout_", "nn.functional has dropout"),
-    (r"conj_physical_ slice_inverse hash_tensor from_file lobpcg thread_safe_generator",
-     "not here; compose it from others"),
-    (r"ModuleDict ParameterDict BufferDict", "nn.ModuleDict and nn.ParameterDict"),
-    (r"\w+Storage \w*StorageContext", "tensors have no storage objects; data_ptr(), numpy()"),
-    (r"StreamObjType DeviceObjType AcceleratorError",
-     "of accelerators; adjoint.cuda has streams and events"),
-    (r"(set|get|is|autocast)_\w*autocast\w* autocast_\w+", "adjoint.autocast, is_autocast_enabled"),
-    (r"has_\w+ get_device_module get_device init_num_threads is_distributed",
-     "adjoint.backends says what there is"),
-    (r"(get|set)_deterministic_debug_mode is_deterministic\w* (is|set)_warn_always\w* "
-     r"set_anomaly_enabled is_anomaly_check_nan_enabled set_default_tensor_type",
-     "use_deterministic_algorithms, detect_anomaly and set_default_dtype serve"),
-    (r"sym_\w+", "shapes are plain ints; use Python's numbers"),
-    (r"\w+", _SCRIPT),
+    (r"quantize_.* quantized_\w+_cell fbgemm_.* choose_qparams_optimized "
+     r"fused_moving_avg_obs_fake_quant", _QUANTIZED),
+    ("mkldnn_rnn_layer", "of oneDNN alone; lstm, gru, rnn_tanh and rnn_relu"),
+    ("slice_inverse", "private to PyTorch's compiler; slice_scatter writes into a copy"),
+    ("PyTorchFile(Reader|Writer)", "adjoint.load and adjoint.save read and write the files"),
+    ("LockingLogger NoopLogger", "of PyTorch's own counters; adjoint.profiler counts"),
+    ("FileCheck", "checks texts of PyTorch's compilers; use `in`, or re"),
+    (r"DisableTorchFunction\w*", _FOLLOWED),
+    ("ExcludeDispatchKeyGuard", "there is no dispatcher; autocast(enabled=False) switches it off"),
+    ("cpp", "PyTorch's own C++ modules"),
+    (r"import_ir_module\w* parse_ir parse_type_comment merge_type_from_type_comment", _SCRIPT),
+    (r"\w+", "not here, if PyTorch has it; docs/pytorch.md lists what there is"),
 )  # fmt: skip
 
 ABSENT: dict[str, Reasons] = {
     "": TOP,
-    "nn": (
-        ("UninitializedBuffer", "UninitializedParameter is here; buffers get their shape at once"),
-        ("factory_kwargs", "give device and dtype as they are"),
-        ("Container NLLLoss2d", "removed names; nn.Module, nn.NLLLoss"),
-    ),
+    "nn": (),
     "nn.functional": (
-        ("grouped_mm scaled_\\w+ ScalingType SwizzleType", "of accelerators; matmul or bmm"),
-        ("has_torch_function\\w*", "subclasses of Tensor are not followed by operations yet"),
-        ("conv_tbc", "conv1d, on a transposed view"),
-        ("GRID_SAMPLE_\\w+ assert_int_or_pair", "what annotations need only"),
+        ("scaled_\\w+", "of 8-bit floats, which there are no tensors of; matmul or grouped_mm"),
+        ("has_torch_function\\w*", _FOLLOWED),
     ),
     "nn.init": ((".+", "the name with _ at its end"),),
-    "nn.utils": (
-        ("convert_conv\\w+", "tensors are row-major here; the values are the same without it"),
-        (".+", "not here yet"),
-    ),
-    "optim": (
-        ("swap_in_optimizer_params_and_state", "load_state_dict"),
-    ),
+    "nn.utils": (),
+    "optim": (),
     "optim.lr_scheduler": (),
-    "linalg": (("ldl_\\w+", "linalg.lu_factor and lu_solve, or cholesky"),),
+    "linalg": (),
     "fft": (),
     "special": (),
     "distributions": (),
-    "func": (
-        ("debug_unwrap", "inside a transform, a tensor shows what it wraps when it is printed"),
-        ("rearrange", "einops.rearrange, which runs on adjoint's tensors"),
-    ),
+    "func": (),
     "sparse": (
-        ("check_sparse_tensor_invariants", "indices are checked in any case"),
-        ("as_sparse_gradcheck", "give gradcheck the values, and make the tensor inside"),
         ("\\w*[sS]emi_?[sS]tructured\\w*", "of accelerators; dense tensors, or sparse_csr"),
         (".+", "not here; sparse.mm, or SciPy's matrices on the values"),
     ),
     "utils.data": ((".+", "of torchdata's pipes; Dataset, IterableDataset and samplers serve"),),
     "autograd": (
-        ("variable", "autograd.Variable is Tensor"),
+        ("enforce_grad_layout_policy", "gradients lie as they were computed; contiguous()"),
         (".+", "not here; autograd.Function serves"),
     ),
     "amp": (),
     "fx": (),
     "Tensor": (
-        (r"smm sspaddmm", _SPARSE),
-        (r"sparse_resize_\w* resize_as_sparse_", _RESIZED),
-        (r"to_padded_tensor", "of nested tensors, which are not here"),
-        (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
-        (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
-        (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
-        (r"module_load", "subclasses of Tensor are not followed by operations yet"),
-        (r"resize resize_as reinforce volatile storage_type", "PyTorch's old names; reshape, data"),
+        ("chalf", "there are no tensors of complex32; complex64 is the narrowest"),
+        ("index", "of PyTorch's first-class dimensions; vmap, or einops' names"),
+        ("to_mkldnn", "oneDNN computes with dense tensors as they are"),
+        ("slice_inverse", "private to PyTorch's compiler; slice_scatter writes into a copy"),
+        ("module_load", _FOLLOWED),
         (r"\w+", "not here; compose it from others"),
     ),
 }  # fmt: skip
@@ -121,7 +79,7 @@ MODULES: dict[str, str] = {
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
     "xpu": "no such device here",
     "mps": "no such device here",
-    "overrides": "subclasses of Tensor are not followed by operations yet",
+    "overrides": _FOLLOWED,
 }
 
 

@@ -25,6 +25,7 @@ from .core.errors import (
     InvalidArgument,
     InvalidType,
     ShapeError,
+    Unsupported,
 )
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
@@ -41,7 +42,7 @@ from .graph.cells import Cell, Source, wants_gradient
 from .graph.editing import refollow
 from .graph.lazy import LazyValue, concrete
 from .graph.node import INFERENCE, Item, Leaf
-from .ops.create import conversion, creation, memory, ranges
+from .ops.create import conversion, creation, memory, older, ranges
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
@@ -56,7 +57,7 @@ from .printing import format_tensor
 
 __all__ = ["RemovableHandle", "Tensor"]
 
-assert numpy_backend  # importing it registers it
+assert numpy_backend and older  # importing them registers what they have
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -753,6 +754,48 @@ class Tensor(TensorBase):
     is_mps = is_xpu = is_xla = is_ipu = is_vulkan = is_maia = is_mtia = False
     names: Any = None
 
+    @property
+    def name(self) -> None:
+        """None: tensors have no names.
+
+        >>> ad.ones(1).name is None
+        True
+        """
+
+    @property
+    def volatile(self) -> bool:
+        """False; PyTorch's old word for `no_grad`, whose setter does nothing but warn.
+
+        >>> ad.ones(1).volatile
+        False
+        """
+        return False
+
+    @volatile.setter
+    def volatile(self, value: bool) -> None:
+        warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+
+    @property
+    def grad_dtype(self) -> dt.dtype:
+        """The dtype that gradients of this leaf have: its own, which cannot be set.
+
+        Errors: AutogradError for what is no leaf; Unsupported where another dtype is set.
+
+        >>> ad.ones(1).grad_dtype
+        adjoint.float32
+        """
+        if not self.is_leaf:
+            raise AutogradError("grad_dtype can only be accessed on leaf tensors.")
+        return self.dtype
+
+    @grad_dtype.setter
+    def grad_dtype(self, value: dt.dtype | None) -> None:
+        if value is not self.grad_dtype:
+            raise Unsupported(
+                f"grad_dtype: gradients of a leaf have its dtype, {self.dtype}, not {value}; a "
+                "hook may convert them elsewhere"
+            )
+
     def get_device(self) -> int:
         """The CUDA device number; -1 on the CPU."""
         return -1 if self.device.index is None else self.device.index
@@ -1126,7 +1169,7 @@ class _OfSparse:
         self.name = name
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        from .ops.sparse.public_functions import METHODS
+        from .ops.sparse.older import METHODS
 
         for name, method in METHODS.items():
             setattr(Tensor, name, method)
@@ -1135,7 +1178,8 @@ class _OfSparse:
 
 for _name in (
     "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
-    "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim", "sparse_mask", "to_dense",
+    "dense_dim", "indices", "is_coalesced", "resize_as_sparse_", "row_indices", "smm", "sparse_dim",
+    "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "to_dense",
     "to_sparse", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc",
     "to_sparse_csr", "values",
 ):  # fmt: skip

@@ -18,7 +18,8 @@ from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, Mode, mode_with
 from ..core.tensor_base import TensorBase
 from ..ops.promotion import cast
-from .casting import DEFAULT_CASTING, Casting
+from .casting import DEFAULT_CASTING, Casting, Target
+from .lists import Lists
 
 __all__ = [
     "autocast", "clear_autocast_cache", "get_autocast_dtype", "is_autocast_available",
@@ -27,7 +28,10 @@ __all__ = [
 ]  # fmt: skip
 
 _SUPPORTED = (bfloat16, float16)
-_OTHERS = ("hpu", "ipu", "maia", "meta", "mps", "mtia", "privateuseone", "xla", "xpu")  # PyTorch's
+_OTHERS = {  # PyTorch's: there are no tensors, so nothing is converted
+    "hpu": bfloat16, "ipu": float16, "maia": bfloat16, "mps": float16, "mtia": float16,
+    "privateuseone": float16, "xla": bfloat16, "xpu": float16,
+}  # fmt: skip
 
 
 def _here() -> Casting:
@@ -181,10 +185,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     ad.is_autocast_enabled("cpu")
     True
     """
-    if device_type in _OTHERS:
-        return False
-    _assert_device(device_type)
-    return _here().targets[device_type].enabled
+    return target_of(device_type).enabled
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
@@ -195,8 +196,7 @@ def get_autocast_dtype(device_type: str) -> dtype:
     >>> ad.get_autocast_dtype("cpu"), ad.get_autocast_dtype("cuda")
     (adjoint.bfloat16, adjoint.float16)
     """
-    _assert_device(device_type)
-    return _here().targets[device_type].dtype
+    return target_of(device_type).dtype
 
 
 def is_autocast_cache_enabled() -> bool:
@@ -214,10 +214,19 @@ def _set(casting: Casting) -> None:
     MODE.set(mode_with(MODE.get(), autocast=casting))
 
 
-def _set_target(device_type: str, **changes: Any) -> None:
-    _assert_device(device_type)
-    here = _here()
-    target = here.targets[device_type]._replace(**changes)
+def target_of(device_type: str) -> Target:
+    """What autocast does on a device type here."""
+    found = _here().targets.get(device_type)
+    if found is not None:
+        return found
+    if device_type not in _OTHERS:
+        _assert_device(device_type)
+    return Target(_OTHERS[device_type], False, Lists({}, {}))
+
+
+def change_target(device_type: str, **changes: Any) -> None:
+    """Do otherwise on a device type from here on."""
+    here, target = _here(), target_of(device_type)._replace(**changes)
     _set(Casting({**here.targets, device_type: target}, here.cache_enabled, here.cache))
 
 
@@ -228,7 +237,7 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
 
     >>> ad.set_autocast_enabled("cpu", False)
     """
-    _set_target(device_type, enabled=bool(enabled))
+    change_target(device_type, enabled=bool(enabled))
 
 
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
@@ -238,7 +247,7 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
 
     >>> ad.set_autocast_dtype("cpu", ad.bfloat16)
     """
-    _set_target(device_type, dtype=dtype)
+    change_target(device_type, dtype=dtype)
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:

@@ -38,6 +38,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(f"{__name__}.forward_ad")
+    if name in ("is_multithreading_enabled", "set_multithreading_enabled", "variable"):
+        from . import older
+
+        return getattr(older, name)
     from ..absent import missing
 
     raise missing("autograd", name)

@@ -63,8 +63,9 @@ def run_backward(
     try:
         awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
         walks[-1] = awaited
+        looks = mode.anomaly and mode.checks_nan
         reached = _walk(
-            roots, awaited, goals, retain_graph, create_graph, accumulate, mode.anomaly, observer
+            roots, awaited, goals, retain_graph, create_graph, accumulate, looks, observer
         )
     finally:
         MODE.set(mode)

@@ -166,7 +166,8 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
 
 class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
-    """Name the op, and the line that called it, whose gradient became NaN.
+    """Name the op, and the line that called it, whose gradient became NaN; without `check_nan`,
+    remember the lines only.
 
     Errors: AutogradError from backward at the first op whose gradient contains NaN.
     Source: https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection
@@ -182,7 +183,7 @@ class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__()
-        self.changes = {"anomaly": True}
+        self.changes = {"anomaly": True, "checks_nan": bool(check_nan)}
 
 
 class set_detect_anomaly(set_grad_enabled):  # noqa: N801 - PyTorch's name
@@ -197,7 +198,7 @@ class set_detect_anomaly(set_grad_enabled):  # noqa: N801 - PyTorch's name
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         _ModeSwitch.__init__(self)
-        self.changes = {"anomaly": bool(mode)}
+        self.changes = {"anomaly": bool(mode), "checks_nan": bool(check_nan)}
         _ModeSwitch.__enter__(self)
 
 

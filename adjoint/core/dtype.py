@@ -68,14 +68,31 @@ class NamedOnly(dtype):
     (1, 448.0)
     """
 
-    __slots__ = ("limits",)
+    __slots__ = ("limits", "signed")
 
-    def __init__(self, name: str, limits: Any, category: int = 2, itemsize: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Any = None,
+        category: int = 2,
+        itemsize: int = 1,
+        signed: bool | None = True,
+    ) -> None:
         self.name = name
-        self.limits = limits
+        self.limits = limits  # the dtype whose limits it has; None where `finfo` knows none
         self.category, self.itemsize = category, itemsize
         self.is_floating_point, self.is_complex = category == 2, category == 3
-        self.is_signed = True
+        self.signed = signed
+
+    @property
+    def is_signed(self) -> bool:  # type: ignore[override]
+        """Whether its numbers may be negative.
+
+        Errors: DTypeError where PyTorch does not say.
+        """
+        if self.signed is None:
+            raise DTypeError(f"{self}.is_signed: is not said of quantized numbers and bits")
+        return self.signed
 
     @property
     def numpy(self) -> Any:  # type: ignore[override]
@@ -102,12 +119,21 @@ float8_e5m2 = NamedOnly("float8_e5m2", ml_dtypes.float8_e5m2)
 float8_e5m2fnuz = NamedOnly("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz)
 float8_e8m0fnu = NamedOnly("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu)
 complex32 = chalf = NamedOnly("complex32", np.float16, 3, 4)
+float4_e2m1fn_x2 = NamedOnly("float4_e2m1fn_x2")
+uint1 = bit = NamedOnly("uint1", None, 1, signed=False)
 NAMED_ONLY: dict[str, dtype] = {
     each.name: each
     for each in (
         float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, complex32,
+        float4_e2m1fn_x2, uint1,
+        *(NamedOnly(f"uint{n}", None, 1, signed=False) for n in range(2, 8)),
+        *(NamedOnly(f"int{n}", None, 1) for n in range(1, 8)),
+        *(NamedOnly(f"bits{n}", None, 1, signed=None) for n in ("1x8", "2x4", "4x2", "8")),
+        NamedOnly("bits16", None, 1, 2, None), NamedOnly("qint32", None, 1, 4, None),
+        *(NamedOnly(n, None, 1, signed=None) for n in ("qint8", "quint8", "quint4x2", "quint2x4")),
     )
 }  # fmt: skip
+globals().update(NAMED_ONLY)  # those that have no line above
 
 bool_ = dtype("bool", np.bool_, 0)
 uint8 = dtype("uint8", np.uint8, 1)
@@ -291,7 +317,8 @@ class finfo:  # noqa: N801 - PyTorch's name
         d = get_default_dtype() if type is None else as_dtype(type)
         if d.category < 2:
             raise DTypeError(f"finfo: needs a floating-point dtype, got {d}; use iinfo")
-        kind = d.limits if isinstance(d, NamedOnly) else d.to_real().numpy
+        limits = d.limits if isinstance(d, NamedOnly) else None
+        kind = d.to_real().numpy if limits is None else limits
         info: Any = ml_dtypes.finfo(kind)
         self.dtype = d.name
         self.bits = int(info.bits)

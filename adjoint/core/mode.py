@@ -13,14 +13,15 @@ class Mode:
     """One immutable combination of switches; equal switches are the same object."""
 
     __slots__ = (
-        "anomaly", "autocast", "casts", "executor", "fuses", "grad", "inference", "lasting",
-        "observer", "plain", "run", "saved_hooks", "step", "watched",
+        "anomaly", "autocast", "casts", "checks_nan", "executor", "fuses", "grad", "inference",
+        "lasting", "observer", "plain", "run", "saved_hooks", "step", "watched",
     )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
     grad: bool  # record what gradients need
     inference: bool  # results may never take part in autograd
-    anomaly: bool  # remember where each node was made, check gradients for NaN
+    anomaly: bool  # remember where each node was made, and, where `checks_nan`, look for NaN
+    checks_nan: bool  # in gradients, in anomaly mode
     saved_hooks: tuple[Any, Any] | None  # (pack, unpack) for what nodes save
     autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
     step: Any  # what a graph's values are inside its `step()` (reactive.steps.Steps)
@@ -42,7 +43,9 @@ class Mode:
         autocast: Any = None,
         step: Any = None,
         observer: Any = None,
+        checks_nan: bool = True,
     ) -> None:
+        self.checks_nan = checks_nan
         self.executor = executor
         self.grad = grad
         self.inference = inference
@@ -75,6 +78,7 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
         return mode
     names = (
         "executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step", "observer",
+        "checks_nan",
     )  # fmt: skip
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
     if any(key[i] is not None for i in (0, 4, 5, 6, 7)):
@@ -93,7 +97,7 @@ def unobserved(mode: Mode) -> Mode:
 
 
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None, None, None, None)] = DEFAULT
+_made[(None, True, False, False, None, None, None, None, True)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 

@@ -21,10 +21,12 @@ from .derivatives import (
     vjp,
 )
 from .modules import replace_all_batch_norm_modules_, stack_module_state
+from .names import debug_unwrap, rearrange
 
 __all__ = [
-    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev",
-    "jvp", "linearize", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
+    "debug_unwrap", "functional_call", "functionalize", "grad", "grad_and_value", "hessian",
+    "jacfwd", "jacrev", "jvp", "linearize", "rearrange", "replace_all_batch_norm_modules_",
+    "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from . import utils as utils
 from .modules import *  # noqa: F403 - its __all__ is the list
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
 
 
@@ -22,6 +23,10 @@ def __getattr__(name: str) -> _Any:
         from ..distributed.batchnorm import SyncBatchNorm
 
         return SyncBatchNorm
+    if name in ("Container", "NLLLoss2d", "factory_kwargs"):
+        from . import older
+
+        return getattr(older, name)
     if name in ("attention", "parallel"):
         import importlib
 

@@ -9,7 +9,7 @@ from ..core.mistakes import assert_tensor
 from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
-__all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
 
 def _detached(data: Any, name: str) -> Tensor:
@@ -81,14 +81,56 @@ class UninitializedParameter(Parameter):
         return f"<{type(self).__name__}>"
 
 
+class UninitializedBuffer(Tensor):
+    """A buffer whose shape is not known yet: `materialize` makes a tensor of it.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.UninitializedBuffer.html
+
+    >>> b = ad.nn.UninitializedBuffer()
+    >>> b.materialize((2, 3))
+    >>> type(b).__name__, b.shape
+    ('Tensor', adjoint.Size([2, 3]))
+    """
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> Any:
+        """See the class."""
+        made = adopt(cls, empty(0, device=device, dtype=dtype)).requires_grad_(requires_grad)
+        made.persistent = persistent
+        return made
+
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> None:
+        """See the class; `__new__` does the work."""
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a tensor of `shape` whose values are arbitrary."""
+        place = self.device if device is None else device
+        self._show(empty(tuple(shape), device=place, dtype=dtype or self.dtype)._data)
+        self.__class__ = Tensor  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
 def is_lazy(param: Any) -> bool:
-    """Whether `param` is an UninitializedParameter.
+    """Whether `param` is an UninitializedParameter, or such a buffer.
 
     >>> from adjoint.nn.parameter import is_lazy
     >>> is_lazy(ad.nn.Parameter(ad.ones(1)))
     False
     """
-    return isinstance(param, UninitializedParameter)
+    return isinstance(param, (UninitializedBuffer, UninitializedParameter))
 
 
 class Buffer(Tensor):

@@ -6,8 +6,12 @@ Source: https://docs.pytorch.org/docs/stable/sparse.html
 from typing import Any
 
 from ..ops.sparse.public_functions import addmm, log_softmax, mm, softmax, sum
+from .checks import as_sparse_gradcheck, check_sparse_tensor_invariants
 
-__all__ = ["addmm", "log_softmax", "mm", "softmax", "sum"]
+__all__ = [
+    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
+    "softmax", "sum",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

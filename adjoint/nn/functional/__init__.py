@@ -22,10 +22,12 @@ from .ctc import *
 from .dropout import *
 from .fractional import *
 from .grid import *
+from .grouped import *
 from .loss import *
 from .margin import *
 from .normalization import *
 from .sparse import *
+from .temporal import *
 from .vision import *
 
 if not typing.TYPE_CHECKING:  # which follows the imports

@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _assert_probability(p: float, name: str) -> None:
+def assert_probability(p: float, name: str) -> None:
     if not 0.0 <= p <= 1.0:
         raise InvalidArgument(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
@@ -41,17 +41,15 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         said = overridden(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
         if said is not ABSENT:
             return said
-    _assert_probability(p, "dropout")
+    assert_probability(p, "dropout")
     try:
-        return _apply(input, p, training, inplace, tuple(input.shape))
+        return drop(input, p, training, inplace, tuple(input.shape))
     except MISTAKES as error:
         explain(error, dropout, (input,), {})
         raise
 
 
-def _apply(
-    input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]
-) -> Tensor:
+def drop(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:
     if not training or p == 0 or not input.numel():
         return input
     if not inplace and shape == tuple(input.shape) and _draws_inside(input):
@@ -80,12 +78,12 @@ def _state() -> tuple[Tensor, Tensor]:
 def _channels(
     rank: int, input: Tensor, p: float, training: bool, inplace: bool, name: str
 ) -> Tensor:
-    _assert_probability(p, name)
+    assert_probability(p, name)
     if input.ndim not in (rank + 1, rank + 2):
         raise ShapeError(
             f"{name}: expected {rank + 1}D or {rank + 2}D input, got shape {tuple(input.shape)}"
         )
-    return _apply(input, p, training, inplace, (*input.shape[:-rank], *(1,) * rank))
+    return drop(input, p, training, inplace, (*input.shape[:-rank], *(1,) * rank))
 
 
 @explaining
@@ -142,7 +140,7 @@ _ALPHA = -1.7580993408473766  # -scale * alpha of selu: what it tends to
 def _alpha(
     input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...], name: str
 ) -> Tensor:
-    _assert_probability(p, name)
+    assert_probability(p, name)
     if not training or p == 0 or not input.numel():
         return input
     if p == 1:

@@ -76,7 +76,7 @@ def embedding(
         weight = hold_sizes("embedding", weight, dims=(0,))
     padding_idx = padding_row(padding_idx, weight.shape[0], "embedding: Padding_idx")
     if max_norm is not None:
-        _bound_rows(weight, input.reshape(-1), max_norm, norm_type)
+        bound_rows(weight, input.reshape(-1), max_norm, norm_type)
     if sparse:
         from ...ops.sparse.public_functions import rows_sparsely
 
@@ -98,7 +98,7 @@ def padding_row(padding_idx: int | None, rows: int, name: str) -> int | None:
     return padding_idx % rows
 
 
-def _bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+def bound_rows(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     with no_grad():
         used = indices.unique()
         rows = weight.index_select(0, used)
@@ -162,7 +162,7 @@ def embedding_bag(
     weight = hold_sizes("embedding_bag", weight)
     indices = input.reshape(-1).long()
     if max_norm is not None:
-        _bound_rows(weight, indices, max_norm, norm_type)
+        bound_rows(weight, indices, max_norm, norm_type)
     places = indices.detach().cpu().numpy()
     bags = np.searchsorted(starts, np.arange(len(places)), side="right") - 1
     if padding_idx is not None:

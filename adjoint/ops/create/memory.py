@@ -446,9 +446,23 @@ class TypedStorage(UntypedStorage):
 
     __slots__ = ()
 
+    @property
+    def dtype(self) -> dt.dtype:
+        """The dtype of the elements."""
+        return dt.from_numpy_dtype(self._owner.dtype)
+
     def size(self) -> int:
         """The number of elements."""
         return int(self._owner.size)
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Write one number into all elements."""
+        self.shown().fill_(value)
+        return self
+
+    def clone(self) -> TypedStorage:
+        """A copy in memory of its own."""
+        return TypedStorage(self.shown().clone())
 
     def tolist(self) -> list[Any]:
         """The elements in memory order."""

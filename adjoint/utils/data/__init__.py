@@ -10,6 +10,10 @@ from .distributed import DistributedSampler as DistributedSampler
 
 
 def __getattr__(name: str) -> object:
+    from ...data import pipes
+
+    if name in pipes.__all__:
+        return getattr(pipes, name)
     from ...absent import missing
 
     raise missing("utils.data", name)
