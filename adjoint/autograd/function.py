@@ -171,7 +171,7 @@ class CustomFunction(Op, abstract=True):
 
 def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple[Any, ...]:
     """What backward returns: one for each argument of forward; one alone needs no tuple."""
-    found = _rule(function)(ctx, *given)
+    found = ask_again(_rule(function), ctx, *given)
     count = len(ctx._form)
     if not isinstance(found, tuple):
         one = count == 1 and ctx._form[0] is not None and found and isinstance(found[0], TensorBase)

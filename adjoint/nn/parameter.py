@@ -6,6 +6,8 @@ from typing import Any
 
 from ..core.errors import AutogradError
 from ..core.mistakes import assert_tensor
+from ..core.overrides import disabled
+from ..eager.arrays import usual
 from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
@@ -34,6 +36,7 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         """See the class."""
@@ -48,6 +51,9 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _copy(self, memo, self.requires_grad)
+
+
+usual(Parameter)
 
 
 class UninitializedParameter(Parameter):
@@ -105,6 +111,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         """See the class."""

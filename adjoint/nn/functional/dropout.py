@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.mistakes import MISTAKES, explain
+from ...core.mistakes import MISTAKES, recovered
 from ...core.overrides import ABSENT, FOLLOWED, overridden
 from ...eager.dispatch import apply
 from ...eager.fused import fused, is_fusing
@@ -45,8 +45,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     try:
         return _apply(input, p, training, inplace, tuple(input.shape))
     except MISTAKES as error:
-        explain(error, dropout, (input,), {})
-        raise
+        return recovered(error, dropout, dropout, (input,), {})
 
 
 def _apply(

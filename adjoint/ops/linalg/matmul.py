@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
-from ...core.mistakes import MISTAKES, assert_tensor, explain
+from ...core.mistakes import MISTAKES, assert_tensor, recovered
 from ...core.mode import is_casting
 from ...core.op import Op, Sample
 from ...core.overrides import ABSENT, FOLLOWED, leading, overridden
@@ -376,8 +376,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             return _apply_again(LINEAR, input, weight)
         return _apply_again(LINEAR, input, weight, bias)
     except MISTAKES as error:
-        explain(error, linear, (input, weight, bias), {})
-        raise
+        return recovered(error, linear, linear, (input, weight, bias), {})
 
 
 def _apply_again(op: Op, *inputs: Any) -> Any:
