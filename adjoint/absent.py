@@ -66,7 +66,6 @@ ABSENT: dict[str, Reasons] = {
     ),
     "nn.functional": (
         ("grouped_mm scaled_\\w+ ScalingType SwizzleType", "of accelerators; matmul or bmm"),
-        ("has_torch_function\\w*", "subclasses of Tensor are not followed by operations yet"),
         ("conv_tbc", "conv1d, on a transposed view"),
         ("GRID_SAMPLE_\\w+ assert_int_or_pair", "what annotations need only"),
     ),
@@ -107,7 +106,6 @@ ABSENT: dict[str, Reasons] = {
         (r"q_\w+ qscheme int_repr dequantize", _QUANTIZED),
         (r"eig lstsq solve symeig", "PyTorch refuses it, too; linalg has it"),
         (r"ipu xpu mtia to_mkldnn record_stream", "no such device here; to('cpu')"),
-        (r"module_load", "subclasses of Tensor are not followed by operations yet"),
         (r"resize resize_as reinforce volatile storage_type", "PyTorch's old names; reshape, data"),
         (r"\w+", "not here; compose it from others"),
     ),
@@ -121,7 +119,6 @@ MODULES: dict[str, str] = {
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
     "xpu": "no such device here",
     "mps": "no such device here",
-    "overrides": "subclasses of Tensor are not followed by operations yet",
 }
 
 

@@ -31,7 +31,7 @@ from .core.errors import (
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
-from .core.overrides import ABSENT, FOLLOWED, named, overridden, unasked
+from .core.overrides import ABSENT, FOLLOWED, concerns, named, overridden, unasked
 from .core.spec import Size, normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
@@ -643,6 +643,10 @@ class Tensor(TensorBase):
         >>> ad.zeros(2).is_same_size(ad.zeros(1))
         False
         """
+        if FOLLOWED and concerns(other):
+            said = overridden(Tensor.is_same_size, (self, other), {})
+            if said is not ABSENT:
+                return said  # type: ignore[no-any-return]
         assert_tensor("is_same_size", other, "other")
         return tuple(self.shape) == tuple(other.shape)
 
@@ -1037,10 +1041,10 @@ class Tensor(TensorBase):
         return ew.neg(self)
 
     def __pos__(self) -> Any:
-        return FUNCTIONS["positive"](self)
+        return self.positive()
 
     def __rdiv__(self, other: Any) -> Any:
-        if FOLLOWED:
+        if FOLLOWED and concerns(self, other):
             said = overridden(Tensor.__rdiv__, (self, other), {})
             if said is not ABSENT:
                 return said
@@ -1050,7 +1054,7 @@ class Tensor(TensorBase):
         return ew.add(self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        if FOLLOWED:
+        if FOLLOWED and concerns(self, other):
             said = overridden(Tensor.__rsub__, (self, other), {})
             if said is not ABSENT:
                 return said
@@ -1063,7 +1067,7 @@ class Tensor(TensorBase):
     __matmul__ = matmul.matmul
 
     def __rmatmul__(self, other: Any) -> Any:
-        if FOLLOWED:
+        if FOLLOWED and concerns(self, other):
             said = overridden(Tensor.__rmatmul__, (self, other), {})
             if said is not ABSENT:
                 return said
@@ -1123,7 +1127,7 @@ def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, (str, bytes, dict, set, type(None))):
             return NotImplemented
-        if FOLLOWED:
+        if FOLLOWED and concerns(self, other):
             said = overridden(operator, (self, other), {})
             if said is not ABSENT:
                 return said
@@ -1269,7 +1273,7 @@ def _not_asking() -> tuple[type, dict[str, Any]]:
 
 
 connect_methods(_not_asking)
-for _name in ("__getitem__", "__setitem__"):
+for _name in ("__getitem__", "__setitem__", "split", "where", "type"):
     METHODS[_name].__name__ = _name
 for _name, _method in {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow",

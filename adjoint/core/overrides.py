@@ -23,7 +23,7 @@ from .spec import Size
 
 __all__ = [
     "ABSENT", "FOLLOWED", "DisableTorchFunction", "DisableTorchFunctionSubclass", "as_asked", "ask",
-    "ask_again", "asks", "disabled", "follow", "following", "inside", "leading", "leave", "named",
+    "ask_again", "asks", "concerns", "disabled", "follow", "following", "inside", "is_unasked", "leading", "leave", "named",
     "never_asked", "overridden", "state_of", "unasked", "unusual",
 ]  # fmt: skip
 
@@ -108,6 +108,28 @@ def is_apart(value: Any) -> bool:
     return overrides is None or not overrides[0]
 
 
+def concerns(a: Any, b: Any = None, c: Any = None, d: Any = None) -> bool:
+    """Whether a mode of functions is on, or one of these may have a say: a quick look, for functions
+    that would gather their arguments for `overridden`.
+    """
+    return _may_say(a) or _may_say(b) or _may_say(c) or _may_say(d) or MODES in FOLLOWED
+
+
+def _may_say(value: Any) -> bool:
+    kind = type(value)
+    if kind in _NEVER:
+        return False
+    if kind is tuple or kind is list:
+        return any([_may_say(each) for each in value])
+    return True
+
+
+def is_unasked() -> bool:
+    """Whether subclasses of Tensor are tensors like any other here."""
+    overrides = MODE.get().overrides
+    return overrides is not None and bool(overrides[0])
+
+
 def _asked(values: Iterable[Any], found: list[Any]) -> None:
     for value in values:
         kind = type(value)
@@ -124,16 +146,23 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
             found.insert(place, value)
 
 
-def overridden(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def overridden(
+    function: Callable[..., Any], args: Any, kwargs: Any, relevant: Any = None
+) -> Any:
     """What modes of functions, or arguments, or items of lists and tuples among them, say that
-    `function` gives; ABSENT where none has a say.
+    `function` gives; ABSENT where none has a say. `relevant`: those to ask, if not all.
 
     Errors: InvalidType where all that were asked gave NotImplemented.
     """
+    if relevant is None and not kwargs and not _may_say(args) and MODES not in FOLLOWED:
+        return ABSENT
     found: list[Any] = []
-    _asked(args, found)
-    if kwargs:
-        _asked(kwargs.values(), found)
+    if relevant is not None:
+        _asked(relevant, found)
+    else:
+        _asked(args, found)
+        if kwargs:
+            _asked(kwargs.values(), found)
     if not found and MODES not in FOLLOWED:
         return ABSENT
     overrides = MODE.get().overrides

@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
 from ...eager.public import explaining, public
@@ -161,7 +161,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.add(ad.tensor([1., 2.]), ad.tensor([10., 20.]), alpha=2)
     tensor([21., 42.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(add, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
@@ -198,7 +198,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.sub(ad.tensor([1., 2.]), 3)
     tensor([-2., -1.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(sub, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
@@ -331,7 +331,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
     >>> ad.div(ad.tensor([7, -7]), 2), ad.div(ad.tensor([7, -7]), 2, rounding_mode="trunc")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -3]))
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(
             div, (input, other), unusual(rounding_mode=(rounding_mode, None), out=(out, None))
         )
@@ -630,6 +630,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 @public(inplace=True, out=True)
+@explaining
 def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     """input + weight * (end - input); `weight` is a tensor or a number.
 
