@@ -1,5 +1,5 @@
-"""`__torch_function__`: what asks subclasses of Tensor, objects that stand for tensors, and modes of
-functions what a public function does, under PyTorch's names.
+"""`__torch_function__`: what asks subclasses of Tensor, objects that stand for tensors, and modes
+of functions what a public function does, under PyTorch's names.
 
 Source: https://docs.pytorch.org/docs/stable/torch.overrides.html
 
@@ -18,13 +18,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType, TracebackType
 from typing import Any
 
 from . import fft, linalg, special
-from .core.asking import enter, leave_mode
+from .core.asking import (
+    enter,
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+    leave_mode,
+)
 from .core.overrides import (
     ABSENT,
     DisableTorchFunction,
@@ -32,8 +40,6 @@ from .core.overrides import (
     inside,
     overridden,
 )
-from .core.overrides import asks as _asks
-from .core.overrides import is_unasked as _is_unasked
 from .core.tensor_base import TensorBase
 from .eager.public import FUNCTIONS
 from .nn import functional
@@ -53,8 +59,8 @@ __all__ = [
 
 
 class TorchFunctionMode:
-    """What sees every call of a public function, of methods, operators and properties, within `with`,
-    in this thread: derive from it, and say in `__torch_function__` what a call gives.
+    """What sees every call of a public function, of methods, operators and properties, within
+    `with`, in this thread: derive from it, and say in `__torch_function__` what a call gives.
 
     Calls that `__torch_function__` makes itself go to the mode outside of it, or to subclasses of
     Tensor among the arguments. NotImplemented leaves the call to those.
@@ -117,8 +123,8 @@ def _is_torch_function_mode_enabled() -> bool:
 
 @contextmanager
 def enable_reentrant_dispatch() -> Iterator[None]:
-    """PyTorch lets `__torch_dispatch__` call its dispatcher again within it; there is none here, and
-    functions that `__torch_function__` calls ask again in any case.
+    """PyTorch lets `__torch_dispatch__` call its dispatcher again within it; there is none here,
+    and functions that `__torch_function__` calls ask again in any case.
 
     >>> with ad.overrides.enable_reentrant_dispatch():
     ...     ad.ones(1)
@@ -128,55 +134,6 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 
 
 # ---- asking --------------------------------------------------------------------------------------
-
-
-def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of them, or a mode of functions, says itself what functions do.
-
-    Source: https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.has_torch_function
-
-    >>> ad.overrides.has_torch_function((ad.ones(1), 3))
-    False
-    """
-    if inside():
-        return True
-    return any(_asks(type(each)) for each in relevant_args) and not _is_unasked()
-
-
-def has_torch_function_unary(relevant_arg: Any) -> bool:
-    """`has_torch_function` of one argument."""
-    return has_torch_function((relevant_arg,))
-
-
-def has_torch_function_variadic(*relevant_args: Any) -> bool:
-    """`has_torch_function` of several."""
-    return has_torch_function(relevant_args)
-
-
-def handle_torch_function(
-    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
-) -> Any:
-    """What modes of functions, or the first of the arguments that has a say, make of a call.
-
-    Errors: InvalidType where none has, or all give NotImplemented.
-    Source: https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.handle_torch_function
-
-    >>> class Named:
-    ...     @classmethod
-    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
-    ...         return func.__name__
-    >>> def twice(x):
-    ...     return ad.overrides.handle_torch_function(twice, (x,), x)
-    >>> twice(Named())
-    'twice'
-    """
-    said = overridden(public_api, args, kwargs, tuple(relevant_args))
-    if said is ABSENT:
-        from .core.errors import InvalidType
-
-        name = getattr(public_api, "__name__", public_api)
-        raise InvalidType(f"{name}: no argument has __torch_function__; ask has_torch_function")
-    return said
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
@@ -249,8 +206,6 @@ def get_ignored_functions() -> set[Any]:
 
 
 def _top() -> Any:
-    import sys
-
     return sys.modules[__name__.rpartition(".")[0]]
 
 
@@ -287,6 +242,8 @@ def _overridable() -> Iterator[tuple[Any, str, Any]]:
         for name in names:
             found = vars(owner).get(name)
             if not callable(found) or isinstance(found, (type, ModuleType)) or found in ignored:
+                continue
+            if name.startswith(("has_torch_function", "handle_torch_function")):
                 continue
             if owner is not _top() or found in public or FUNCTIONS.get(name) is not None:
                 yield owner, name, found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -1247,7 +1248,7 @@ NOT_WRAPPED = frozenset((Tensor._base.__get__, Tensor.grad.__get__))  # type: ig
 
 _UNASKED = frozenset((  # what makes, or is the tensor's own state, or asks itself
     "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__new__", "__pos__",
-    "__abs__", "__iter__", "__neg__", "__torch_function__", "_is_view", "_read", "_show",
+    "__abs__", "__iter__", "__neg__", "__torch_function__", "_read", "_show",
     "_version_count", "as_subclass", "spec",
     "__radd__", "__rdiv__", "__rmatmul__", "__rmul__", "__rsub__", "__rtruediv__",
     "_changes", "_data", "_leaf", "_node", "_view",
@@ -1280,4 +1281,4 @@ for _name, _method in {
     "matmul": "matmul", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "ne": "ne",
     "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor",
 }.items():  # fmt: skip
-    named(vars(Tensor)[f"__{_name}__"], lambda name=_method: getattr(Tensor, name))
+    named(vars(Tensor)[f"__{_name}__"], functools.partial(getattr, Tensor, _method))

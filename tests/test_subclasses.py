@@ -7,6 +7,7 @@ import functools
 import io
 import operator
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -164,11 +165,12 @@ def test_backward_asks_nobody_but_hooks_and_functions_do():
         second = list(log)
         log.clear()
         z = Double.apply(lib.ones(2).as_subclass(kind).requires_grad_())
-        z.sum().backward()
+        z.sum().as_subclass(lib.Tensor).backward()
         return second, [name for name in log if name in ("backward of Double", "div")]
 
     calls, inside = same(program)
-    assert calls[0] == "backward" and "sin" not in calls and inside == ["backward of Double", "div"]
+    assert calls[:2] == ["backward", "hook"] and "sin" not in calls and "detach" not in calls
+    assert inside == ["backward of Double", "div"]
 
 
 def test_copies_pickles_and_words(lib, monkeypatch):
@@ -177,9 +179,12 @@ def test_copies_pickles_and_words(lib, monkeypatch):
     globals()["Kept"] = kind
     x = kind([1.0, 2.0])
     x.note = ["a"]
-    for other in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+    for other in (copy.copy(x), pickle.loads(pickle.dumps(x))):
         assert type(other) is kind and other.tolist() == [1, 2] and other.note == ["a"]
-    assert copy.deepcopy(x).note is not x.note
+    if lib is ad:  # PyTorch's needs a `new_empty` of the subclass
+        other = copy.deepcopy(x)
+        assert type(other) is kind and other.tolist() == [1, 2] and other.note == ["a"]
+        assert other.note is not x.note
     assert repr(x) == "Kept([1., 2.])" and isinstance(x, lib.Tensor) and hash(x) == id(x)
 
 
@@ -237,7 +242,13 @@ def test_what_is_told_of_operators_methods_and_properties():
         for name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "eq", "ne", "lt",
                      "ge"):  # fmt: skip
             run = getattr(operator, name)
-            for mine, a, b in (("xx", x, x), ("yx", y, x), ("xy", x, y), ("2x", 2, x), ("x2", x, 2)):
+            for mine, a, b in (
+                ("xx", x, x),
+                ("yx", y, x),
+                ("xy", x, y),
+                ("2x", 2, x),
+                ("x2", x, 2),
+            ):
                 tell(f"{name} {mine}", functools.partial(run, a, b))
         for name in ("and_", "or_", "xor", "lshift"):
             run = getattr(operator, name)
@@ -254,8 +265,9 @@ def test_what_is_told_of_operators_methods_and_properties():
                      "requires_grad", "grad_fn", "itemsize", "nbytes", "layout", "is_cuda", "real",
                      "is_sparse"):  # fmt: skip
             tell(name, functools.partial(getattr, x, name))
-        for name in ("tolist", "numpy", "detach", "dim", "size", "numel", "stride", "clone", "float",
-                     "element_size", "data_ptr", "storage_offset", "contiguous", "is_contiguous",
+        for name in ("tolist", "numpy", "detach", "dim", "size", "numel", "stride", "clone",
+                     "float", "element_size", "data_ptr", "storage_offset", "contiguous",
+                     "is_contiguous",
                      "is_floating_point", "is_complex", "cpu", "double", "half", "long", "bool",
                      "t", "squeeze", "flatten", "zero_", "uniform_", "sort", "isnan", "nonzero",
                      "trace", "tril", "diag", "exp", "argmax", "type", "untyped_storage",
@@ -299,11 +311,10 @@ def test_what_is_told_of_functions_and_modules():
             lambda: nn.Linear(4, 2)(x), lambda: nn.LayerNorm(4)(x), lambda: nn.ReLU()(x),
             lambda: nn.Conv2d(1, 1, 1)(x[None, None]), lambda: nn.Dropout()(x),
             lambda: nn.Softmax(1)(x), lambda: nn.Embedding(3, 2)(x.long()),
-            lambda: nn.Bilinear(4, 4, 2)(x, x), lambda: nn.PReLU()(x), lambda: nn.GroupNorm(2, 4)(x),
+            lambda: nn.Bilinear(4, 4, 2)(x, x), lambda: nn.PReLU()(x),
+            lambda: nn.GroupNorm(2, 4)(x),
             lambda: nn.MSELoss()(x, y), lambda: nn.CrossEntropyLoss()(x, target),
             lambda: nn.Flatten()(x), lambda: nn.AdaptiveAvgPool2d(1)(x[None]),
-            lambda: lib.autograd.grad((x.detach().requires_grad_() * 2).sum(), y, allow_unused=True)
-            if False else None,
         ]  # fmt: skip
         found = []
         for call in calls:
@@ -327,14 +338,26 @@ def test_the_function_that_is_told_is_the_public_one(lib):
     x = lib.ones(2).as_subclass(Telling)
     F = lib.nn.functional
     for call, function in (
-        (lambda: lib.sin(x), lib.sin), (lambda: lib.cat([x]), lib.cat), (lambda: F.pad(x, (1, 1)), F.pad),
-        (lambda: x + 1, lib.Tensor.add), (lambda: x * 2, lib.Tensor.mul), (lambda: x.shape, lib.Tensor.shape.__get__),
-        (lambda: x.item, None), (lambda: x.view(-1), lib.Tensor.view), (lambda: x.tolist(), lib.Tensor.tolist),
-        (lambda: x.add_(1), lib.Tensor.add_), (lambda: x[0], lib.Tensor.__getitem__), (lambda: x.numel(), lib.Tensor.numel),
-        (lambda: lib.linalg.norm(x), lib.linalg.norm), (lambda: F.relu(x), F.relu), (lambda: x.detach(), lib.Tensor.detach),
-        (lambda: F.linear(x[None], lib.ones(1, 2)), F.linear), (lambda: x.size(), lib.Tensor.size),
-        (lambda: repr(x), lib.Tensor.__repr__), (lambda: len(x), lib.Tensor.__len__),
-    ):  # fmt: skip
+        (lambda: lib.sin(x), lib.sin),
+        (lambda: lib.cat([x]), lib.cat),
+        (lambda: F.pad(x, (1, 1)), F.pad),
+        (lambda: x + 1, lib.Tensor.add),
+        (lambda: x * 2, lib.Tensor.mul),
+        (lambda: x.shape, lib.Tensor.shape.__get__),
+        (lambda: x.item, None),
+        (lambda: x.view(-1), lib.Tensor.view),
+        (lambda: x.tolist(), lib.Tensor.tolist),
+        (lambda: x.add_(1), lib.Tensor.add_),
+        (lambda: x[0], lib.Tensor.__getitem__),
+        (lambda: x.numel(), lib.Tensor.numel),
+        (lambda: lib.linalg.norm(x), lib.linalg.norm),
+        (lambda: F.relu(x), F.relu),
+        (lambda: x.detach(), lib.Tensor.detach),
+        (lambda: F.linear(x[None], lib.ones(1, 2)), F.linear),
+        (lambda: x.size(), lib.Tensor.size),
+        (lambda: repr(x), lib.Tensor.__repr__),
+        (lambda: len(x), lib.Tensor.__len__),
+    ):
         told.clear()
         call()
         if function is None:
@@ -518,8 +541,10 @@ def test_parameters_of_a_subclass_train(lib):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             log.append(func.__name__)
-            with lib.overrides.DisableTorchFunctionSubclass() if lib is ad else (
-                torch._C.DisableTorchFunctionSubclass()
+            with (
+                lib.overrides.DisableTorchFunctionSubclass()
+                if lib is ad
+                else (torch._C.DisableTorchFunctionSubclass())
             ):
                 return func(*args, **(kwargs or {}))
 
@@ -527,7 +552,9 @@ def test_parameters_of_a_subclass_train(lib):
     with lib.no_grad():
         model.weight = Watched(lib.ones(1, 2))
         model.bias.zero_()
-    assert type(model.weight) is Watched and dict(model.named_parameters())["weight"] is model.weight
+    assert (
+        type(model.weight) is Watched and dict(model.named_parameters())["weight"] is model.weight
+    )
     optimizer = lib.optim.SGD(model.parameters(), lr=0.5)
     log.clear()
     loss = model(lib.tensor([[1.0, 2.0]])).sum()
@@ -661,9 +688,11 @@ def test_modes_of_execution_keep_the_subclass():
             found.append(x + 1)
         with lib.autocast("cpu", dtype=lib.bfloat16):
             found.append(x @ x)
-        found.append(lib.vmap(lambda a: a * 2)(x))
-        found.append(lib.func.grad(lambda a: (a * a).sum())(x))
-        found += lib.func.jvp(lambda a: a * a, (x,), (lib.ones(2, 2),))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch, of itself
+            found.append(lib.vmap(lambda a: a * 2)(x))
+            found.append(lib.func.grad(lambda a: (a * a).sum())(x))
+            found += lib.func.jvp(lambda a: a * a, (x,), (lib.ones(2, 2),))
         return [(type(y).__name__, str(y.dtype)[-8:], y.sum().item()) for y in found]
 
     assert [kind for kind, *_ in same(program)] == ["Image"] * 3 + ["Tensor"] * 4

@@ -17,7 +17,7 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.mistakes import misplaced
 from ..core.mode import MODE, Mode, mode_with, unobserved
-from ..core.overrides import UNASKED, ask_again
+from ..core.overrides import WALKING, ask_again
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
 from ..eager.dispatch import apply
@@ -52,7 +52,9 @@ def run_backward(
     inside = _modes.get((mode, create_graph))
     if inside is None:
         usual = unobserved(mode)
-        inside = mode_with(usual, grad=create_graph, inference=False, overrides=UNASKED)
+        asks = mode.overrides is None or not mode.overrides[0]
+        overrides = WALKING if asks else (mode.overrides[0], ())
+        inside = mode_with(usual, grad=create_graph, inference=False, overrides=overrides)
         if mode.lasting:
             _modes[mode, create_graph] = inside
     goals = _NO_GOALS if targets is None else frozenset(targets)

@@ -13,8 +13,8 @@ from ..core import config
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
-from ..core.spec import Spec
 from ..core.overrides import ask_again
+from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.record import item, note_place, pack, version_count
 from ..eager.tensors import wrap, zeros

@@ -823,8 +823,8 @@ def _assert_plain(results: Sequence[Any]) -> None:
         if asks(type(y)):
             raise Unsupported(
                 f"compile: the function returns a tensor of the subclass {type(y).__name__}, and "
-                "programs give plain ones; return y.as_subclass(Tensor), and let the caller make it "
-                "one of the subclass"
+                "programs give plain ones; return y.as_subclass(Tensor), and let the caller make "
+                "it one of the subclass"
             )
 
 

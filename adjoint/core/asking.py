@@ -1,5 +1,5 @@
-"""Methods and properties that ask first: they stand in each subclass of Tensor, and in Tensor itself
-while a mode of functions is on, so that plain tensors have their own, which look for nothing.
+"""Methods and properties that ask first: they stand in each subclass of Tensor, and in Tensor
+itself while a mode of functions is on. So plain tensors have their own, which look for nothing.
 
 Of a class, such a method is the one that it asks for: `Tensor.item` is what `__torch_function__` is
 told, whether it asks or not.
@@ -10,24 +10,30 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import Any
 
-from .errors import Unsupported
+from .errors import InvalidType, Unsupported
 from .mode import MODE, mode_with
 from .overrides import (
     ABSENT,
-    FOLLOWED,
-    MODES,
     asks,
     disabled,
     following,
+    inside,
+    is_unasked,
+    mode_closed,
+    mode_opened,
     overridden,
     state_of,
 )
 
-__all__ = ["AskingMethod", "AskingProperty", "connect_methods", "enter", "leave_mode", "prepare"]
+__all__ = [
+    "AskingMethod", "AskingProperty", "connect_methods", "enter", "handle_torch_function",
+    "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "leave_mode",
+    "prepare",
+]  # fmt: skip
 
 
 class AskingMethod:
@@ -48,8 +54,8 @@ class AskingMethod:
 
 
 class AskingProperty:
-    """Of a tensor, what `found`, a property of it, gives, which asks; of a class, `found`. It is told
-    of as `found.__get__`, `found.__set__` and `found.__delete__`.
+    """Of a tensor, what `found`, a property of it, gives, and asks; of a class, `found`. What is
+    told of are `found.__get__`, `found.__set__` and `found.__delete__`.
     """
 
     def __init__(self, found: Any) -> None:
@@ -78,7 +84,7 @@ _asking: dict[str, Any] = {}  # what asks instead
 
 
 def connect_methods(methods: Callable[[], tuple[type, dict[str, Any]]]) -> None:
-    """Set what gives Tensor and, by name, all that does not ask by itself (see adjoint/tensor.py)."""
+    """Set what gives Tensor and, by name, all that does not ask by itself: adjoint/tensor.py."""
     global _methods
     _methods = methods
 
@@ -119,6 +125,56 @@ def prepare(kind: type) -> None:
             setattr(kind, name, asking)
 
 
+# ---- asking by hand -----------------------------------------------------------------------------
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether one of them, or a mode of functions, says itself what functions do.
+
+    Source: https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.has_torch_function
+
+    >>> ad.overrides.has_torch_function((ad.ones(1), 3))
+    False
+    """
+    if inside():
+        return True
+    return any(asks(type(each)) for each in relevant_args) and not is_unasked()
+
+
+def has_torch_function_unary(relevant_arg: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return has_torch_function((relevant_arg,))
+
+
+def has_torch_function_variadic(*relevant_args: Any) -> bool:
+    """`has_torch_function` of several."""
+    return has_torch_function(relevant_args)
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What modes of functions, or the first of the arguments that has a say, make of a call.
+
+    Errors: InvalidType where none has, or all give NotImplemented.
+    Source: https://docs.pytorch.org/docs/stable/torch.overrides.html#torch.overrides.handle_torch_function
+
+    >>> class Named:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return func.__name__
+    >>> def twice(x):
+    ...     return ad.overrides.handle_torch_function(twice, (x,), x)
+    >>> twice(Named())
+    'twice'
+    """
+    said = overridden(public_api, args, kwargs, tuple(relevant_args))
+    if said is ABSENT:
+        name = getattr(public_api, "__name__", public_api)
+        raise InvalidType(f"{name}: no argument has __torch_function__; ask has_torch_function")
+    return said
+
+
 # ---- modes of functions --------------------------------------------------------------------------
 
 _lock = threading.Lock()
@@ -128,12 +184,11 @@ def enter(mode: Any) -> None:
     """Let `mode.__torch_function__` see the calls of this thread from now on."""
     _known()
     with _lock:
-        if MODES not in FOLLOWED:
+        if mode_opened():
             for name, asking in _asking.items():
                 setattr(_tensor, name, asking)
-        FOLLOWED.append(MODES)
     here = MODE.get()
-    unasked, modes = here.overrides or (False, ())
+    unasked, modes = here.overrides or (0, ())
     MODE.set(mode_with(here, overrides=(unasked, (*modes, mode))))
 
 
@@ -143,8 +198,7 @@ def leave_mode() -> None:
     unasked, modes = here.overrides
     MODE.set(mode_with(here, overrides=state_of(unasked, modes[:-1])))
     with _lock:
-        FOLLOWED.remove(MODES)
-        if MODES not in FOLLOWED:
+        if mode_closed():
             base = _tensor.__base__
             for name, value in _own.items():
                 if vars(base).get(name) is value:

@@ -129,7 +129,11 @@ def explain(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
 
 
 def recovered(
-    error: Exception, asking: Callable[..., Any], function: Callable[..., Any], args: Any, kwargs: Any
+    error: Exception,
+    asking: Callable[..., Any],
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
 ) -> Any:
     """What arguments say that `asking` gives, where `error` came of the first one that is no tensor
     and has `__torch_function__`: from now on such are asked before. Else `error` is explained.

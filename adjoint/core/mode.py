@@ -43,7 +43,7 @@ class Mode:
         autocast: Any = None,
         step: Any = None,
         observer: Any = None,
-        overrides: tuple[bool, tuple[Any, ...]] | None = None,
+        overrides: tuple[int, tuple[Any, ...]] | None = None,
     ) -> None:
         self.executor = executor
         self.grad = grad

@@ -1,6 +1,9 @@
 cimport cython
 from .mode cimport Mode
 
+cdef set _NEVER
+cdef Py_ssize_t _modes
+
 cpdef bint asks(object kind) except -1
 cpdef bint is_apart(object value) except -1
 cpdef bint concerns(object a, object b=*, object c=*, object d=*) except -1

@@ -1,10 +1,10 @@
-"""Who is asked what a public function does: objects that stand for tensors and subclasses of Tensor,
-whose type has `__torch_function__`, and modes of functions, which see every call.
+"""Who is asked what a public function does: subclasses of Tensor and objects that stand for
+tensors, whose type has `__torch_function__`, and modes of functions, which see every call.
 
 Declarations around public functions (`@public`, `@explaining`, `@checking`, ...) look at FOLLOWED
 before they look at arguments, or where a call is not known: it is empty, and nothing more is paid,
-until there is such a type or mode. Calls that are known are not asked about: `eager.arrays.signature`
-leaves out tensors of such types, and a mode of functions makes no mode plain.
+until there is such a type or mode. Of calls that are known nobody is asked: no call with a tensor
+of such a type is one (`eager.arrays.signature`), none at all while a mode is on (`Mode.plain`).
 
 Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-python-api
 """
@@ -23,8 +23,9 @@ from .spec import Size
 
 __all__ = [
     "ABSENT", "FOLLOWED", "DisableTorchFunction", "DisableTorchFunctionSubclass", "as_asked", "ask",
-    "ask_again", "asks", "concerns", "disabled", "follow", "following", "inside", "is_unasked", "leading", "leave", "named",
-    "never_asked", "overridden", "state_of", "unasked", "unusual",
+    "ask_again", "asks", "concerns", "disabled", "follow", "following", "inside", "is_unasked",
+    "leading", "leave", "mode_closed", "mode_opened", "named", "never_asked", "overridden",
+    "state_of", "unasked", "unusual",
 ]  # fmt: skip
 
 # What there is to ask: types, by `follow`; OTHERS; and one MODES for each mode of functions that is
@@ -35,13 +36,16 @@ MODES = "a mode of functions"
 
 ABSENT: Any = object()  # what `overridden` gives where no argument says anything
 
-UNASKED: tuple[bool, tuple[Any, ...]] = (True, ())  # of `Mode.overrides`: nobody is asked
+# Of `Mode.overrides`: nobody is asked; or only by what users wrote, which the engine calls.
+UNASKED: tuple[int, tuple[Any, ...]] = (1, ())
+WALKING: tuple[int, tuple[Any, ...]] = (2, ())
 
 # Types that have no say, and are met often.
 _NEVER: set[type] = {
     bool, bytes, complex, device, dtype, float, int, range, slice, str, type, type(None),
     type(Ellipsis), Size,
 }  # fmt: skip
+_modes: int = 0  # of functions, that are on in some thread
 # Functions by which operators come to `overridden` -> the method that PyTorch tells of them.
 _NAMED: dict[Any, Callable[[], Any]] = {}
 
@@ -58,9 +62,9 @@ def never_asked(kind: type) -> None:
     _NEVER.add(kind)
 
 
-def follow(kind: type) -> None:
-    """Ask objects of a type what public functions do. Of subclasses of Tensor, and of types of which
-    an object was met already, this is known.
+def follow(kind: Any) -> None:
+    """Ask objects of a type what public functions do. Subclasses of Tensor are asked without it,
+    and so are types of which an object was met already.
 
     `__torch_function__(function, types, args, kwargs)` gives the result, or NotImplemented. A type
     that is followed is told of operators by the methods that they are, such as `Tensor.__add__`.
@@ -69,7 +73,7 @@ def follow(kind: type) -> None:
         FOLLOWED.append(kind)
 
 
-def leave(kind: type) -> None:
+def leave(kind: Any) -> None:
     """Undo `follow`."""
     if kind in FOLLOWED:
         FOLLOWED.remove(kind)
@@ -79,6 +83,22 @@ def following() -> None:
     """There are types from now on whose objects are to be asked, whatever their names."""
     if OTHERS not in FOLLOWED:
         FOLLOWED.append(OTHERS)
+
+
+def mode_opened() -> bool:
+    """A mode of functions is on in some thread; whether it is the only one."""
+    global _modes
+    _modes += 1
+    FOLLOWED.append(MODES)
+    return _modes == 1
+
+
+def mode_closed() -> bool:
+    """One is on no more; whether none is."""
+    global _modes
+    _modes -= 1
+    FOLLOWED.remove(MODES)
+    return _modes == 0
 
 
 def named(function: Any, method: Callable[[], Any]) -> None:
@@ -109,18 +129,23 @@ def is_apart(value: Any) -> bool:
 
 
 def concerns(a: Any, b: Any = None, c: Any = None, d: Any = None) -> bool:
-    """Whether a mode of functions is on, or one of these may have a say: a quick look, for functions
-    that would gather their arguments for `overridden`.
+    """Whether a mode of functions is on, or one of these may have a say: a quick look, before
+    arguments are gathered for `overridden`.
     """
-    return _may_say(a) or _may_say(b) or _may_say(c) or _may_say(d) or MODES in FOLLOWED
+    return _modes > 0 or _may_say(a) or _may_say(b) or _may_say(c) or _may_say(d)
 
 
 def _may_say(value: Any) -> bool:
+    if value is None:
+        return False
     kind = type(value)
     if kind in _NEVER:
         return False
     if kind is tuple or kind is list:
-        return any([_may_say(each) for each in value])
+        for each in value:  # noqa: SIM110 - no generator where it is compiled
+            if _may_say(each):
+                return True
+        return False
     return True
 
 
@@ -146,15 +171,13 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
             found.insert(place, value)
 
 
-def overridden(
-    function: Callable[..., Any], args: Any, kwargs: Any, relevant: Any = None
-) -> Any:
+def overridden(function: Callable[..., Any], args: Any, kwargs: Any, relevant: Any = None) -> Any:
     """What modes of functions, or arguments, or items of lists and tuples among them, say that
     `function` gives; ABSENT where none has a say. `relevant`: those to ask, if not all.
 
     Errors: InvalidType where all that were asked gave NotImplemented.
     """
-    if relevant is None and not kwargs and not _may_say(args) and MODES not in FOLLOWED:
+    if relevant is None and not _modes and not kwargs and not _may_say(args):
         return ABSENT
     found: list[Any] = []
     if relevant is not None:
@@ -163,7 +186,7 @@ def overridden(
         _asked(args, found)
         if kwargs:
             _asked(kwargs.values(), found)
-    if not found and MODES not in FOLLOWED:
+    if not found and not _modes:
         return ABSENT
     overrides = MODE.get().overrides
     if overrides is not None:
@@ -222,7 +245,7 @@ def _refused(function: Any, names: Sequence[str]) -> InvalidType:
 # ---- what is in force here -----------------------------------------------------------------------
 
 
-def state_of(unasked: bool, modes: tuple[Any, ...]) -> Any:
+def state_of(unasked: int, modes: tuple[Any, ...]) -> Any:
     """What `Mode.overrides` is where subclasses are not asked, or modes see calls; else None."""
     return (unasked, modes) if unasked or modes else None
 
@@ -244,7 +267,7 @@ def unasked(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """`function(*args, **kwargs)`, in which subclasses are tensors like any other."""
     mode = MODE.get()
     former = mode.overrides
-    MODE.set(mode_with(mode, overrides=UNASKED if former is None else (True, former[1])))
+    MODE.set(mode_with(mode, overrides=UNASKED if former is None else (1, former[1])))
     try:
         return function(*args, **kwargs)
     finally:
@@ -252,12 +275,13 @@ def unasked(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def ask_again(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`, which the user wrote, where the engine asks nobody: subclasses have a say.
+    """`function(*args)`, which the user wrote: subclasses have a say in it, though the engine,
+    which calls it, asks nobody; unless whoever called `backward` did not.
     """
     mode = MODE.get()
-    if not FOLLOWED or mode.overrides is None:
-        return function(*args)
     former = mode.overrides
+    if not FOLLOWED or former != WALKING:
+        return function(*args)
     MODE.set(mode_with(mode, overrides=None))
     try:
         return function(*args)
@@ -282,7 +306,7 @@ class DisableTorchFunctionSubclass:
         mode = MODE.get()
         self._former.append(mode.overrides)
         modes = inside() if self._keeps_modes else ()
-        MODE.set(mode_with(mode, overrides=(True, modes)))
+        MODE.set(mode_with(mode, overrides=(1, modes)))
 
     def __exit__(
         self,

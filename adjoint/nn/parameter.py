@@ -19,7 +19,7 @@ def _detached(data: Any, name: str) -> Tensor:
     if data is None:
         return Tensor()
     assert_tensor(name, data, "data")
-    return data.detach()
+    return Tensor.detach(data)
 
 
 class _ParameterMeta(type):
@@ -57,7 +57,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is not None and asks(type(data)) and isinstance(data, Tensor):
             return _of_subclass(data, requires_grad)
         parameter = adopt(cls, _detached(data, "Parameter"))
-        return parameter.requires_grad_() if requires_grad else parameter
+        return Tensor.requires_grad_(parameter) if requires_grad else parameter
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         """See the class; `__new__` does the work."""
@@ -74,8 +74,8 @@ def _of_subclass(data: Any, requires_grad: bool) -> Any:
     made = data.detach().requires_grad_(requires_grad)
     if type(made) is not type(data):
         raise InvalidType(
-            f"Parameter: detach() of a {type(data).__name__} gives a {type(made).__name__}; let its "
-            "__torch_function__ give a tensor of the same class"
+            f"Parameter: detach() of a {type(data).__name__} gives a {type(made).__name__}; let "
+            "its __torch_function__ give a tensor of the same class"
         )
     made._is_param = True
     return made

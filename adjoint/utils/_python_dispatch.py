@@ -26,8 +26,8 @@ class TorchDispatchMode(Unmade):
 
     said = (
         "utils._python_dispatch",
-        "there is no dispatcher of PyTorch's operators; overrides.TorchFunctionMode sees functions, "
-        "methods and operators",
+        "there is no dispatcher of PyTorch's operators; overrides.TorchFunctionMode sees "
+        "functions, methods and operators",
     )
 
 

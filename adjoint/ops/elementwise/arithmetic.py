@@ -15,7 +15,7 @@ from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
-from ...eager.public import explaining, public
+from ...eager.public import METHODS, explaining, public
 from ..promotion import cast, common_dtype, number, promote
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .pointwise import (
@@ -630,7 +630,6 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 @public(inplace=True, out=True)
-@explaining
 def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     """input + weight * (end - input); `weight` is a tensor or a number.
 
@@ -643,6 +642,10 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([1., 2.]), ad.tensor([3., 4.]), 0.5)
     tensor([2., 3.])
     """
+    if FOLLOWED and concerns(end, weight):
+        said = overridden(METHODS["lerp"], (input, end, weight), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     result: Any = run_known(LERP, (input, end, weight))
     if result is not None:
         return result  # type: ignore[no-any-return]

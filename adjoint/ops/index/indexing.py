@@ -494,7 +494,9 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     tensor([1., 2.])
     """
     if FOLLOWED and concerns(src):
-        said = overridden(METHODS["copy_"], (input, src), {"non_blocking": True} if non_blocking else {})
+        said = overridden(
+            METHODS["copy_"], (input, src), {"non_blocking": True} if non_blocking else {}
+        )
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
