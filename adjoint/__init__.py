@@ -88,8 +88,8 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
     "fx", "hub", "inference", "jit", "library", "models", "multiprocessing", "onnx", "optim",
-    "pnnx", "profiler", "quasirandom", "serialization", "sklearn", "sparse", "testing", "types",
-    "utils",
+    "overrides", "pnnx", "profiler", "quasirandom", "serialization", "sklearn", "sparse", "testing",
+    "types", "utils",
 )  # fmt: skip
 
 if _TYPE_CHECKING:

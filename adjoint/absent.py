@@ -16,7 +16,6 @@ from .core.errors import MissingName, Unsupported
 Reasons = tuple[tuple[str, str], ...]
 
 _QUANTIZED = "quantized tensors are not here; fake_quantize_per_tensor_affine, or ONNX Runtime"
-_FOLLOWED = "subclasses of Tensor are not followed by operations yet"
 _SCRIPT = "of TorchScript's compiler; adjoint.compile makes functions fast"
 
 TOP: Reasons = (
@@ -27,7 +26,6 @@ TOP: Reasons = (
     ("PyTorchFile(Reader|Writer)", "adjoint.load and adjoint.save read and write the files"),
     ("LockingLogger NoopLogger", "of PyTorch's own counters; adjoint.profiler counts"),
     ("FileCheck", "checks texts of PyTorch's compilers; use `in`, or re"),
-    (r"DisableTorchFunction\w*", _FOLLOWED),
     ("ExcludeDispatchKeyGuard", "there is no dispatcher; autocast(enabled=False) switches it off"),
     ("cpp", "PyTorch's own C++ modules"),
     (r"import_ir_module\w* parse_ir parse_type_comment merge_type_from_type_comment", _SCRIPT),
@@ -39,7 +37,6 @@ ABSENT: dict[str, Reasons] = {
     "nn": (),
     "nn.functional": (
         ("scaled_\\w+", "of 8-bit floats, which there are no tensors of; matmul or grouped_mm"),
-        ("has_torch_function\\w*", _FOLLOWED),
     ),
     "nn.init": ((".+", "the name with _ at its end"),),
     "nn.utils": (),
@@ -66,7 +63,6 @@ ABSENT: dict[str, Reasons] = {
         ("index", "of PyTorch's first-class dimensions; vmap, or einops' names"),
         ("to_mkldnn", "oneDNN computes with dense tensors as they are"),
         ("slice_inverse", "private to PyTorch's compiler; slice_scatter writes into a copy"),
-        ("module_load", _FOLLOWED),
         (r"\w+", "not here; compose it from others"),
     ),
 }  # fmt: skip
@@ -79,7 +75,6 @@ MODULES: dict[str, str] = {
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
     "xpu": "no such device here",
     "mps": "no such device here",
-    "overrides": _FOLLOWED,
 }
 
 

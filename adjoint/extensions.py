@@ -21,6 +21,7 @@ __all__ = ["MODULES", "NOTE", "source_hash", "state"]
 MODULES = (
     "adjoint.core.tensor_base",
     "adjoint.core.mode",
+    "adjoint.core.overrides",
     "adjoint.eager.arrays",
     "adjoint.eager.elements",
     "adjoint.program.executable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -17,6 +18,7 @@ from .autograd.gradients import backward as autograd_backward
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
+from .core.asking import AskingMethod, connect_methods, prepare
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import (
     AutogradError,
@@ -30,8 +32,8 @@ from .core.errors import (
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
-from .core.overrides import ABSENT, FOLLOWED, overridden
-from .core.spec import normalize_axis
+from .core.overrides import ABSENT, FOLLOWED, concerns, named, overridden, unasked
+from .core.spec import Size, normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
 from .eager.public import FUNCTIONS, METHODS
@@ -89,13 +91,27 @@ class _Count(int):
         return _size(self._tensor, dim)
 
 
+class _AskingCount(_Count):
+    """The same where it is asked."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _ASKING_SIZE.asking(self._tensor, *args, **kwargs)
+
+
+_ASKING_SIZE = AskingMethod(_size)
+
+
 class _SizeOrCount:
     """`Tensor.size`: PyTorch's method and the array API standard's attribute in one."""
+
+    def __init__(self, kind: type[_Count], asking: Any = None) -> None:
+        self.kind = kind
+        self.asking = asking
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
         if tensor is None:
             return _size
-        count = _Count(tensor.numel())
+        count = self.kind(tensor._data.size)
         count._tensor = tensor
         return count
 
@@ -155,6 +171,37 @@ class Tensor(TensorBase):
             source = source.to(kind)  # of a tensor, whose dtype is kept otherwise
         made = adopt(cls, source)
         return made.requires_grad_() if requires_grad else made
+
+    # ---- subclasses ------------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        prepare(cls)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What a public function gives for tensors of a subclass: what it gives for any tensors, as
+        tensors of the subclass. Classes may say otherwise, and call this with `super()`.
+
+        NotImplemented where there are others among the arguments, of which it does not derive.
+        Source: https://docs.pytorch.org/docs/stable/notes/extending.html#subclassing-torch-tensor
+
+        >>> class Named(ad.Tensor):
+        ...     @classmethod
+        ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+        ...         print(func.__name__)
+        ...         return super().__torch_function__(func, types, args, kwargs)
+        >>> y = ad.ones(2).as_subclass(Named) * 2
+        mul
+        >>> type(y).__name__
+        'Named'
+        """
+        if not all(issubclass(cls, each) for each in types):
+            return NotImplemented
+        found = unasked(func, args, kwargs or {})
+        return found if func in NOT_WRAPPED else converted(found, cls)
 
     # ---- gradients -------------------------------------------------------------------------------
 
@@ -423,7 +470,6 @@ class Tensor(TensorBase):
 
     def as_subclass(self, cls: Any) -> Any:
         """This tensor as one of a class that derives from Tensor: with its memory and history.
-        Operations give plain tensors, whatever their inputs' classes.
 
         Errors: InvalidType for another class.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.as_subclass.html
@@ -431,18 +477,28 @@ class Tensor(TensorBase):
         >>> type(ad.ones(1).as_subclass(ad.nn.Parameter)).__name__
         'Parameter'
         """
-        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-            raise InvalidType(f"as_subclass: {cls} does not derive from Tensor")
-        found = self.view(self.shape)
+        _assert_class("as_subclass", cls)
+        found = unasked(FUNCTIONS["view_as"], (self, self), {})
         found.__class__ = cls
         return found
 
     @staticmethod
     def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False, **_: Any) -> Any:
         """A tensor of a class that derives from Tensor, with the memory of `data`; no history."""
-        found = data.detach()
+        _assert_class("_make_subclass", cls)
+        assert_tensor("_make_subclass", data, "data")
+        found = Tensor.detach(data)
         found.__class__ = cls
-        return found.requires_grad_() if require_grad else found
+        return Tensor.requires_grad_(found) if require_grad else found
+
+    @staticmethod
+    def _make_wrapper_subclass(*_: Any, **__: Any) -> Any:
+        """Refused: such tensors have no data of their own, and need `__torch_dispatch__`."""
+        raise Unsupported(
+            "_make_wrapper_subclass: a tensor without data of its own needs __torch_dispatch__, "
+            "which is not supported; keep the tensor that is wrapped in an attribute, and define "
+            "__torch_function__"
+        )
 
     def detach_(self) -> Tensor:
         """Forget this tensor's history, in place.
@@ -561,7 +617,7 @@ class Tensor(TensorBase):
 
     # ---- facts -----------------------------------------------------------------------------------
 
-    size: Any = _SizeOrCount()
+    size: Any = _SizeOrCount(_Count, _SizeOrCount(_AskingCount))
 
     def dim(self) -> int:
         """The number of dimensions.
@@ -588,6 +644,10 @@ class Tensor(TensorBase):
         >>> ad.zeros(2).is_same_size(ad.zeros(1))
         False
         """
+        if FOLLOWED and concerns(other):
+            said = overridden(Tensor.is_same_size, (self, other), {})
+            if said is not ABSENT:
+                return said  # type: ignore[no-any-return]
         assert_tensor("is_same_size", other, "other")
         return tuple(self.shape) == tuple(other.shape)
 
@@ -953,6 +1013,9 @@ class Tensor(TensorBase):
             raise InvalidType("iter: iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
+    def __reversed__(self) -> Any:
+        return self.flip(0) if self._data.ndim else self
+
     def __contains__(self, element: Any) -> bool:
         if not isinstance(element, (TensorBase, bool, int, float, complex, np.generic)):
             raise InvalidArgument(
@@ -1021,27 +1084,53 @@ class Tensor(TensorBase):
         return ew.neg(self)
 
     def __pos__(self) -> Any:
-        return self
+        return self.positive()
 
     def __rdiv__(self, other: Any) -> Any:
+        if FOLLOWED and concerns(self, other):
+            said = overridden(Tensor.__rdiv__, (self, other), {})
+            if said is not ABSENT:
+                return said
         return ew.div(other, self)
 
     def __radd__(self, other: Any) -> Any:
         return ew.add(self, other)
 
     def __rsub__(self, other: Any) -> Any:
+        if FOLLOWED and concerns(self, other):
+            said = overridden(Tensor.__rsub__, (self, other), {})
+            if said is not ABSENT:
+                return said
         return ew.sub(other, self)
 
     def __rmul__(self, other: Any) -> Any:
         return ew.mul(self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
-        return ew.div(other, self)
-
+    __rtruediv__ = __rdiv__
     __matmul__ = matmul.matmul
 
     def __rmatmul__(self, other: Any) -> Any:
+        if FOLLOWED and concerns(self, other):
+            said = overridden(Tensor.__rmatmul__, (self, other), {})
+            if said is not ABSENT:
+                return said
         return matmul.matmul(other, self)
+
+
+def _assert_class(name: str, cls: Any) -> None:
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise InvalidType(f"{name}: {cls} does not derive from Tensor")
+
+
+def converted(found: Any, cls: type) -> Any:
+    """Tensors, also in tuples and lists, as those of a class that derives from Tensor."""
+    if isinstance(found, Tensor):
+        return found if cls is Tensor or isinstance(found, cls) else Tensor.as_subclass(found, cls)
+    if isinstance(found, (tuple, list)) and type(found) is not Size:
+        parts = [converted(each, cls) for each in found]
+        kind = type(found)
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)  # type: ignore[arg-type]
+    return found
 
 
 def _captured(x: Any) -> Any:
@@ -1081,7 +1170,7 @@ def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, (str, bytes, dict, set, type(None))):
             return NotImplemented
-        if FOLLOWED:
+        if FOLLOWED and concerns(self, other):
             said = overridden(operator, (self, other), {})
             if said is not ABSENT:
                 return said
@@ -1194,3 +1283,45 @@ for _name, _function in METHODS.items():
         setattr(Tensor, _name, _function)
 for _name, _function in movement.PROPERTIES.items():
     setattr(Tensor, _name, property(_function))
+
+
+# ---- what subclasses have for their own ----------------------------------------------------------
+
+NOT_WRAPPED = frozenset((Tensor._base.__get__, Tensor.grad.__get__))  # type: ignore[attr-defined]
+
+_UNASKED = frozenset((  # what makes, or is the tensor's own state, or asks itself
+    "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__new__", "__pos__",
+    "__abs__", "__iter__", "__neg__", "__torch_function__", "_read", "_show",
+    "_version_count", "as_subclass", "spec",
+    "__radd__", "__rdiv__", "__rmatmul__", "__rmul__", "__rsub__", "__rtruediv__",
+    "_changes", "_data", "_leaf", "_node", "_view",
+))  # fmt: skip
+
+
+def _not_asking() -> tuple[type, dict[str, Any]]:
+    """Tensor, and by name its methods and properties that may not ask by themselves."""
+    found = {}
+    operators = {_operator("eq").__code__, _augmented("add_").__code__}
+    for name, value in {**vars(TensorBase), **vars(Tensor)}.items():
+        if name in _UNASKED or isinstance(value, (staticmethod, classmethod)):
+            continue
+        is_method = name in METHODS or getattr(value, "__module__", "") == __name__
+        if is_method and callable(value):
+            if getattr(value, "__code__", None) not in operators:
+                found[name] = value
+        elif isinstance(value, _SizeOrCount) or (
+            hasattr(type(value), "__set__") and not name.startswith("__")
+        ):
+            found[name] = value
+    return Tensor, found
+
+
+connect_methods(_not_asking)
+for _name in ("__getitem__", "__setitem__", "split", "where", "type"):
+    METHODS[_name].__name__ = _name
+for _name, _method in {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "mod": "remainder", "pow": "pow",
+    "matmul": "matmul", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "ne": "ne",
+    "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor",
+}.items():  # fmt: skip
+    named(vars(Tensor)[f"__{_name}__"], functools.partial(getattr, Tensor, _method))

@@ -65,6 +65,7 @@ MODULES = (
     "adjoint.optim",
     "adjoint.optim.lr_scheduler",
     "adjoint.optim.swa_utils",
+    "adjoint.overrides",
     "adjoint.profiler",
     "adjoint.utils.data",
     "adjoint.utils.resume",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import adjoint
@@ -13,6 +13,8 @@ from ..autograd.levels import current
 from ..core.errors import LinalgError as _LinAlgError
 from ..core.errors import MissingName
 from ..core.mode import MODE, mode_with
+from ..core.overrides import DisableTorchFunction as DisableTorchFunction
+from ..core.overrides import DisableTorchFunctionSubclass, disabled, is_unasked
 from ..core.tensor_base import TensorBase
 
 __all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "TensorBase"]
@@ -66,14 +68,16 @@ def _ExcludeDispatchKeyGuard(keys: DispatchKeySet) -> Iterator[None]:  # noqa: N
         MODE.reset(token)
 
 
-DisableTorchFunctionSubclass = DisableTorchFunction = nullcontext  # operations never call them
+_disabled_torch_function_impl = disabled
+_disabled_torch_dispatch_impl = disabled  # a class that has it has none
 
 
-def _disabled_torch_function_impl(
-    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Any:
-    """What a class has for `__torch_function__` whose tensors are like any other: the call."""
-    return func(*args, **(kwargs or {}))
+def _is_torch_function_enabled() -> bool:
+    """Whether subclasses of Tensor say here what functions do with them."""
+    return not is_unasked()
+
+
+_is_torch_function_all_disabled = is_unasked
 
 
 class Value:

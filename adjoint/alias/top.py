@@ -20,9 +20,9 @@ HERE = __name__.rpartition(".")[0]
 SHARED = frozenset((  # modules that are the same under both names, with all below them
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
     "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
-    "masked",
-    "multiprocessing", "nn", "onnx", "optim", "profiler", "quasirandom", "random", "return_types",
-    "serialization", "signal", "sparse", "special", "testing", "types", "utils",
+    "masked", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom",
+    "random", "return_types", "serialization", "signal", "sparse", "special", "testing", "types",
+    "utils",
 ))  # fmt: skip
 ASKED = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     f"{HERE}.c": "_C",
@@ -37,7 +37,6 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
     f"{HERE}.ops": "ops",
-    f"{HERE}.overrides": "overrides",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
     f"{HERE}.torch_version": "torch_version",
     f"{HERE}.version": "version",

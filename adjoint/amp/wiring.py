@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import fft, linalg
-from ..core.mistakes import MISTAKES, explain
+from ..core.mistakes import MISTAKES, recovered
 from ..core.mode import MODE, is_casting
 from ..core.overrides import ABSENT, FOLLOWED, overridden
 from ..nn import functional
@@ -53,7 +53,6 @@ def _around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 return function(*args, **kwargs)
             return MODE.get().autocast.call(name, function, args, kwargs)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, call, function, args, kwargs)
 
     return call

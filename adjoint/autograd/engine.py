@@ -17,6 +17,7 @@ from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.mistakes import misplaced
 from ..core.mode import MODE, Mode, mode_with, unobserved
+from ..core.overrides import WALKING, ask_again
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import references
 from ..eager.dispatch import apply
@@ -50,7 +51,10 @@ def run_backward(
     mode = MODE.get()
     inside = _modes.get((mode, create_graph))
     if inside is None:
-        inside = mode_with(unobserved(mode), grad=create_graph, inference=False)
+        usual = unobserved(mode)
+        asks = mode.overrides is None or not mode.overrides[0]
+        overrides = WALKING if asks else (mode.overrides[0], ())
+        inside = mode_with(usual, grad=create_graph, inference=False, overrides=overrides)
         if mode.lasting:
             _modes[mode, create_graph] = inside
     goals = _NO_GOALS if targets is None else frozenset(targets)
@@ -421,7 +425,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             version.bump("backward")
     if leaf.after and tensor is not None:
         for hook in list(leaf.after.values()):
-            hook(tensor)
+            ask_again(hook, tensor)
 
 
 def _is_sparse(data: Any) -> bool:
@@ -445,7 +449,7 @@ _lock = threading.RLock()  # two backwards at once may meet in a leaf
 
 def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
     for hook in list(node.extra.hooks.values()):
-        replacement = hook(g)
+        replacement = ask_again(hook, g)
         if replacement is not None:
             _assert_replaces(g, replacement, hook)
             g = replacement
@@ -502,7 +506,7 @@ def _run_prehooks(node: Any, g: Any) -> Any:
     several = isinstance(g, list)
     gradients = tuple(g) if several else (g,)
     for hook in list(node.extra.prehooks.values()):
-        gradients = _replaced(gradients, hook(gradients), hook)
+        gradients = _replaced(gradients, ask_again(hook, gradients), hook)
     return list(gradients) if several else gradients[0]
 
 
@@ -520,7 +524,7 @@ def _run_posthooks(node: Any, gradients: Any, given: Any, awaited: dict[Any, int
     inputs = tuple(found)
     outputs = tuple(given) if isinstance(given, list) else (given,)
     for hook in list(node.extra.posthooks.values()):
-        inputs = _replaced(inputs, hook(inputs, outputs), hook)
+        inputs = _replaced(inputs, ask_again(hook, inputs, outputs), hook)
     return inputs
 
 

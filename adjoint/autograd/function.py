@@ -13,6 +13,7 @@ from ..core import config
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
+from ..core.overrides import ask_again
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.record import item, note_place, pack, version_count
@@ -171,7 +172,7 @@ class CustomFunction(Op, abstract=True):
 
 def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple[Any, ...]:
     """What backward returns: one for each argument of forward; one alone needs no tuple."""
-    found = _rule(function)(ctx, *given)
+    found = ask_again(_rule(function), ctx, *given)
     count = len(ctx._form)
     if not isinstance(found, tuple):
         one = count == 1 and ctx._form[0] is not None and found and isinstance(found[0], TensorBase)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
+from ..core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from . import refreshing
@@ -52,6 +53,13 @@ def backward(
     >>> x.grad
     tensor(6.)
     """
+    if FOLLOWED:
+        options = unusual(
+            retain_graph=(retain_graph, None), create_graph=(create_graph, False),
+            grad_variables=(grad_variables, None), inputs=(inputs, None),
+        )  # fmt: skip
+        if overridden(backward, leading(tensors, grad_tensors), options) is not ABSENT:
+            return
     if grad_variables is not None:
         if grad_tensors is not None:
             raise AutogradError("backward: got grad_tensors and grad_variables, its older name")
@@ -117,6 +125,16 @@ def grad(
     >>> g.item(), ad.autograd.grad(g, x)[0].item()
     (27.0, 18.0)
     """
+    if FOLLOWED:
+        options = unusual(
+            retain_graph=(retain_graph, None), create_graph=(create_graph, False),
+            only_inputs=(only_inputs, True), allow_unused=(allow_unused, None),
+            is_grads_batched=(is_grads_batched, False),
+            materialize_grads=(materialize_grads, False),
+        )  # fmt: skip
+        said = overridden(grad, leading(outputs, inputs, grad_outputs), options)
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     if not only_inputs:
         warnings.warn(
             "grad: only_inputs=False has no effect; autograd.backward adds the gradients of all "

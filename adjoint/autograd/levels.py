@@ -18,6 +18,7 @@ from ..core.device import device_of
 from ..core.errors import AutogradError
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
+from ..core.overrides import UNASKED
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply, finish
 from ..eager.record import parents_of
@@ -164,7 +165,7 @@ class Transforming:
         found = self._modes.get(inside)
         if found is None:
             grad = inside.grad if self.keeps is None else self.keeps
-            found = mode_with(inside, executor=self.outer, grad=grad)
+            found = mode_with(inside, executor=self.outer, grad=grad, overrides=UNASKED)
             self._modes[inside] = found
         return found
 

@@ -21,6 +21,7 @@ from ..core.deferred import Later
 from ..core.device import CPU, device_of, is_device_array
 from ..core.errors import Unsupported
 from ..core.op import Op
+from ..core.overrides import asks
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
@@ -708,6 +709,7 @@ def capture(
             given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
             returned = Returned((found, given_to), recorder.met, arguments)
             del found, given_to
+            _assert_plain(returned.tensors)
             recorder.assert_unhooked()
             recorder.note_more_draws()
             values = [y._data for y in returned.tensors]
@@ -813,6 +815,17 @@ def capture(
         [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
         recorder.device or CPU, list(recorder.looked.values()),
     )  # fmt: skip
+
+
+def _assert_plain(results: Sequence[Any]) -> None:
+    """Refuse what programs do not give."""
+    for y in results:
+        if asks(type(y)):
+            raise Unsupported(
+                f"compile: the function returns a tensor of the subclass {type(y).__name__}, and "
+                "programs give plain ones; return y.as_subclass(Tensor), and let the caller make "
+                "it one of the subclass"
+            )
 
 
 def _assert_within(arguments: Sequence[Any], leaves: Sequence[bool]) -> None:

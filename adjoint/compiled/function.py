@@ -23,6 +23,7 @@ from ..core.device import CPU
 from ..core.dtype import get_default_dtype
 from ..core.errors import AdjointError, InvalidArgument, InvalidType, RecordingError, Unsupported
 from ..core.mode import MODE, Mode, observed
+from ..core.overrides import FOLLOWED, is_apart
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
@@ -293,6 +294,12 @@ class CompiledFunction:
         if kwargs:
             signature.add(kwargs)
         tensors = signature.tensors
+        if FOLLOWED:
+            why = _overrides(mode, tensors)
+            if why and self._fallback == "eager":
+                return self._give_up(why, args, kwargs)
+            if why:
+                raise Unsupported(f"compile: {why}")
         casts = mode.autocast.signature if mode.casts else None
         full = (
             tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype(),
@@ -699,6 +706,23 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
     for name, x in kwargs.items():
         add(name, x)
     return found
+
+
+def _overrides(mode: Mode, tensors: list[Any]) -> str:
+    """Who is to be asked what functions do, where a call runs as a program; empty if nobody."""
+    if mode.overrides is not None and mode.overrides[1]:
+        name = type(mode.overrides[1][-1]).__name__
+        return (
+            f"the mode of functions {name} is on, and a program calls none; open it inside of the "
+            "function, or call the function outside of it"
+        )
+    for x in tensors:
+        if is_apart(x):
+            return (
+                f"an argument is of the subclass {type(x).__name__}, and programs are given plain "
+                "tensors; give x.as_subclass(Tensor), and make it one of the subclass inside"
+            )
+    return ""
 
 
 def _on_host(tensors: list[Any]) -> bool:

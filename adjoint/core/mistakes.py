@@ -12,6 +12,7 @@ from typing import Any
 
 from . import config
 from .errors import AdjointError, InvalidType
+from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .tensor_base import TensorBase
 
 __all__ = ["MISTAKES", "assert_tensor", "described", "explain", "misplaced", "remedy"]
@@ -125,6 +126,26 @@ def explain(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
         if argument and not called.startswith("_"):  # else of whoever called it
             due = "a number or bool" if _is_ambiguous(error) else due
             raise _error(value, called, argument, due) from None
+
+
+def recovered(
+    error: Exception,
+    asking: Callable[..., Any],
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """What arguments say that `asking` gives, where `error` came of the first one that is no tensor
+    and has `__torch_function__`: from now on such are asked before. Else `error` is explained.
+    """
+    if OTHERS not in FOLLOWED:
+        following()
+        said = overridden(asking, args, kwargs)
+        if said is not ABSENT:
+            return said
+        leave(OTHERS)
+    explain(error, function, args, kwargs)
+    raise error
 
 
 def _is_ambiguous(error: Exception) -> bool:

@@ -14,7 +14,7 @@ class Mode:
 
     __slots__ = (
         "anomaly", "autocast", "casts", "checks_nan", "executor", "fuses", "grad", "inference",
-        "lasting", "observer", "plain", "run", "saved_hooks", "step", "watched",
+        "lasting", "observer", "overrides", "plain", "run", "saved_hooks", "step", "watched",
     )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
@@ -26,6 +26,7 @@ class Mode:
     autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
     step: Any  # what a graph's values are inside its `step()` (reactive.steps.Steps)
     observer: Any  # sees what runs (profiler.recorder.Recorder): ops, nodes of backward, `observed`
+    overrides: Any  # who is asked what public functions do (core/overrides.py): None as ever
     watched: bool  # it sees ops, too: they run here
     casts: bool  # `autocast` is active
     run: Executor | None  # what `apply` calls: `observer`, or an active `autocast`, or `executor`
@@ -43,6 +44,7 @@ class Mode:
         autocast: Any = None,
         step: Any = None,
         observer: Any = None,
+        overrides: tuple[int, tuple[Any, ...]] | None = None,
         checks_nan: bool = True,
     ) -> None:
         self.checks_nan = checks_nan
@@ -54,6 +56,8 @@ class Mode:
         self.autocast = autocast
         self.step = step
         self.observer = observer
+        self.overrides = overrides
+        asks = overrides is not None and bool(overrides[1])  # a mode of functions sees them all
         self.casts = autocast is not None and autocast.active
         computes = executor is None or executor is step  # where others record, nothing runs
         self.run = autocast if self.casts else executor
@@ -61,9 +65,10 @@ class Mode:
         if self.watched:
             self.run = observer
         given = executor, saved_hooks, autocast, step, observer
-        self.lasting = all(each is None for each in given)
+        self.lasting = all(each is None for each in given) and not asks
         self.fuses = executor is None and saved_hooks is None and not anomaly
-        self.plain = self.fuses and not inference and not self.casts and observer is None
+        usual = not inference and not self.casts and observer is None and not asks
+        self.plain = self.fuses and usual
 
 
 _derived: dict[Any, Mode] = {}  # (mode, changes) -> mode
@@ -78,10 +83,11 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
         return mode
     names = (
         "executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step", "observer",
-        "checks_nan",
+        "overrides", "checks_nan",
     )  # fmt: skip
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
-    if any(key[i] is not None for i in (0, 4, 5, 6, 7)):
+    overrides = key[8]
+    if any(key[i] is not None for i in (0, 4, 5, 6, 7)) or (overrides and overrides[1]):
         return Mode(*key)
     mode = _made.setdefault(key, Mode(*key))
     if base.lasting:
@@ -97,7 +103,7 @@ def unobserved(mode: Mode) -> Mode:
 
 
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None, None, None, None, True)] = DEFAULT
+_made[(None, True, False, False, None, None, None, None, None, True)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 

@@ -10,7 +10,10 @@ from numpy cimport (
     PyArray_FLAGS, PyArray_ISBYTESWAPPED, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE,
     PyArray_SimpleNew, PyArray_STRIDES, PyArray_TYPE, dtype as c_dtype, import_array, ndarray as c_ndarray, npy_intp,
 )
+from ..core.overrides cimport is_apart
 from ..core.tensor_base cimport TensorBase
+
+cdef object _first, _second
 
 cdef extern from "numpy/arrayobject.h":
     c_ndarray PyArray_NewFromDescr(type, c_dtype, int, npy_intp*, npy_intp*, void*, int, object)

@@ -18,6 +18,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import InvalidArgument
 from ..core.interpreted import cython
+from ..core.overrides import is_apart, never_asked
 from ..core.tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ def new_tensor(kind: type) -> Any:
         make = cython.cast(p_type, cython.cast(cython.p_void, TensorBase))
         return make.tp_new(cython.cast(cython.p_void, kind), (), cython.NULL)
     return TensorBase.__new__(kind)
+
+
+# The two classes that most tensors are of: their objects are never asked what a call does.
+_first: type = TensorBase
+_second: type = TensorBase
+
+
+def usual(kind: type) -> None:
+    """Tensors are of this class mostly, or of the one before."""
+    global _first, _second
+    _first, _second = kind, _first
+    never_asked(kind)
 
 
 # ---- what a call is known by ---------------------------------------------------------------------
@@ -87,6 +100,8 @@ def _write(  # type: ignore[no-untyped-def]
             handle = x
             data = handle._data
             if not PyArray_CheckExact(data):
+                return -1
+            if type(x) is not _first and type(x) is not _second and is_apart(x):
                 return -1
             wanted = grad and handle._node is not None
             count = _write_array(words, count, data, wanted)
@@ -179,6 +194,8 @@ def _describe(
         if isinstance(x, TensorBase):
             data = getattr(x, "_data", None)
             if type(data) is not ndarray or not _is_taken(data):
+                return False
+            if kind is not _first and kind is not _second and is_apart(x):
                 return False
             flags = data.flags
             strides = None if flags.c_contiguous else data.strides

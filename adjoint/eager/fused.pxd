@@ -1,0 +1,1 @@
+from ..core.overrides cimport overridden

@@ -15,7 +15,7 @@ import numpy as np
 from ..core import policy
 from ..core.device import CPU, get_default_device, is_device_array
 from ..core.dtype import float32, get_default_dtype
-from ..core.mistakes import MISTAKES, explain
+from ..core.mistakes import MISTAKES, recovered
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
@@ -126,8 +126,7 @@ def _declare(function: F, native: str, always: bool) -> F:
             found = NotImplemented if whole is None else whole(declared, args)
             return function(*args) if found is NotImplemented else found
         except MISTAKES as error:
-            explain(error, function, args, {})
-            raise
+            return recovered(error, run, function, args, {})
 
     declared.run = run
     run.declared = declared  # type: ignore[attr-defined]
@@ -159,8 +158,7 @@ def checking(function: F) -> F:
             what, *inputs = found
             y = apply(what, *inputs) if isinstance(what, Op) else what(*inputs)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, run, function, args, kwargs)
         learn(function, given, what, inputs)
         return y
 
@@ -187,8 +185,7 @@ def viewing(function: F) -> F:
         try:
             y = accepting(*args, **kwargs)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, run, function, args, kwargs)
         if not kwargs:
             learn_view(function, args, y)
         return y
@@ -218,8 +215,7 @@ def creating(function: F, *, draw: tuple[type[Op], Any] | None = None) -> F:
         try:
             y = function(*args, **kwargs)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, run, function, args, kwargs)
         if usual and MODE.get().plain and not kwargs.get("pin_memory"):  # which a copy has not
             learn_new(function, given, y, draw)
         return y

@@ -1,1 +1,2 @@
+from ..core.overrides cimport overridden
 from .dispatch cimport run_known

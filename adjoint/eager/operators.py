@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends import numpy as backend
 from ..core import dtype as dt
-from ..core.mistakes import MISTAKES, explain
+from ..core.mistakes import MISTAKES, recovered
 from ..core.mode import without_autocast
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
@@ -77,8 +77,7 @@ def binary_operator(
         try:
             return general(input, other)
         except MISTAKES as error:
-            explain(error, general, (input, other), {})
-            raise
+            return recovered(error, operator, general, (input, other), {})
 
     return operator
 
@@ -112,7 +111,6 @@ def unary_operator(
         try:
             return general(input)
         except MISTAKES as error:
-            explain(error, general, (input,), {})
-            raise
+            return recovered(error, operator, general, (input,), {})
 
     return operator

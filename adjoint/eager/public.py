@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, TypeVar, cast
 
-from ..core.mistakes import MISTAKES, explain
+from ..core.mistakes import MISTAKES, recovered
 from ..core.mode import without_autocast
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
@@ -70,8 +70,7 @@ def _with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs) if kwargs else function(*args)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, accepting, function, args, kwargs)
 
     return accepting
 
@@ -90,8 +89,7 @@ def explaining(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except MISTAKES as error:
-            explain(error, function, args, kwargs)
-            raise
+            return recovered(error, explained, function, args, kwargs)
 
     return cast(F, explained)
 
@@ -112,8 +110,7 @@ def with_out(function: F) -> F:
             try:
                 return accepting(*args, **kwargs) if kwargs else function(*args)
             except MISTAKES as error:
-                explain(error, function, args, kwargs)
-                raise
+                return recovered(error, writing_out, function, args, kwargs)
         return write_out(without_autocast(accepting, *args, **kwargs), out, function.__name__)
 
     return cast(F, writing_out)

@@ -10,7 +10,7 @@ from ..core.device import CPU, space
 from ..core.mode import MODE
 from ..core.tensor_base import TensorBase
 from ..graph.node import INFERENCE
-from .arrays import new_tensor
+from .arrays import new_tensor, usual
 
 ndarray = np.ndarray
 get_mode = MODE.get
@@ -21,6 +21,7 @@ def connect(tensor_class: type) -> None:
     """Let `tensor_class` be what operations give."""
     global Tensor
     Tensor = tensor_class
+    usual(tensor_class)
 
 
 def wrap(data: Any, node: Any = None, version: Any = None) -> Any:

@@ -1,4 +1,5 @@
 cimport cython
+from ..core.overrides cimport overridden
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..graph.node cimport Node, Version, View

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import policy
 from ..core.device import namespace_of
 from ..core.errors import AutogradError, ShapeError, Unsupported
-from ..core.mistakes import MISTAKES, assert_tensor, explain
+from ..core.mistakes import MISTAKES, assert_tensor, recovered
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
 from ..core.spec import Spec
@@ -252,8 +252,7 @@ def in_place(name: str, function: Any, general: Callable[..., Any]) -> Callable[
                 return mode.observer.in_place(name, method, (self, *args), kwargs)
             return general(self, *args, **kwargs)
         except MISTAKES as error:
-            explain(error, function, (self, *args), kwargs)
-            raise
+            return recovered(error, method, function, (self, *args), kwargs)
 
     method.__name__ = method.__qualname__ = name
     return method

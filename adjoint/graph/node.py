@@ -10,6 +10,7 @@ from typing import Any
 from ..core.errors import AutogradError, InvalidType
 from ..core.handles import RemovableHandle, register
 from ..core.op import Op
+from ..core.overrides import ask_again
 from ..core.tensor_base import TensorBase
 
 next_order: Callable[[], int] = itertools.count(1).__next__  # atomic, also interpreted
@@ -294,7 +295,7 @@ class Packed:
 
     def unpack(self) -> Any:
         """The tensor that the unpack hook gives, with the history of the one that was saved."""
-        y = self.unpack_hook(self.packed)
+        y = ask_again(self.unpack_hook, self.packed)
         if not isinstance(y, TensorBase):
             raise InvalidType(
                 "saved_tensors_hooks: output of saved tensor unpack_hook expected to be a Tensor "

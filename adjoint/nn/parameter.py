@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, InvalidType
 from ..core.mistakes import assert_tensor
+from ..core.overrides import asks, disabled
+from ..eager.arrays import usual
 from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
@@ -17,13 +19,27 @@ def _detached(data: Any, name: str) -> Tensor:
     if data is None:
         return Tensor()
     assert_tensor(name, data, "data")
-    return data.detach()
+    return Tensor.detach(data)
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type):
+    """Lets tensors of other subclasses be parameters, which they say of themselves."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        return (
+            cls is Parameter
+            and isinstance(instance, Tensor)
+            and bool(instance.__dict__.get("_is_param", False))
+        )
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is a module's parameter: assigning it to a Module registers it.
 
-    Shapes: that of `data`, whose storage it shares.
+    Shapes: that of `data`, whose storage it shares. Of a tensor of another subclass of Tensor it is
+    a tensor of that subclass, which counts as a Parameter.
     Errors: InvalidType where `data` is not a tensor; AutogradError for integers that should
     require grad.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html
@@ -34,11 +50,14 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         """See the class."""
+        if data is not None and asks(type(data)) and isinstance(data, Tensor):
+            return _of_subclass(data, requires_grad)
         parameter = adopt(cls, _detached(data, "Parameter"))
-        return parameter.requires_grad_() if requires_grad else parameter
+        return Tensor.requires_grad_(parameter) if requires_grad else parameter
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         """See the class; `__new__` does the work."""
@@ -48,6 +67,21 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _copy(self, memo, self.requires_grad)
+
+
+def _of_subclass(data: Any, requires_grad: bool) -> Any:
+    """A parameter of the class that `data` is of, which says what functions do with it."""
+    made = data.detach().requires_grad_(requires_grad)
+    if type(made) is not type(data):
+        raise InvalidType(
+            f"Parameter: detach() of a {type(data).__name__} gives a {type(made).__name__}; let "
+            "its __torch_function__ give a tensor of the same class"
+        )
+    made._is_param = True
+    return made
+
+
+usual(Parameter)
 
 
 class UninitializedParameter(Parameter):
@@ -147,6 +181,7 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         """See the class."""

@@ -7,6 +7,10 @@ Source: https://docs.pytorch.org/docs/stable/nn.functional.html
 
 import typing
 
+from ...core.asking import handle_torch_function as handle_torch_function
+from ...core.asking import has_torch_function as has_torch_function
+from ...core.asking import has_torch_function_unary as has_torch_function_unary
+from ...core.asking import has_torch_function_variadic as has_torch_function_variadic
 from ...ops.index.scatter import one_hot as one_hot
 from ...ops.linalg.distances import pdist as pdist
 from ...ops.linalg.matmul import linear as linear

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...core.overrides import ABSENT, FOLLOWED, overridden
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...eager.fused import checking, fused
 from ...eager.public import explaining
 from ...ops.elementwise import functions
@@ -32,7 +32,7 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) == place + 1:
             *args, inplace = args  # type: ignore[assignment]
-        if FOLLOWED:
+        if FOLLOWED and concerns(args):
             said = overridden(function, args, {"inplace": inplace, **kwargs})
             if said is not ABSENT:
                 return said
@@ -110,7 +110,7 @@ def tanh(input: Tensor) -> Tensor:
     >>> ad.nn.functional.tanh(ad.zeros(1)).tolist()
     [0.0]
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input):
         said = overridden(tanh, (input,), {})
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]
@@ -126,7 +126,7 @@ def sigmoid(input: Tensor) -> Tensor:
     >>> ad.nn.functional.sigmoid(ad.zeros(1)).tolist()
     [0.5]
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input):
         said = overridden(sigmoid, (input,), {})
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.mistakes import MISTAKES, explain
-from ...core.overrides import ABSENT, FOLLOWED, overridden
+from ...core.mistakes import MISTAKES, recovered
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...eager.dispatch import apply
 from ...eager.fused import fused, is_fusing
 from ...eager.public import explaining
@@ -37,7 +37,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> ad.nn.functional.dropout(ad.ones(2), p=1.0)
     tensor([0., 0.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input):
         said = overridden(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
         if said is not ABSENT:
             return said
@@ -45,8 +45,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     try:
         return drop(input, p, training, inplace, tuple(input.shape))
     except MISTAKES as error:
-        explain(error, dropout, (input,), {})
-        raise
+        return recovered(error, dropout, dropout, (input,), {})
 
 
 def drop(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:

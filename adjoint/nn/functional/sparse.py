@@ -11,7 +11,7 @@ from ...autograd.modes import no_grad
 from ...core.dtype import int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...core.mistakes import assert_tensor
-from ...core.overrides import ABSENT, FOLLOWED, overridden
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...eager.fused import fused
 from ...eager.public import explaining
 from ...ops.create.memory import from_numpy
@@ -52,7 +52,7 @@ def embedding(
     tensor([[2.],
             [1.]])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, weight):
         options = {
             "padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type,
             "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse,

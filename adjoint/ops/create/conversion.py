@@ -14,6 +14,7 @@ from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, register_backend, transfer
 from ...core.errors import InvalidArgument, InvalidType, LayoutError
 from ...core.op import Op, Sample
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.spec import Size, Spec
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply
@@ -100,6 +101,14 @@ def to(
     if rest and not isinstance(rest[0], bool):
         first = rest.pop(0)
         if isinstance(first, TensorBase):
+            if FOLLOWED and concerns(first):
+                options = unusual(
+                    dtype=(dtype, None), device=(device, None), non_blocking=(non_blocking, False),
+                    copy=(copy, False), memory_format=(memory_format, None),
+                )  # fmt: skip
+                said = overridden(METHODS["to"], (self, *args), options)
+                if said is not ABSENT:
+                    return said  # type: ignore[no-any-return]
             device, dtype = first.device, first.dtype
         elif isinstance(first, str) and dt.named(first):
             dtype = first

@@ -21,6 +21,7 @@ from ...core.errors import (
     ShapeError,
 )
 from ...core.mistakes import assert_tensor
+from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
@@ -63,6 +64,14 @@ def tensor(
     >>> ad.tensor([True, 2, 3.5])
     tensor([1.0000, 2.0000, 3.5000])
     """
+    if FOLLOWED:
+        options = unusual(
+            dtype=(dtype, None), device=(device, None), requires_grad=(requires_grad, False),
+            pin_memory=(pin_memory, False),
+        )  # fmt: skip
+        said = overridden(tensor, (data,), options, ())  # of modes: data has no say
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     return finish(array_from(data, target(dtype), copy=True), device, requires_grad, pin_memory)
 
 

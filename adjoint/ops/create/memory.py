@@ -79,6 +79,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 @public(method=False)
+@explaining
 def asarray(
     obj: Any,
     *,

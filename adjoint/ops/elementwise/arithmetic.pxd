@@ -1,1 +1,2 @@
+from ...core.overrides cimport concerns
 

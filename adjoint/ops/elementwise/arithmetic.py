@@ -12,10 +12,10 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...eager.dispatch import apply, run_known
-from ...eager.public import explaining, public
+from ...eager.public import METHODS, explaining, public
 from ..promotion import cast, common_dtype, number, promote
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .pointwise import (
@@ -161,7 +161,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.add(ad.tensor([1., 2.]), ad.tensor([10., 20.]), alpha=2)
     tensor([21., 42.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(add, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
@@ -198,7 +198,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.sub(ad.tensor([1., 2.]), 3)
     tensor([-2., -1.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(sub, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
@@ -331,7 +331,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
     >>> ad.div(ad.tensor([7, -7]), 2), ad.div(ad.tensor([7, -7]), 2, rounding_mode="trunc")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -3]))
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, other, out):
         said = overridden(
             div, (input, other), unusual(rounding_mode=(rounding_mode, None), out=(out, None))
         )
@@ -642,6 +642,10 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     >>> ad.lerp(ad.tensor([1., 2.]), ad.tensor([3., 4.]), 0.5)
     tensor([2., 3.])
     """
+    if FOLLOWED and concerns(end, weight):
+        said = overridden(METHODS["lerp"], (input, end, weight), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     result: Any = run_known(LERP, (input, end, weight))
     if result is not None:
         return result  # type: ignore[no-any-return]

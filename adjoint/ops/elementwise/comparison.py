@@ -11,7 +11,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
+from ...core.overrides import ABSENT, FOLLOWED, concerns, leading, overridden, unusual
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -296,7 +296,7 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
     >>> ad.where(x > 0, x, 0)
     tensor([1., 0.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(condition, input, other, out):
         said = overridden(where, leading(condition, input, other), unusual(out=(out, None)))
         if said is not ABSENT:
             return said
@@ -515,7 +515,7 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     >>> ad.clamp(ad.tensor([-2., 0.5, 2.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, min, max, out):
         said = overridden(clamp, leading(input, min, max), unusual(out=(out, None)))
         if said is not ABSENT:
             return said
@@ -572,8 +572,8 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
 # ---- whole tensors compared ----------------------------------------------------------------------
 
 
-@explaining
 @public()
+@explaining
 def isclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
@@ -612,8 +612,8 @@ def isclose(
     return logical_or(close, near)
 
 
-@explaining
 @public()
+@explaining
 def allclose(
     input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
@@ -629,8 +629,8 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-@explaining
 @public()
+@explaining
 def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and equal elements.
 

@@ -13,11 +13,11 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..promotion import cast, common_dtype, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .arithmetic import MUL, mul
@@ -120,7 +120,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     >>> ad.pow(ad.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, exponent, out):
         said = overridden(pow, (input, exponent), unusual(out=(out, None)))
         if said is not ABSENT:
             return said
@@ -157,6 +157,7 @@ def _pow(input: Any, exponent: Any) -> Any:
 
 
 @public(inplace=True, out=True)
+@explaining
 def float_power(input: Any, exponent: Any) -> Tensor:
     """`input` to the power of `exponent`, computed in float64 or complex128.
 
@@ -180,6 +181,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 
 @public(inplace=True, out=True)
+@explaining
 def ldexp(input: Any, other: Any) -> Tensor:
     """input * 2**other.
 

@@ -20,7 +20,7 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, run_known
 from ...eager.fused import checking
-from ...eager.public import public
+from ...eager.public import explaining, public
 from .. import return_types
 from ..promotion import cast
 from ..samples import ALL_FLOATS, FLOATS, INTS, array, binary_samples, strided, unary_samples
@@ -373,6 +373,7 @@ _heaviside = binary(_HEAVISIDE, name="heaviside")
 
 
 @public(inplace=True, out=True)
+@explaining
 def heaviside(input: Any, values: Any) -> Tensor:
     """0 for negative elements, 1 for positive ones, `values` at 0.
 

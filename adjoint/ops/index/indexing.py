@@ -15,13 +15,13 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
-from ...core.overrides import ABSENT, FOLLOWED, overridden
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
 from ...eager.fused import writing
-from ...eager.public import FUNCTIONS, explaining, public, write_in_place
+from ...eager.public import FUNCTIONS, METHODS, explaining, public, write_in_place
 from ...eager.tensors import fresh
 from ...eager.writes import copied, values_of, write_by_kernel
 from ...graph.cells import Cell
@@ -323,7 +323,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     >>> x[0], x[:, 1], x[x > 2]
     (tensor([1, 2]), tensor([2, 4]), tensor([3, 4]))
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, index):
         said = overridden(getitem, (input, index), {})
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]
@@ -371,7 +371,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     >>> x
     tensor([0., 5., 5.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, index, value):
         said = overridden(setitem, (input, index, value), {})
         if said is not ABSENT:
             return
@@ -493,6 +493,12 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> ad.zeros(2).copy_(ad.tensor([1, 2]))
     tensor([1., 2.])
     """
+    if FOLLOWED and concerns(src):
+        said = overridden(
+            METHODS["copy_"], (input, src), {"non_blocking": True} if non_blocking else {}
+        )
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     if copied(input, src, "copy_") or write_by_kernel(copy_, "copy_", _copy, (input, src), {}):
         return input
     if isinstance(src, TensorBase):
@@ -723,6 +729,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 
 
 @public(out=True)
+@explaining
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements at flat positions (row-major; negative ones count from the end).
 
@@ -738,8 +745,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return flat.reshape(index._data.shape)
 
 
-@explaining
 @public(inplace=True)
+@explaining
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of `input` with the elements at flat positions replaced by, or added to, `source`.
 

@@ -787,8 +787,8 @@ def as_strided_scatter(
     return _scattered(input.contiguous(), src, op, "as_strided_scatter")
 
 
-@explaining
 @public()
+@explaining
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:

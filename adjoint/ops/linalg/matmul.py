@@ -9,14 +9,14 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
-from ...core.mistakes import MISTAKES, assert_tensor, explain
+from ...core.mistakes import MISTAKES, assert_tensor, recovered
 from ...core.mode import is_casting
 from ...core.op import Op, Sample
-from ...core.overrides import ABSENT, FOLLOWED, leading, overridden
+from ...core.overrides import ABSENT, FOLLOWED, concerns, leading, overridden
 from ...core.spec import Spec, broadcast_shapes, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view, run_known
-from ...eager.public import explaining, public
+from ...eager.public import METHODS, explaining, public
 from ...program.compute import spec_of
 from ..elementwise.namespace import conj
 from ..promotion import cast
@@ -155,6 +155,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     known: Tensor | None = run_known(MATMUL, (input, other))
     if known is not None:
         return known
+    if FOLLOWED and concerns(other):
+        said = overridden(METHODS["matmul"], (input, other), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     assert_tensor("matmul", input)
     assert_tensor("matmul", other, "other")
     rows, columns = input._data.ndim, other._data.ndim
@@ -364,7 +368,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> ad.linear(ad.tensor([[1., 2.]]), ad.tensor([[3., 4.]]), ad.tensor([10.]))
     tensor([[21.]])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input, weight, bias):
         said = overridden(linear, leading(input, weight, bias), {})
         if said is not ABSENT:
             return said
@@ -376,8 +380,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             return _apply_again(LINEAR, input, weight)
         return _apply_again(LINEAR, input, weight, bias)
     except MISTAKES as error:
-        explain(error, linear, (input, weight, bias), {})
-        raise
+        return recovered(error, linear, linear, (input, weight, bias), {})
 
 
 def _apply_again(op: Op, *inputs: Any) -> Any:
@@ -409,6 +412,10 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     >>> ad.mm(ad.tensor([[1., 2.]]), ad.tensor([[3.], [4.]]))
     tensor([[11.]])
     """
+    if FOLLOWED and concerns(mat2):
+        said = overridden(METHODS["mm"], (input, mat2), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     assert_ndim("mm", input=(input, 2), mat2=(mat2, 2))
     return product("mm", input, mat2)
 
@@ -425,6 +432,10 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     >>> ad.bmm(ad.ones(2, 1, 3), ad.ones(2, 3, 1)).flatten()
     tensor([3., 3.])
     """
+    if FOLLOWED and concerns(mat2):
+        said = overridden(METHODS["bmm"], (input, mat2), {})
+        if said is not ABSENT:
+            return said  # type: ignore[no-any-return]
     assert_ndim("bmm", batch1=(input, 3), batch2=(mat2, 3))
     if input.shape[0] != mat2.shape[0]:
         raise ShapeError(

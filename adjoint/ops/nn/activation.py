@@ -15,7 +15,7 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, overridden
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...core.spec import Spec, normalize_axis
 from ...core.types import Tensor
 from ...eager.dispatch import apply
@@ -318,7 +318,7 @@ def relu(input: Tensor) -> Tensor:
     >>> ad.relu(ad.tensor([-1., 2.]))
     tensor([0., 2.])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(input):
         said = overridden(relu, (input,), {})
         if said is not ABSENT:
             return said

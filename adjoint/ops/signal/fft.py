@@ -647,6 +647,7 @@ def _frequencies(count: Any, n: int, d: float, options: dict[str, Any]) -> Tenso
     return result.requires_grad_() if options.get("requires_grad") else result
 
 
+@explaining
 def fftfreq(
     n: int,
     d: float = 1.0,
@@ -666,6 +667,7 @@ def fftfreq(
     return _frequencies(count, n, d, {"dtype": dtype, "requires_grad": requires_grad})
 
 
+@explaining
 def rfftfreq(
     n: int,
     d: float = 1.0,

@@ -11,7 +11,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.types import Tensor
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..create.conversion import strided
 from ..create.creation import finish
 from ..create.values import target
@@ -247,6 +247,7 @@ for _function, _summary, _call, _result in (
 
 
 @public(method=False)
+@explaining
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """(1 - cos(2 pi n / period)) / 2 for n below `window_length`.
 
@@ -260,6 +261,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
 
 
 @public(method=False)
+@explaining
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -279,6 +281,7 @@ def hamming_window(
 
 
 @public(method=False)
+@explaining
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / period) + 0.08 cos(4 pi n / period) for n below `window_length`.
 
@@ -292,6 +295,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 
 
 @public(method=False)
+@explaining
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A triangle over `window_length` places.
 
@@ -305,6 +309,7 @@ def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -
 
 
 @public(method=False)
+@explaining
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any
 ) -> Tensor:

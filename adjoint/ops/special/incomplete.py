@@ -18,7 +18,7 @@ from ...core.device import is_device_array, namespace_of
 from ...core.op import Sample
 from ...core.types import Tensor
 from ...eager.dispatch import apply
-from ...eager.public import public
+from ...eager.public import explaining, public
 from ..elementwise.comparison import eq, gt, isinf, where
 from ..elementwise.functions import exp, log
 from ..elementwise.kinds import Floating
@@ -298,6 +298,7 @@ def _tails(name: str, input: Any, other: Any, complement: bool) -> Any:
 
 
 @public(inplace=True, out=True)
+@explaining
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """The regularized lower incomplete gamma function of shape `input` up to `other`.
 
@@ -312,6 +313,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
 
 
 @public(inplace=True, out=True)
+@explaining
 def igammac(input: Tensor, other: Tensor) -> Tensor:
     """The regularized upper incomplete gamma function: 1 - igamma, exact where it is small.
 

@@ -1,0 +1,13 @@
+cimport cython
+from .mode cimport Mode
+
+cdef set _NEVER
+cdef Py_ssize_t _modes
+
+cpdef bint asks(object kind) except -1
+cpdef bint is_apart(object value) except -1
+cpdef bint concerns(object a, object b=*, object c=*, object d=*) except -1
+cdef bint _may_say(object value) except -1
+@cython.locals(found=list, modes=tuple)
+cpdef object overridden(object function, object args, object kwargs, object relevant=*)
+cdef object _asked(object values, list found)
