@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..core.device import register_backend
 from ..core.errors import AutogradError, ShapeError, Unsupported
 from ..core.mode import MODE, mode_with
 from ..core.op import Op
@@ -31,7 +32,7 @@ from ..eager.views import UNRECORDED_VIEW, mark_view
 from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, concrete
 from ..graph.node import INFERENCE, Version, new_node
-from .dual import Dual, DualLevel, _derived
+from .dual import Dual, DualLevel, derived
 from .levels import Leveled, Transforming
 from .recording import Same, execute_meanwhile
 
@@ -156,10 +157,8 @@ class ForwardLevel(DualLevel):
     def own(self, t: Any, like: Any) -> Any:
         """The tangent in memory of its own that lies as `like` does."""
         data = like._data
-        if isinstance(data, LazyValue) or isinstance(t._data, LazyValue):
+        if not isinstance(data, np.ndarray) or isinstance(t._data, LazyValue):
             return t.clone()
-        if not isinstance(data, np.ndarray) or data.flags.c_contiguous:
-            return t.contiguous() if t._changes is None and _is_whole(t, data) else t.clone()
         return wrap(np.empty_like(data)).copy_(t)  # type: ignore[attr-defined]
 
     # ---- ops on them -----------------------------------------------------------------------------
@@ -175,7 +174,7 @@ class ForwardLevel(DualLevel):
             ts: Any = None
             if op.differentiable and any(t is not None for t in tangents):
                 given = [self._followed(x) if self.at(x) else x for x in inputs]
-                y, ts = _derived(op, given, tangents)
+                y, ts = derived(op, given, tangents)
             else:
                 MODE.set(mode_with(mode, grad=False))
                 y = apply(op, *[self._bare(x) if self.at(x) else x for x in inputs])
@@ -229,6 +228,23 @@ class ForwardLevel(DualLevel):
         elif y._changes is INFERENCE:
             found._changes = INFERENCE
         return found
+
+    def give(self, y: Any, t: Any, inputs: Sequence[Any], tangents: Sequence[Any]) -> None:
+        """Let `y`, which a Function of `inputs` made of their primals, have the tangent `t` (None:
+        zero). `tangents` are those of the inputs.
+        """
+        if any(y is x for x in inputs):  # it was written to
+            if t is not None and not self.at(y):
+                self.raised(y)
+            if self.at(y):
+                self.set_tangent(y, t)
+            return
+        inner = wrap(y._data.inner._data if self.at(y) else y._data)
+        if t is not None and (
+            not _lies_as(t, inner) or (y._view is None and any(_share(t, u) for u in tangents))
+        ):
+            t = self.own(t, inner)
+        y._data = inner._data if t is None else OpenDual(self, inner, t)
 
     # ---- writing to them -------------------------------------------------------------------------
 
@@ -392,3 +408,6 @@ def assert_open_to(what: str) -> None:
         )
 
 
+
+
+register_backend(OpenDual, None, lambda value: value.device)
