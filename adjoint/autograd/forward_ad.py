@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..core.errors import AutogradError, DTypeError, InvalidType
+from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.tensor_base import TensorBase
 from .dual import Dual
 from .forward_level import ENABLED, ForwardLevel, OpenDual, assert_open_to
@@ -117,7 +117,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
     Shapes: both alike; dtypes are floating point or complex, that of `tangent` is converted.
     Errors: AutogradError outside a level, and for tensors that are duals already; ShapeError for
-    other shapes; DTypeError for other dtypes; Unsupported where ops are recorded (graphs, compiled
+    other shapes; InvalidArgument for other dtypes; Unsupported where ops are recorded (graphs, compiled
     functions) and for tensors inside `func.vmap` where the level is outside of that.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.make_dual.html
 
@@ -136,12 +136,12 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     here = _at(level, "make_dual")
     for name, x in (("primal", tensor), ("tangent", tangent)):
         if x._data.dtype.kind not in "fcV":
-            raise DTypeError(
+            raise InvalidArgument(
                 f"make_dual: Expected {name} to be floating point or complex, but got: {x.dtype}; "
                 "convert it"
             )
     if tangent._data.dtype.kind == "c" != tensor._data.dtype.kind:
-        raise DTypeError(
+        raise InvalidArgument(
             f"make_dual: the tangent is {tangent.dtype}, the primal {tensor.dtype}, which cannot "
             "take imaginary parts; give a real tangent"
         )
@@ -155,6 +155,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             "not supported"
         )
         raise AutogradError(f"make_dual: {what}; unpack_dual it first")
+    if top is not None and top.order > here.order:
+        raise Unsupported(
+            f"make_dual: inside {top.name}, which began inside the dual level; enter the level "
+            "inside of the function that is transformed, or use func.jvp there"
+        )
     return here.make(tensor, tangent)
 
 

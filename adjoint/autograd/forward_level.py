@@ -33,7 +33,7 @@ from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, concrete
 from ..graph.node import INFERENCE, Version, new_node
 from .dual import Dual, DualLevel, derived
-from .levels import Leveled, Transforming
+from .levels import Leveled, Transforming, current
 from .recording import Same, execute_meanwhile
 
 __all__ = ["ENABLED", "Apart", "ForwardLevel", "OpenDual", "at_once"]
@@ -67,6 +67,11 @@ class OpenDual(Dual):
     def expired(self) -> bool:
         """Whether the level was left."""
         return self.level.closed
+
+    @property
+    def placed(self) -> bool:  # type: ignore[override]
+        """Whether the primal is."""
+        return isinstance(self.inner._data, np.ndarray)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -136,6 +141,11 @@ class ForwardLevel(DualLevel):
                 t = t.to(primal.dtype)
             concrete_outside(t)
             if not _lies_as(t, inner):
+                if 0 in inner._data.strides:
+                    raise AutogradError(
+                        "make_dual: unsupported operation: more than one element of the primal "
+                        "refers to a single memory location (it was expanded); clone it first"
+                    )
                 t = self.own(t, inner)
             return self._beside(primal, OpenDual(self, inner, t))
 
@@ -166,6 +176,9 @@ class ForwardLevel(DualLevel):
     def run(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """What `op` gives: duals where there are tangents, else plain tensors."""
         with at_once(op.name):
+            for x in inputs:
+                if isinstance(x, TensorBase) and isinstance(x._data, Cell):
+                    raise Unsupported(_OF_GRAPHS)
             mode = MODE.get()
             looks = ENABLED.get() and not mode.inference
             tangents = [x._data.tangent if looks and self.at(x) else None for x in inputs]
@@ -291,6 +304,9 @@ class ForwardLevel(DualLevel):
             if isinstance(memory, np.ndarray)
             else zeros(tuple(memory.shape), memory.dtype, x.device)
         )
+        here = current()
+        if here is not None:
+            here.note_fresh(whole)
         others = x._changes.views if x._changes is not None else None
         seen: set[int] = set()
         for each in (base, x, *[reference() for reference in others or ()]):
@@ -312,6 +328,17 @@ class ForwardLevel(DualLevel):
             each._data = OpenDual(self, wrap(each._data), part)
 
 
+_OF_GRAPHS = (
+    "forward_ad: tensors of an ad.Graph take no part; use a clone of x.detach() made outside, or "
+    "func.jvp"
+)
+
+
+def carries_tangent(x: Any) -> bool:
+    """Whether `x` is a dual of an open level."""
+    return isinstance(x._data, OpenDual) and not x._data.expired
+
+
 def wrapped(value: Any) -> Any:
     """What a dual's primal is held as; other values themselves."""
     return value.inner._data if isinstance(value, OpenDual) else value
@@ -320,10 +347,7 @@ def wrapped(value: Any) -> Any:
 def concrete_outside(x: Any) -> Any:
     """The data of `x`, which is at no level of these: in memory, or at the level of a transform."""
     if isinstance(x._data, Cell):
-        raise Unsupported(
-            "forward_ad: tensors of an ad.Graph have no tangents; use a clone of x.detach() made "
-            "outside, or func.jvp"
-        )
+        raise Unsupported(_OF_GRAPHS)
     return x._data if isinstance(x._data, Leveled) else concrete(x)
 
 

@@ -502,7 +502,8 @@ def _of_duals(cls: type[Function], level: DualLevel, call: _Call, flat: list[Any
     def push(ys: Sequence[Any]) -> None:
         with outside(level):
             if ruled:
-                ts = _pushed(cls, ctx, call, inner, tangents, ys)
+                found = _pushed(cls, ctx, call, inner, tangents, ys)
+                ts = [t._data.inner if level.at(t) else t for t in found]
             else:
                 _, found = local_products(call.apply, inner, tangents, MODE.get().grad)
                 ts = list(found) if isinstance(found, (tuple, list)) else [found]
