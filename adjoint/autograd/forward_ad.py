@@ -117,8 +117,8 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
     Shapes: both alike; dtypes are floating point or complex, that of `tangent` is converted.
     Errors: AutogradError outside a level, and for tensors that are duals already; ShapeError for
-    other shapes; InvalidArgument for other dtypes; Unsupported where ops are recorded (graphs, compiled
-    functions) and for tensors inside `func.vmap` where the level is outside of that.
+    other shapes; InvalidArgument for other dtypes; Unsupported where ops are recorded (graphs,
+    compiled functions) and for tensors inside `func.vmap` where the level is outside of that.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.make_dual.html
 
     >>> with fwad.dual_level():

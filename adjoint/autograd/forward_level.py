@@ -96,6 +96,24 @@ class OpenDual(Dual):
             tangent = None if self.tangent is None else self.level.own(self.tangent, self.inner)
             return OpenDual(self.level, wrap(self.inner._data.copy()), tangent)
 
+    def over(self, array: Any) -> OpenDual:
+        """The dual of another array with this tangent.
+
+        Errors: ShapeError, Unsupported where it does not lie as this one does.
+        """
+        inner = wrap(array)
+        if array.shape != self.shape:
+            raise ShapeError(
+                f"data: the tensor has a tangent of shape {tuple(self.shape)}, the data that it is "
+                f"given {tuple(array.shape)}; detach() it first"
+            )
+        if array.dtype != self.dtype or not _lies_as(self.tangent, inner):
+            raise Unsupported(
+                "data: the tensor has a tangent (forward_ad), and the data lies otherwise in "
+                "memory; use copy_, or detach() it first"
+            )
+        return OpenDual(self.level, inner, self.tangent)
+
     def without_history(self) -> Any:
         """The primal's array: `detach` leaves the tangent."""
         return self.inner._data
@@ -430,8 +448,6 @@ def assert_open_to(what: str) -> None:
             f"forward_ad: {what} inside an ad.Graph, a graph's step or a compiled function, which "
             "record no tangents; use func.jvp there, or call it outside"
         )
-
-
 
 
 register_backend(OpenDual, None, lambda value: value.device)

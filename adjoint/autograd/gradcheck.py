@@ -33,7 +33,7 @@ class GradcheckError(AutogradError):
     """A gradient differs from its finite difference."""
 
 
-class _NothingToCheck(InvalidArgument, AssertionError):
+class _NothingToCheck(InvalidArgument, AssertionError):  # noqa: N818 - reads as what happened
     """Switches that do not go together."""
 
 

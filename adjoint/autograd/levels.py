@@ -139,8 +139,8 @@ class Level:
                 continue
             if isinstance(other._data, Leveled) and other._data.level.order > self.order:
                 raise Unsupported(
-                    f"{other._data.level.name}: a tensor inside {self.name} is written to, of which "
-                    "others were made duals; write to it before, or to a clone"
+                    f"{other._data.level.name}: a tensor inside {self.name} is written to, of "
+                    "which others were made duals; write to it before, or to a clone"
                 )
             part = value
             for op in () if other._view is None else other._view.ops:

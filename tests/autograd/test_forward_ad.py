@@ -11,6 +11,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.autograd import forward_ad as fwad
+from adjoint.core.op import REGISTRY
+from adjoint.eager.dispatch import apply
 
 from ..pytorch import torch
 
@@ -496,9 +498,7 @@ def a_function_in_place(lib, fw, p, t):
 
 
 def a_function_that_gives_a_view(lib, fw, p, t):
-    f = function(
-        lib, lambda ctx, x: x.view_as(x), lambda ctx, g: g, lambda ctx, t: t.view_as(t)
-    )
+    f = function(lib, lambda ctx, x: x.view_as(x), lambda ctx, g: g, lambda ctx, t: t.view_as(t))
     d = fw.make_dual(p, t)
     y = f.apply(d)
     d.mul_(2)
@@ -549,7 +549,6 @@ def test_functions(name):
 def test_func_jvp_calls_jvp_too():
     def program(lib, fw, p, t, q):
         f = lib.func
-        Custom = product(lib)
 
         class Setup(lib.autograd.Function):
             @staticmethod
@@ -569,7 +568,6 @@ def test_func_jvp_calls_jvp_too():
             def jvp(ctx, t):
                 return 7 * t * ctx.saved_tensors[0]  # to be known by
 
-        assert Custom
         return [f.jvp(Setup.apply, (p,), (t,)), f.jvp(lambda x: Setup.apply(x).sin(), (p,), (t,)),
                 f.grad(lambda x: Setup.apply(x).sum())(p)]  # fmt: skip
 
@@ -726,9 +724,7 @@ def test_a_level_frees_its_tangents():
     with fwad.dual_level():
         d = fwad.make_dual(p, t)
         y = (d * 2).requires_grad_() ** 2
-        arrays = [
-            weakref.ref(each._data.tangent) for each in (y, y * 3) if each is not None
-        ]
+        arrays = [weakref.ref(each._data.tangent) for each in (y, y * 3) if each is not None]
         held = weakref.ref(y._data)
         assert arrays[0]() is not None and held().tangent is not None
     gc.collect()
@@ -880,3 +876,77 @@ def test_transforms_inside_and_outside_of_a_level():
             ad.func.vmap(lambda x: fwad.make_dual(x, x))(p)
     assert ad.allclose(ad.func.grad(lambda x: tangent(x, t))(p), ad.func.jvp(
         ad.func.grad(lambda y: (y * y).sin().sum() * y[0]), (p,), (t,))[1])  # fmt: skip
+
+
+def test_what_gives_a_tensor_other_memory():
+    p, t = ad.tensor([1.0, 2.0]), ad.tensor([3.0, 4.0])
+    with fwad.dual_level():
+        d = fwad.make_dual(p, t) * 1
+        for f in (lambda: d.resize_(1), lambda: d.set_(p), lambda: d[:1].resize_(2)):
+            with pytest.raises(NotImplementedError, match="forward grad"):
+                f()
+        with pytest.raises(RuntimeError, match="detach views"):
+            fwad.make_dual(p, t).detach_()
+        d.data = ad.tensor([7.0, 8.0])
+        assert [x.tolist() for x in fwad.unpack_dual(d * d)] == [[49.0, 64.0], [42.0, 64.0]]
+        with pytest.raises(RuntimeError, match="shape"):
+            d.data = ad.ones(3)
+        e = (d * 1).detach_()
+        assert fwad.unpack_dual(e).tangent is None
+
+
+# ---- all ops -------------------------------------------------------------------------------------
+
+
+def samples():
+    """One small sample of each op that has a gradient."""
+    for cls in REGISTRY.values():
+        if not cls.__module__.startswith("adjoint.") or not cls.differentiable:
+            continue
+        for sample in cls.samples():
+            small = all(np.size(x) < 100 for x in sample.inputs)
+            if small and sample.gradients and not sample.op.drawn and floats_of(sample.inputs):
+                yield pytest.param(sample, id=f"{cls.__name__}-{cls.__module__.rpartition('.')[2]}")
+                break
+
+
+def floats_of(inputs):
+    kinds = (np.float64, np.complex128)
+    return [i for i, x in enumerate(inputs) if isinstance(x, np.ndarray) and x.dtype.type in kinds]
+
+
+@pytest.mark.parametrize("sample", list(samples()))
+def test_ops_give_what_func_jvp_gives(sample):
+    """Also what is written to a plain tensor, through the tape, and by a result that is changed."""
+    inputs = [ad.tensor(x) if isinstance(x, np.ndarray) else x for x in sample.inputs]
+    floats = floats_of(sample.inputs)
+    tangents = [ad.rand_like(inputs[i]) for i in floats]
+
+    def function(*xs):
+        given = list(inputs)
+        for i, x in zip(floats, xs, strict=True):
+            given[i] = x
+        found = apply(sample.op, *given)
+        return found if isinstance(found, tuple) else (found,)
+
+    primals = [inputs[i] for i in floats]
+    values, expected = ad.func.jvp(function, tuple(primals), tuple(tangents))
+    with fwad.dual_level():
+        duals = [fwad.make_dual(x, t) for x, t in zip(primals, tangents, strict=True)]
+        for y, value, t in zip(function(*duals), values, expected, strict=True):
+            primal, tangent = fwad.unpack_dual(y)
+            assert ad.equal(primal.nan_to_num(), value.nan_to_num())
+            tangent = ad.zeros_like(primal) if tangent is None else tangent
+            assert tangent.dtype is t.dtype and tangent.shape == t.shape
+            assert ad.allclose(tangent, t, equal_nan=True) or y.dtype.category < 2
+            if y.dtype.category < 2:
+                continue
+            whole = ad.zeros(2, *y.shape, dtype=y.dtype)
+            whole[1] = y
+            written = fwad.unpack_dual(whole).tangent
+            if written is not None:
+                assert ad.allclose(written[1], t, equal_nan=True) and not written[0].any()
+            else:
+                assert not t.any()
+        for d, t in zip(duals, tangents, strict=True):
+            assert fwad.unpack_dual(d).tangent is t
