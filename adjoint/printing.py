@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .autograd.forward_level import OpenDual
 from .autograd.levels import Leveled
 from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
@@ -242,13 +243,18 @@ def format_tensor(tensor: Any) -> str:
     """`tensor` as PyTorch prints it, or in slices where that profile is set; inside a function
     transform, what it wraps.
     """
-    if isinstance(tensor._data, Leveled):
-        return repr(tensor._data)
+    if isinstance(tensor._data, OpenDual):
+        concrete(tensor)  # which is plain where the level was left
+    data = tensor._data
+    if isinstance(data, Leveled) and not isinstance(data, OpenDual):
+        return repr(data)
     history = []
     if tensor.grad_fn is not None:
         history.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         history.append("requires_grad=True")
+    if isinstance(data, OpenDual) and data.tangent is not None:
+        history.append(f"tangent={data.tangent!r}")
     if isinstance(tensor._data, Sparse):
         return _format_sparse(tensor, history)
     data = concrete(tensor)

@@ -15,6 +15,7 @@ import numpy as np
 
 from .autograd import engine, refreshing, wiring
 from .autograd.gradients import backward as autograd_backward
+from .autograd.forward_level import carries_tangent
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
@@ -510,7 +511,7 @@ class Tensor(TensorBase):
         True
         """
         assert_tensor("detach_", self)
-        if self._view is not None and self._node is not None:
+        if self._view is not None and (self._node is not None or carries_tangent(self)):
             raise AutogradError("detach_: can't detach views in-place; use detach() instead")
         self._node = None
         if isinstance(self._data, Leveled):
@@ -551,7 +552,7 @@ class Tensor(TensorBase):
         if self._changes is not None and self._changes.watchers is not None:
             refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other
-        self._show(data)
+        self._show(self._data.over(data) if carries_tangent(self) else data)
         exported(self)
 
     def _show(self, data: Any) -> None:

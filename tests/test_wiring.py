@@ -10,6 +10,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.autograd.batching import Batched
 from adjoint.autograd.dual import Dual
+from adjoint.autograd.forward_level import OpenDual
 from adjoint.eager import dispatch, fused, operators, public, tensors, writes
 from adjoint.graph.cells import Cell, Source
 from adjoint.graph.lazy import LazyValue
@@ -68,8 +69,8 @@ def test_the_checks_bite():
 
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
-    assert {LazyValue, Cell, Source, Sparse, Batched, Dual} <= set(dispatch.EXECUTORS)
-    leveled = {Batched, Dual}
+    assert {LazyValue, Cell, Source, Sparse, Batched, Dual, OpenDual} <= set(dispatch.EXECUTORS)
+    leveled = {Batched, Dual, OpenDual}
     kinds = {LazyValue, Cell, Source, Selected, Sparse, np.ndarray, *leveled}
     assert kinds == set(writes.WRITERS)
     assert set(operators.RECORDERS) == {1, 2}

@@ -23,7 +23,7 @@ from ..ops.shape.movement import Expand, to_shape
 from .engine import run_backward
 from .levels import Level, Leveled, current, recording_beyond
 
-__all__ = ["Dual", "DualLevel", "followed", "local_products"]
+__all__ = ["Dual", "DualLevel", "derived", "followed", "local_products"]
 
 
 class Dual(Leveled):
@@ -70,13 +70,13 @@ class DualLevel(Level):
         """The op of the primals, and its derivative along the tangents."""
         primals = [x._data.inner if self.at(x) else x for x in inputs]
         tangents = [x._data.tangent if self.at(x) else None for x in inputs]
-        y, t = _derived(op, primals, tangents)
+        y, t = derived(op, primals, tangents)
         if isinstance(y, tuple):
             return tuple(Dual(self, each, d) for each, d in zip(y, t, strict=True))
         return Dual(self, y, t)
 
 
-def _derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
+def derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
     """The result of `op`, and its tangent (None where it is zero)."""
     wanted = [t is not None for t in tangents]
     grad = MODE.get().grad

@@ -408,6 +408,8 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             before_change(leaf.place)
             leaf.grad = overwrite(leaf.place, g, "backward")
         elif old is None:
+            if type(g._data) is not ndarray and _is_leveled(g._data):
+                g = g.detach()
             leaf.grad = g if alone else wrap(g._data.copy())
         elif isinstance(old._data, LazyValue) or _is_sparse(g._data):
             if _is_sparse(old._data) and not _is_sparse(g._data):
@@ -430,6 +432,10 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
 
 def _is_sparse(data: Any) -> bool:
     return type(data) is not ndarray and isinstance(data, LazyValue) and data.kept is not None
+
+
+def _is_leveled(data: Any) -> bool:
+    return isinstance(data, LazyValue) and data.rises and data.kept is None
 
 
 def _fits(place: Any, g: Any) -> bool:

@@ -6,11 +6,11 @@ import functools
 import inspect
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..core import config
-from ..core.errors import AutogradError, InvalidType, Unsupported
+from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.overrides import ask_again
@@ -24,6 +24,7 @@ from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
 from .batching import Batched, BatchLevel
 from .dual import Dual, DualLevel, followed, local_products
 from .engine import run_backward, unbroadcast
+from .forward_level import ENABLED, ForwardLevel, at_once
 from .graph_function import record_function, record_opaque, state_of
 from .levels import Level, entered, innermost, outside
 from .modes import enable_grad, no_grad
@@ -43,6 +44,8 @@ class FunctionCtx:
         self.needs_input_grad = ()
         self.materialize_grads = True
         self.to_save: tuple[Any, ...] = ()
+        self.saved_for_forward: tuple[Any, ...] = ()
+        self._pushes = False  # whether `jvp` runs
         self.dirty_tensors: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
         self._are_tensors: list[bool] = []  # per argument of forward, those in lists one by one
@@ -69,7 +72,17 @@ class FunctionCtx:
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Accepted for PyTorch's sake: only forward-mode derivatives would read it."""
+        """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors` in `jvp`.
+
+        Errors: InvalidType for anything else; keep that as an attribute of ctx.
+        """
+        for i, x in enumerate(tensors):
+            if x is not None and not isinstance(x, TensorBase):
+                raise InvalidType(
+                    f"save_for_forward can only save variables, but argument {i} is of type "
+                    f"{type(x).__name__}; keep it as an attribute of ctx"
+                )
+        self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
         """Declare the inputs that forward changed in place; each must be returned."""
@@ -85,11 +98,13 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors given to `save_for_backward`.
+        """The tensors given to `save_for_backward`; in `jvp`, those given to `save_for_forward`.
 
         Errors: AutogradError where one was changed in place since, or a backward has already
         used and released them.
         """
+        if self._pushes:
+            return self.saved_for_forward
         node = None if self._node is None else self._node()
         return () if node is None else node.saved_tensors
 
@@ -222,6 +237,10 @@ class _Call:
 
     def apply(self, *flat: Any) -> Any:
         """`Function.apply` of such arguments."""
+        return self.function.apply(*self.given(flat), **self.options)
+
+    def given(self, flat: Iterable[Any]) -> tuple[Any, ...]:
+        """Such arguments, as they came."""
         rest = iter(flat)
         args = []
         for kind, count in zip(self.kinds, self.form, strict=True):
@@ -230,7 +249,7 @@ class _Call:
             else:
                 items = list(itertools.islice(rest, count))
                 args.append(kind._make(items) if hasattr(kind, "_make") else kind(items))  # type: ignore[union-attr, misc]
-        return self.function.apply(*args, **self.options)
+        return tuple(args)
 
 
 def _holds_tensors(x: Any) -> bool:
@@ -328,8 +347,13 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Not called: in `func.jvp`, backward is transposed."""
-        raise Unsupported("jvp of a custom Function; func.jvp transposes its backward")
+        """The Jacobian-vector product, by the tangents of forward's arguments (None for what is no
+        tensor); to be overridden. `func.jvp` transposes backward where it is not.
+        """
+        raise Unsupported(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -349,47 +373,64 @@ class Function:
         call = _Call(cls, args, kwargs)
         flat = call.args
         level = innermost(flat)
+        if isinstance(level, ForwardLevel):
+            return _with_tangents(cls, level, call, flat, args, kwargs)
         if level is not None:
             found = _at_level(cls, level, call, flat)
             if found is not NotImplemented:
                 return found
-        adopt = getattr(MODE.get().executor, "adopt", None)
-        if adopt is not None:  # whose nodes are not those of tensors from outside
-            adopt(flat)
-        parents = tuple(x._node if isinstance(x, TensorBase) else None for x in flat)
-        ctx = FunctionCtx()
-        ctx._form = call.form
-        wanted = iter([parent is not None for parent in parents])
-        ctx.needs_input_grad = tuple(
-            any(list(itertools.islice(wanted, 1 if count is None else count)))
-            for count in call.form
-        )
-        ctx._are_tensors = [isinstance(x, TensorBase) for x in flat]
-        state = state_of(flat)
-        reads = 0 if state is None else state.reads
-        with no_grad():
-            if separate:
-                result = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, result)
-            else:
-                result = cls.forward(ctx, *args, **kwargs)
-        several = isinstance(result, (tuple, list))
-        raw = tuple(result) if several else (result,)
-        wants = any(ctx.needs_input_grad) and MODE.get().grad
-        if wants:
-            _assert_no_containers(cls, raw)
-        _assert_dirty_returned(cls, ctx, raw)
-        if state is not None:
-            if state.reads == reads:
-                ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), flat, raw)
-            else:
-                ys = record_opaque(state, call, flat, raw)
+        return _applied(cls, FunctionCtx(), call, args, kwargs)
+
+
+def _applied(
+    cls: type[Function],
+    ctx: FunctionCtx,
+    call: _Call,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    then: Callable[[Sequence[Any]], None] = lambda ys: None,
+) -> Any:
+    """What forward gives for these arguments, with backward recorded; `then` gets the tensors
+    before any of them is saved for that.
+    """
+    separate = cls.setup_context is not Function.setup_context
+    flat = call.args
+    adopt = getattr(MODE.get().executor, "adopt", None)
+    if adopt is not None:  # whose nodes are not those of tensors from outside
+        adopt(flat)
+    parents = tuple(x._node if isinstance(x, TensorBase) else None for x in flat)
+    ctx._form = call.form
+    wanted = iter([parent is not None for parent in parents])
+    ctx.needs_input_grad = tuple(
+        any(list(itertools.islice(wanted, 1 if count is None else count))) for count in call.form
+    )
+    ctx._are_tensors = [isinstance(x, TensorBase) for x in flat]
+    state = state_of(flat)
+    reads = 0 if state is None else state.reads
+    with no_grad():
+        if separate:
+            result = cls.forward(*args, **kwargs)
+            cls.setup_context(ctx, args, result)
         else:
-            node = _new_node(cls, ctx, parents, raw) if wants else None
-            ys = tuple(_output(node, i, y, flat, ctx, cls) for i, y in enumerate(raw))
-            if node is not None:
-                _save(node, raw, ys)
-        return (list(ys) if isinstance(result, list) else ys) if several else ys[0]
+            result = cls.forward(ctx, *args, **kwargs)
+    several = isinstance(result, (tuple, list))
+    raw = tuple(result) if several else (result,)
+    wants = any(ctx.needs_input_grad) and MODE.get().grad
+    if wants:
+        _assert_no_containers(cls, raw)
+    _assert_dirty_returned(cls, ctx, raw)
+    if state is not None:
+        if state.reads == reads:
+            ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), flat, raw)
+        else:
+            ys = record_opaque(state, call, flat, raw)
+    else:
+        node = _new_node(cls, ctx, parents, raw) if wants else None
+        ys = tuple(_output(node, i, y, flat, ctx, cls) for i, y in enumerate(raw))
+        then(ys)
+        if node is not None:
+            _save(node, raw, ys)
+    return (list(ys) if isinstance(result, list) else ys) if several else ys[0]
 
 
 class VmapInfo(NamedTuple):
@@ -403,15 +444,9 @@ def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -
     """`apply` on arguments of a function transform; NotImplemented where forward does for them what
     it does for others.
     """
-    inner = [x._data.inner if level.at(x) else x for x in flat]
     if isinstance(level, DualLevel):
-        tangents = [x._data.tangent if level.at(x) else None for x in flat]
-        with outside(level):
-            found, ts = local_products(call.apply, inner, tangents, MODE.get().grad)
-        if not isinstance(found, tuple):
-            return wrap(Dual(level, found, ts)) if isinstance(found, TensorBase) else found
-        pairs = zip(found, ts, strict=True)
-        return tuple(wrap(Dual(level, y, t)) if isinstance(y, TensorBase) else y for y, t in pairs)
+        return _of_duals(cls, level, call, flat)
+    inner = [x._data.inner if level.at(x) else x for x in flat]
     assert isinstance(level, BatchLevel)
     own = any(level.at(x) and x._node is not None for x in flat)
     beyond = any(isinstance(x, TensorBase) and x._node is not None for x in inner)
@@ -448,6 +483,117 @@ def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -
     ys = found if isinstance(found, tuple) else (found,)
     results = [wrap(Batched(level, y)) for y in ys]
     return tuple(results) if isinstance(found, tuple) else results[0]
+
+
+def _of_duals(cls: type[Function], level: DualLevel, call: _Call, flat: list[Any]) -> Any:
+    """`apply` on arguments of `func.jvp`: tangents by `jvp`, or by backward, transposed."""
+    inner = [x._data.inner if level.at(x) else x for x in flat]
+    tangents = [x._data.tangent if level.at(x) else None for x in flat]
+    own = MODE.get().grad and any(level.at(x) and x._node is not None for x in flat)
+    ruled = cls.jvp is not Function.jvp
+    ctx = FunctionCtx()
+    if not own and not ruled:
+        with outside(level):
+            found, ts = local_products(call.apply, inner, tangents, MODE.get().grad)
+        if not isinstance(found, tuple):
+            return wrap(Dual(level, found, ts)) if isinstance(found, TensorBase) else found
+        pairs = zip(found, ts, strict=True)
+        return tuple(wrap(Dual(level, y, t)) if isinstance(y, TensorBase) else y for y, t in pairs)
+
+    def push(ys: Sequence[Any]) -> None:
+        with outside(level):
+            if ruled:
+                found = _pushed(cls, ctx, call, inner, tangents, ys)
+                ts = [t._data.inner if level.at(t) else t for t in found]
+            else:
+                _, found = local_products(call.apply, inner, tangents, MODE.get().grad)
+                ts = list(found) if isinstance(found, (tuple, list)) else [found]
+        for y, t in zip(ys, ts, strict=True):
+            if isinstance(y, TensorBase):
+                dual = Dual(level, y._data.inner if level.at(y) else wrap(y._data), t)
+                if any(y is x for x in flat):  # it was written to
+                    level.put(y, wrap(dual))
+                else:
+                    y._data = dual
+
+    return _applied(cls, ctx, call, call.given(flat), call.options, push)
+
+
+def _with_tangents(
+    cls: type[Function],
+    level: ForwardLevel,
+    call: _Call,
+    flat: list[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """`apply` on duals: forward of the primals, and what `jvp` says of the tangents."""
+    ctx = FunctionCtx()
+    looks = ENABLED.get() and not MODE.get().inference
+    tangents = [x._data.tangent if looks and level.at(x) else None for x in flat]
+    if not looks:
+        return _applied(cls, ctx, call, args, kwargs)
+
+    def push(ys: Sequence[Any]) -> None:
+        ts = _pushed(cls, ctx, call, flat, tangents, ys)
+        for y, t in zip(ys, ts, strict=True):
+            if isinstance(y, TensorBase):
+                level.give(y, t, flat, tangents)
+
+    with at_once(cls.__name__):
+        token = ENABLED.set(False)
+        try:
+            return _applied(cls, ctx, call, args, kwargs, push)
+        finally:
+            ENABLED.reset(token)
+
+
+def _pushed(
+    cls: type[Function],
+    ctx: FunctionCtx,
+    call: _Call,
+    flat: Sequence[Any],
+    tangents: Sequence[Any],
+    ys: Sequence[Any],
+) -> list[Any]:
+    """The tangents of what forward gave, by `jvp`; None for zero."""
+    given = [
+        zeros(tuple(x._data.shape), x._data.dtype, x.device)
+        if t is None
+        and ctx.materialize_grads
+        and isinstance(x, TensorBase)
+        and x._data.dtype.kind in "fcV"
+        else t
+        for x, t in zip(flat, tangents, strict=True)
+    ]
+    ctx._pushes = True
+    try:
+        made = cls.jvp(ctx, *call.given(given))
+    finally:
+        ctx._pushes = False
+    ts = list(made) if isinstance(made, (tuple, list)) else [made]
+    if len(ts) != len(ys):
+        raise AutogradError(
+            f"{cls.__name__}: Function's jvp returned an invalid number of forward gradients "
+            f"(expected {len(ys)} but got {len(ts)})"
+        )
+    for i, (y, t) in enumerate(zip(ys, ts, strict=True)):
+        if t is not None and not isinstance(t, TensorBase):
+            raise AutogradError(
+                f"{cls.__name__}: expected Variable or None (got {type(t).__name__}) for grad "
+                f"output {i} of jvp"
+            )
+        if not isinstance(y, TensorBase) or y._data.dtype.kind not in "fcV":
+            ts[i] = None
+        elif t is not None and t._data.shape != y._data.shape:
+            raise ShapeError(
+                f"{cls.__name__}: jvp: Trying to set a forward gradient that has a different size "
+                "than that of the original Tensor, this is not supported. Tensor is of size "
+                f"{list(y.shape)} while the given forward gradient is of size {list(t.shape)}."
+            )
+        elif t is not None and t._data.dtype != y._data.dtype:
+            ts[i] = t.to(y.dtype)  # type: ignore[attr-defined]
+    return ts
 
 
 class _InBatch(Function):

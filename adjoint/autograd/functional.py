@@ -12,7 +12,7 @@ from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap, zeros
 from ..ops.shape.joining import stack
-from .dual import Dual, DualLevel
+from .dual import Dual, DualLevel, followed
 from .gradients import grad
 from .levels import entered
 from .modes import enable_grad
@@ -152,8 +152,8 @@ def hessian(
 
     Shapes: input's shape twice; a tuple of tuples for several inputs.
     Errors: AutogradError where the output has several elements, or `strict` finds it independent
-    of an input, and for `strict` with `vectorize`; Unsupported for the forward-mode strategy:
-    `adjoint.func.hessian` has it.
+    of an input, and for `strict` with `vectorize`; Unsupported for the forward-mode strategy
+    (forward over reverse, one column per gradient) without `vectorize`, or with `create_graph`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hessian.html
 
     >>> ad.autograd.functional.hessian(lambda x: (x * x * x).sum(), ad.tensor([1., 2.]))
@@ -163,12 +163,14 @@ def hessian(
     _assert_strategy(
         "hessian", "outer_jacobian_strategy", outer_jacobian_strategy, strict, vectorize
     )
-    if outer_jacobian_strategy == "forward-mode":
-        raise Unsupported(
-            "hessian: outer_jacobian_strategy='forward-mode'; use 'reverse-mode', or "
-            "adjoint.func.hessian, which is forward over reverse"
-        )
     several = isinstance(inputs, (tuple, list))
+    if outer_jacobian_strategy == "forward-mode":
+        if create_graph:
+            raise Unsupported(
+                "hessian: create_graph=True and outer_jacobian_strategy='forward-mode'; use "
+                "'reverse-mode', or adjoint.func.hessian"
+            )
+        return _by_columns(lambda *xs: _gradient(func, xs, several), inputs)
 
     def gradient(*xs: Any) -> Any:
         def checked(*values: Any) -> Any:
@@ -352,6 +354,18 @@ def _assert_scalar(name: str, y: Any) -> Any:
             f"element, got shape {tuple(y.shape)}"
         )
     return y
+
+
+def _gradient(func: Callable[..., Any], inputs: Sequence[Any], several: bool) -> Any:
+    """The gradient of a function of one element, here and of duals."""
+    with enable_grad():
+        xs = [followed(x) for x in inputs]
+        y = _assert_scalar("hessian", func(*xs))
+        found: Sequence[Any] = [None] * len(xs)
+        if y._node is not None:
+            found = grad(y, xs, allow_unused=True)
+    rows = tuple(_zeros(x) if g is None else g for g, x in zip(found, xs, strict=True))
+    return rows if several else rows[0]
 
 
 def _by_columns(func: Callable[..., Any], inputs: Any) -> Any:

@@ -13,20 +13,28 @@ from typing import Any
 import numpy as np
 
 from ..core.device import device_of, host_array, is_device_array, transfer
-from ..core.errors import AutogradError, InvalidType, Unsupported
+from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..eager.tensors import zeros as tape_zeros
+from .batching import Batched, BatchLevel
+from .forward_level import ForwardLevel
 from .gradients import grad
+from .levels import entered
 from .modes import enable_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
+FORWARD = "Jacobian computed with forward mode mismatch"
 FULL = 20_000  # entries of a Jacobian that is still checked in full unless the caller chooses
 
 
 class GradcheckError(AutogradError):
     """A gradient differs from its finite difference."""
+
+
+class _NothingToCheck(InvalidArgument, AssertionError):  # noqa: N818 - reads as what happened
+    """Switches that do not go together."""
 
 
 def gradcheck(
@@ -51,31 +59,46 @@ def gradcheck(
 
     Checked are the inputs that require grad, which should be float64 or complex128; the others
     are handed through. `fast_mode` compares one random projection of each Jacobian instead of all
-    its entries; None does so only for large Jacobians.
+    its entries; None does so only for large Jacobians. With `check_forward_ad` the tangents of
+    duals (`autograd.forward_ad`) must agree as well, which `check_backward_ad=False` leaves alone.
 
     Errors: GradcheckError (unless `raise_exception` is False) naming the output, the input, the
-    worst entry and both values; InvalidType for an output that is no tensor; Unsupported where
-    forward-mode checks are asked for.
+    worst entry and both values; InvalidType for an output that is no tensor; InvalidArgument where
+    nothing is to be checked, or batches of tangents without tangents.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html
 
     >>> x = ad.tensor([0.5, 2.0], dtype=ad.float64, requires_grad=True)
     >>> ad.autograd.gradcheck(lambda x: (x * x).sum(), (x,))
     True
     """
-    if check_forward_ad or check_batched_forward_grad:
-        raise Unsupported(
-            "gradcheck: forward-mode derivatives; leave check_forward_ad and "
-            "check_batched_forward_grad False (autograd.functional.jvp is checked through vjp)"
+    if not (check_forward_ad or check_backward_ad):
+        raise _NothingToCheck(
+            "gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
+    if check_batched_grad and not check_backward_ad:
+        raise _NothingToCheck(
+            "gradcheck: Setting check_batched_grad=True requires check_backward_ad to be True"
+        )
+    if check_batched_forward_grad and not check_forward_ad:
+        raise _NothingToCheck(
+            "gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be "
+            "True"
         )
     values = _as_tuple(inputs)
     checked = _checked_inputs(values)
-    if not check_backward_ad:
-        return True
     try:
         with enable_grad():
             ys = _outputs(func, values)
             check = _Check(func, values, checked, eps, atol, rtol)
             _assert_constant_outputs(check, ys)
+            if check_forward_ad:
+                check.compare_tangents(ys, fast_mode)
+                if check_undefined_grad:
+                    _assert_none_is_zero(check)
+                if check_batched_forward_grad:
+                    _assert_batched_tangents(check)
+            if not check_backward_ad:
+                return True
             live = [i for i, y in enumerate(ys) if _differentiable(y)]
             for i in live:
                 check.compare(i, ys[i], fast_mode)
@@ -115,7 +138,8 @@ def gradgradcheck(
     """Whether the second derivatives of `func(*inputs)` agree with central differences.
 
     The function that is checked maps `inputs` and `grad_outputs` (random unless given) to the
-    gradients of the inputs.
+    gradients of the inputs; `check_fwd_over_rev` takes duals through it, `check_rev_over_rev` its
+    gradients.
 
     Errors: as `gradcheck`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradgradcheck.html
@@ -124,10 +148,11 @@ def gradgradcheck(
     >>> ad.autograd.gradgradcheck(lambda x: x * x * x, (x,))
     True
     """
-    if check_fwd_over_rev:
-        raise Unsupported("gradgradcheck: forward-mode derivatives; leave check_fwd_over_rev False")
-    if not check_rev_over_rev:
-        return True
+    if check_undefined_grad and not check_rev_over_rev:
+        raise _NothingToCheck(
+            "gradgradcheck: Setting check_undefined_grad=True requires check_rev_over_rev to be "
+            "True"
+        )
     values = _as_tuple(inputs)
     count = len(values)
     with enable_grad():
@@ -142,8 +167,12 @@ def gradgradcheck(
                     g.requires_grad_()  # type: ignore[attr-defined]
 
     def gradients(*arguments: Any) -> tuple[Any, ...]:
-        ys = [y for y in _outputs(func, arguments[:count]) if _differentiable(y)]
-        xs = [x for x in arguments[:count] if isinstance(x, TensorBase) and x._node is not None]
+        given = [
+            x.requires_grad_() if isinstance(x, TensorBase) and value._node is not None else x
+            for x, value in zip(arguments[:count], values, strict=True)
+        ]
+        ys = [y for y in _outputs(func, given) if _differentiable(y)]
+        xs = [x for x in given if isinstance(x, TensorBase) and x._node is not None]
         found = grad(ys, xs, list(arguments[count:]), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
@@ -158,6 +187,8 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
     )
 
@@ -198,6 +229,63 @@ class _Check:
             np.zeros(_reals(self.values[i]._data).size) if g is None else _reals(g._data)
             for i, g in zip(self.checked, self.vjp(y, cotangent), strict=True)
         ]
+
+    def tangents(self, moved: dict[int, Any]) -> list[Any]:
+        """What each output moves by (None: not at all) where inputs move by these tangents."""
+        level = ForwardLevel()
+        try:
+            given = [
+                level.make(x.detach(), moved[i])
+                if i in moved
+                else x.detach()
+                if i in self.checked
+                else x
+                for i, x in enumerate(self.values)
+            ]
+            found = _outputs(self.func, given)
+            return [y._data.tangent if level.at(y) else None for y in found]
+        finally:
+            level.close()
+
+    def flat_tangents(self, moved: dict[int, Any], ys: Sequence[Any]) -> list[Any]:
+        """The same as flat arrays of reals, zero where there is no tangent."""
+        return [
+            np.zeros(_reals(y._data).size) if t is None else _reals(t._data)
+            for y, t in zip(ys, self.tangents(moved), strict=True)
+        ]
+
+    def tangent(self, position: int, direction: Any) -> dict[int, Any]:
+        """One input that moves."""
+        return {position: wrap(_from_reals(direction, self.values[position]._data))}
+
+    def compare_tangents(self, ys: Sequence[Any], fast: bool | None) -> None:
+        """Raise GradcheckError unless the outputs have the right tangents."""
+        live = [i for i, y in enumerate(ys) if _is_float(y)]
+        sizes = {i: _reals(ys[i]._data).size for i in live}
+        for position in self.checked:
+            n = _reals(self.values[position]._data).size
+            if fast or (fast is None and n * sum(sizes.values()) > FULL):
+                u = _unit(self.rng, n)
+                found = self.flat_tangents(self.tangent(position, u), ys)
+                for i in live:
+                    v = _unit(self.rng, sizes[i])
+                    numerical = float(v @ self.difference(i, position, u))
+                    analytical = float(v @ found[i])
+                    if not np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol):
+                        raise GradcheckError(
+                            f"gradcheck: {FORWARD} for output {i} with respect to input "
+                            f"{position}, along a random direction: numerical {numerical!r}, "
+                            f"analytical {analytical!r}"
+                        )
+                continue
+            matrices = {i: (np.empty((sizes[i], n)), np.empty((sizes[i], n))) for i in live}
+            for column, direction in enumerate(_basis(n)):
+                found = self.flat_tangents(self.tangent(position, direction), ys)
+                for i, (numbers, analytic) in matrices.items():
+                    numbers[:, column] = self.difference(i, position, direction)
+                    analytic[:, column] = found[i]
+            for i, (numbers, analytic) in matrices.items():
+                self._assert_close(i, ys[i], position, numbers, analytic, FORWARD)
 
     def difference(self, which: int, position: int, direction: Any) -> Any:
         """The central difference of output `which` along `direction` of one input."""
@@ -246,7 +334,13 @@ class _Check:
                 )
 
     def _assert_close(
-        self, which: int, y: Any, position: int, numerical: Any, analytical: Any
+        self,
+        which: int,
+        y: Any,
+        position: int,
+        numerical: Any,
+        analytical: Any,
+        what: str = "Jacobian mismatch",
     ) -> None:
         close = np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol)
         if close.all():
@@ -254,7 +348,7 @@ class _Check:
         error = np.where(close, -1.0, np.nan_to_num(np.abs(analytical - numerical), nan=np.inf))
         row, column = np.unravel_index(int(error.argmax()), error.shape)
         raise GradcheckError(
-            f"gradcheck: Jacobian mismatch for output {which} with respect to input {position}, "
+            f"gradcheck: {what} for output {which} with respect to input {position}, "
             f"at output index {_place(row, y._data)} and input index "
             f"{_place(column, self.values[position]._data)}: numerical "
             f"{numerical[row, column]!r}, analytical {analytical[row, column]!r} "
@@ -329,6 +423,51 @@ def _assert_zero_in_zero_out(check: _Check, ys: list[Any]) -> None:
                 f"gradcheck: backward not multiplied by grad_output: with grad_outputs of zeros, "
                 f"the gradient of input {position} is {g._data!r}"
             )
+
+
+def _assert_none_is_zero(check: _Check) -> None:
+    """An input without a tangent is one whose tangent is zero."""
+    moved = {
+        i: wrap(_from_reals(_unit(check.rng, _reals(x._data).size), x._data))
+        for i, x in enumerate(check.values)
+        if i in check.checked
+    }
+    for i in check.checked:
+        array = check.values[i]._data
+        zero = wrap(_from_reals(np.zeros(_reals(array).size), array))
+        some = check.tangents({k: t for k, t in moved.items() if k != i})
+        all_of_them = check.tangents({**moved, i: zero})
+        for which, (a, b) in enumerate(zip(some, all_of_them, strict=True)):
+            found, expected = (0.0 if t is None else _reals(t._data) for t in (a, b))
+            if not np.allclose(found, expected):
+                raise GradcheckError(
+                    f"gradcheck: Mismatch in tangent values for output {which} when input {i} has "
+                    f"an undefined tangent value: got {found!r}, expected {expected!r}, as with a "
+                    "tangent of zeros"
+                )
+
+
+def _assert_batched_tangents(check: _Check) -> None:
+    for i in check.checked:
+        array = check.values[i]._data
+        vs = [_unit(check.rng, _reals(array).size) for _ in range(2)]
+        level = BatchLevel(len(vs), "error")
+        batch = wrap(np.stack([_from_reals(v, array) for v in vs]))
+        with entered(level):
+            together = check.tangents({i: wrap(Batched(level, batch))})
+        for row, v in enumerate(vs):
+            for which, (one, many) in enumerate(
+                zip(check.tangents(check.tangent(i, v)), together, strict=True)
+            ):
+                each = many
+                if many is not None and level.at(many):
+                    each = many._data.inner if many._data.whole else many._data.inner[row]
+                found, expected = (0.0 if t is None else _reals(t._data) for t in (each, one))
+                if not np.allclose(found, expected):
+                    raise GradcheckError(
+                        f"gradcheck: batched tangents of output {which} along input {i} differ "
+                        "from those computed one by one"
+                    )
 
 
 # ---- inputs, outputs, pairs of reals -------------------------------------------------------------

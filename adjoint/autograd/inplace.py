@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
-from ..core.errors import AutogradError, ShapeError
+from ..core.errors import AutogradError, ShapeError, Unsupported
 from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
@@ -27,6 +27,7 @@ from ..graph.node import INFERENCE, Node
 from ..ops.promotion import assert_can_store, cast
 from ..program.compute import quietly, write_arrays
 from .devices import together
+from .forward_level import carries_tangent
 from .recording import Recorder, source_of
 
 ndarray = np.ndarray
@@ -92,6 +93,8 @@ def _write_directly(
     if isinstance(other, TensorBase):
         value = other._data
         if value.dtype is not data.dtype or (mode.grad and other._node is not None):
+            return False
+        if isinstance(value, LazyValue) and value.rises:
             return False
     elif takes_number(numbers, other):
         value = other
@@ -245,6 +248,11 @@ def write_out(result: Any, out: Any, name: str) -> Any:
             write_out(each, target, name)
         return out
     assert_tensor(name, out, "out")
+    if carries_tangent(result) or carries_tangent(out):
+        raise Unsupported(
+            f"{name}: Trying to use forward AD with {name}_out that does not support it because it "
+            "is an out= function; use what it returns without out="
+        )
     if MODE.get().grad and (result._node is not None or out._node is not None):
         raise AutogradError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "

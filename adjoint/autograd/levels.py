@@ -15,7 +15,7 @@ from typing import Any
 from weakref import ref
 
 from ..core.device import device_of
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, Unsupported
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.overrides import UNASKED
@@ -23,8 +23,8 @@ from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply, finish
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
-from ..eager.writes import ViewWrite
-from ..graph.lazy import LazyValue
+from ..eager.writes import WRITERS, ViewWrite
+from ..graph.lazy import LazyValue, concrete
 from ..graph.node import next_order
 
 __all__ = [
@@ -62,7 +62,12 @@ class Leveled(LazyValue):
         """The same; the tensor stays at its level."""
         return self.level.read(self)
 
-    def without_history(self) -> Leveled:
+    @property
+    def expired(self) -> bool:
+        """Whether the level is over, and its tensors are plain from then on (see `settle`)."""
+        return False
+
+    def without_history(self) -> Any:
         """The value with all outer levels' history cut: what `detach` gives."""
         raise NotImplementedError
 
@@ -84,6 +89,10 @@ class Level:
         outputs); called in the mode outside.
         """
         raise NotImplementedError
+
+    def run(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """The tensors that `op` gives for inputs some of which are at this level."""
+        return finished(op, inputs, self.values(op, inputs))
 
     def lift(self, x: Any) -> Leveled:
         """The value at this level that is no more than the tensor `x`."""
@@ -113,7 +122,36 @@ class Level:
                 "explicitly accept the mutated Tensor(s) as inputs."
             )
         self.raised(x)
-        write_value(x, y)
+        self.put(x, y)
+
+    def put(self, x: Any, y: Any) -> None:
+        """Write what `y` holds to `x`, which is at this level; its base and views see it."""
+        value = y._data if self.at(y) else self.lift(wrap(y._data, y._node))
+        view = x._view
+        if view is None:
+            x._data = value
+        else:
+            value = self._of_values(ViewWrite(view.ops), view.base._data, value)
+            view.base._data = value
+        version = x._changes
+        for reference in (version.views or ()) if version is not None else ():
+            other = reference()
+            if other is None or (other is x and view is None):
+                continue
+            if isinstance(other._data, Leveled) and other._data.level.order > self.order:
+                raise Unsupported(
+                    f"{other._data.level.name}: a tensor inside {self.name} is written to, of "
+                    "which others were made duals; write to it before, or to a clone"
+                )
+            part = value
+            for op in () if other._view is None else other._view.ops:
+                part = self._of_values(op, part)
+            other._data = part
+
+    def _of_values(self, op: Op, *values: Any) -> Any:
+        """The value of `op` on values of this level, computed outside of it."""
+        with outside(self):
+            return self.values(op, tuple([wrap(value) for value in values]))
 
     def raised(self, x: Any) -> None:
         """Let `x`, its base and its views be at this level."""
@@ -173,6 +211,9 @@ class Transforming:
         """What `op` gives for them."""
         level = self.level
         here = any(map(level.at, inputs))
+        top = innermost(inputs)
+        if top is not None and top.order > level.order:
+            return top.run(op, inputs)
         inside = MODE.get()
         MODE.set(self.mode())
         try:
@@ -192,7 +233,8 @@ class Transforming:
 
     def composite(self, declared: Any, args: tuple[Any, ...]) -> Any:
         """A composite of tensors that are not at this level, as outside; else NotImplemented."""
-        if any(map(self.level.at, args)):
+        top = innermost(args)
+        if top is not None and top.order >= self.level.order:
             return NotImplemented
         inside = MODE.get()
         MODE.set(self.mode())
@@ -238,6 +280,9 @@ def innermost(inputs: Any) -> Level | None:
     found = None
     for x in inputs:
         data = x._data if isinstance(x, TensorBase) else None
+        while isinstance(data, Leveled) and data.expired:
+            data.settle(x)
+            data = x._data
         if isinstance(data, Leveled) and (found is None or data.level.order > found.order):
             found = data.level
     return found
@@ -282,49 +327,27 @@ def run_leveled(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` where the innermost level of its inputs is not the one that is entered: that one
     says what it means.
     """
-    executor = MODE.get().executor
-    if isinstance(executor, Transforming):
-        level = executor.level
-        if any(map(level.at, inputs)):
-            return executor(op, inputs)
     top = innermost(inputs)
-    assert top is not None
-    return finished(op, inputs, top.values(op, inputs))
+    if top is None:  # levels that are over
+        return apply(op, *inputs)
+    here = current()
+    if here is not None and here.level is top:
+        return here(op, inputs)
+    return top.run(op, inputs)
 
 
 def write_leveled(x: Any, y: Any) -> None:
     """`x` takes the value of `y`, either or both of which are at a level; its base and views see
     it.
     """
-    a, b = x._data, y._data
-    if isinstance(b, Leveled) and (not isinstance(a, Leveled) or a.level.order < b.level.order):
-        b.level.write(x, y)
+    found, top = innermost((x,)), innermost((x, y))
+    if top is None:  # the levels are over
+        data = x._data
+        if isinstance(data, LazyValue):
+            WRITERS[type(data)](x, y)
+        else:
+            data[...] = concrete(y)
+    elif top is found:
+        top.put(x, y)
     else:
-        write_value(x, y)
-
-
-def write_value(x: Any, y: Any) -> None:
-    """The same where `x` is at the innermost level of both."""
-    level = x._data.level
-    value = y._data if level.at(y) else level.lift(wrap(y._data, y._node))
-    view = x._view
-    if view is None:
-        x._data = value
-    else:
-        value = _of_level(level, ViewWrite(view.ops), view.base._data, value)
-        view.base._data = value
-    version = x._changes
-    for reference in (version.views or ()) if version is not None else ():
-        other = reference()
-        if other is None or (other is x and view is None):
-            continue
-        part = value
-        for op in () if other._view is None else other._view.ops:
-            part = _of_level(level, op, part)
-        other._data = part
-
-
-def _of_level(level: Level, op: Op, *values: Any) -> Any:
-    """The value of `op` on values of a level, computed outside of it."""
-    with outside(level):
-        return level.values(op, tuple([wrap(value) for value in values]))
+        top.write(x, y)

@@ -378,6 +378,11 @@ def source_of(state: State, x: Any) -> Source:
     """The source that follows the tensor `x`, which is outside the graph."""
     source = state.sources.get(id(x))
     if source is None:
+        if isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
+            raise Unsupported(
+                "a graph records a value inside a function transform, or with a tangent "
+                "(forward_ad), of which it would lose what that adds; use detach() of it"
+            )
         array = concrete(x)
         source = Source(state, array.shape, array.dtype, array)
         source.follow(x)

@@ -20,6 +20,7 @@ from ..ops.index.selected import Selected, write_selected
 from . import devices, fusion, inplace, levels, overwriting, recording
 from .batching import Batched
 from .dual import Dual
+from .forward_level import OpenDual
 
 __all__ = ["wire"]
 
@@ -33,7 +34,7 @@ def wire(tensor_class: type) -> None:
     EXECUTORS[LazyValue] = recording.settle_and_execute
     EXECUTORS[Cell] = EXECUTORS[Source] = recording.record_where_inputs_are
     watch_backends(lambda array: EXECUTORS.update({array: devices.execute_on_device}))
-    for kind in (Batched, Dual):
+    for kind in (Batched, Dual, OpenDual):
         EXECUTORS[kind], WRITERS[kind] = levels.run_leveled, levels.write_leveled
     EXECUTORS[Sparse], WRITERS[Sparse] = devices.execute_sparsely, devices.write_sparse
     WRITERS[LazyValue] = recording.write_lazily

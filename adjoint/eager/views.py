@@ -48,7 +48,8 @@ def laid_out(x: Any) -> Any:
     """
     data = x._data
     if type(data) is not ndarray and isinstance(data, LazyValue) and data.rises:
-        return concrete(x) if data.kept is not None else _places(x)[1]
+        known = data.placed or data.kept is not None
+        return concrete(x) if known else _places(x)[1]
     return concrete(x) if type(data) is not LazyValue or data.array is not None else _places(x)[1]
 
 

@@ -57,6 +57,7 @@ class LazyValue:
     flags = _Flags
     rises = False  # whether what it is written to becomes of its kind
     varies = False  # whether it stands for several arrays
+    placed = False  # whether it is in memory, which lies as the strides say
     kept = None  # the layout of what is not kept as an array
     ndim, size = ArrayFacts.ndim, ArrayFacts.size
     itemsize, nbytes = ArrayFacts.itemsize, ArrayFacts.nbytes

@@ -184,8 +184,144 @@ def test_bad_input():
     expanded = ad.from_numpy(np.broadcast_to(np.ones(1), (3,))).requires_grad_()
     with pytest.raises(RuntimeError, match="stride 0"):
         gradcheck(lambda x: x * 2, expanded)
-    with pytest.raises(NotImplementedError, match="forward-mode"):
-        gradcheck(lambda x: x * 2, leaf(1.0), check_forward_ad=True)
+    for options in (
+        {"check_backward_ad": False},
+        {"check_batched_forward_grad": True},
+        {"check_forward_ad": True, "check_backward_ad": False, "check_batched_grad": True},
+    ):
+        with pytest.raises(AssertionError, match="to be True"):
+            gradcheck(lambda x: x * 2, leaf(1.0), **options)
+    with pytest.raises(AssertionError, match="check_rev_over_rev"):
+        gradgradcheck(lambda x: x * 2, leaf(1.0), check_rev_over_rev=False)
+
+
+FORWARD = {"check_forward_ad": True, "check_batched_forward_grad": True}
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x.sin() * y,
+        lambda x, y: (x * y, (x @ y).exp()),
+        lambda x, y: (x > 0, x * 2),
+        lambda x, y: x.clone().mul_(y).add_(1),
+        lambda x, y: ad.zeros(2, dtype=ad.float64).copy_(x * y),
+        lambda x, y: ad.complex(x, y).abs(),
+        lambda x, y: x.softmax(0).cumsum(0),
+    ],
+)
+def test_forward_mode(function, fast_mode):
+    x, y = leaf(0.5, 2.0), leaf(1.5, -0.5)
+    assert gradcheck(function, (x, y), fast_mode=fast_mode, check_forward_ad=True)
+    assert gradcheck(
+        function, (x, y), fast_mode=fast_mode, check_forward_ad=True, check_backward_ad=False
+    )
+    assert gradgradcheck(function, (x, y), fast_mode=fast_mode, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_forward_mode_of_complex_numbers_and_batches(fast_mode):
+    z = leaf(0.5 + 1j, -2.0 + 0.25j, dtype=ad.complex128)
+    x = leaf(0.5, 2.0)
+    for function in (lambda z, x: z * x, lambda z, x: (z * z.conj()).real, lambda z, x: z.exp()):
+        assert gradcheck(function, (z, x), fast_mode=fast_mode, **FORWARD)
+    assert gradcheck(lambda x: x.sin() * x, leaf(0.5, 2.0), check_batched_grad=True, **FORWARD)
+
+
+def pushing(jvp, materialize=True):
+    class Doubled(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(materialize)
+            return x * 2 + y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, g
+
+        @staticmethod
+        def jvp(ctx, t, s):
+            return jvp(t, s)
+
+    return Doubled.apply
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_wrong_tangents_are_rejected(fast_mode):
+    x, y = leaf(0.5, 2.0), leaf(1.5, -0.5)
+    right = pushing(lambda t, s: t * 2 + s)
+    assert gradcheck(right, (x, y), check_forward_ad=True, fast_mode=fast_mode)
+    for wrong in (lambda t, s: t * 3 + s, lambda t, s: t * 2, lambda t, s: t * 2 + s + 1):
+        with pytest.raises(GradcheckError, match="forward mode mismatch"):
+            gradcheck(pushing(wrong), (x, y), check_forward_ad=True, fast_mode=fast_mode)
+        assert not gradcheck(
+            pushing(wrong), (x, y), check_forward_ad=True, check_backward_ad=False,
+            raise_exception=False, fast_mode=fast_mode,
+        )  # fmt: skip
+        assert gradcheck(pushing(wrong), (x, y), fast_mode=fast_mode)
+
+
+def test_a_tangent_that_is_not_there_must_count_as_zero():
+    def careless(t, s):
+        return (0 if t is None else t * 2) + (s if s is not None else 1.0 if t is None else t)
+
+    x, y = leaf(0.5, 2.0), leaf(1.5, -0.5)
+    wrong = pushing(careless, materialize=False)
+    with pytest.raises(GradcheckError, match=r"forward mode|undefined tangent"):
+        gradcheck(wrong, (x, y), check_forward_ad=True)
+
+    def odd(t, s):  # right where one of them moves, and where both do
+        if s is None:
+            return t * 2
+        return s if t is None else t * 2 + s + (not t.any()) + (not s.any())
+
+    with pytest.raises(GradcheckError, match="undefined tangent"):
+        gradcheck(pushing(odd, materialize=False), (x, y), check_forward_ad=True)
+
+
+def test_second_derivatives_by_tangents_of_gradients():
+    class Cubed(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return Slope.apply(g, x)
+
+        @staticmethod
+        def jvp(ctx, t):
+            (x,) = ctx.saved_tensors
+            return t * 3 * x**2
+
+    class Slope(ad.autograd.Function):
+        factor = 6.0
+
+        @staticmethod
+        def forward(ctx, g, x):
+            ctx.save_for_backward(g, x)
+            ctx.save_for_forward(g, x)
+            return g * 3 * x**2
+
+        @staticmethod
+        def backward(ctx, v):
+            g, x = ctx.saved_tensors
+            return v * 3 * x**2, v * g * 6 * x
+
+        @staticmethod
+        def jvp(ctx, v, t):
+            g, x = ctx.saved_tensors
+            return v * 3 * x**2 + Slope.factor * g * x * t
+
+    assert gradgradcheck(Cubed.apply, leaf(0.5, 2.0), check_fwd_over_rev=True)
+    Slope.factor = 5.0
+    assert gradgradcheck(Cubed.apply, leaf(0.5, 2.0))
+    with pytest.raises(GradcheckError, match="forward mode mismatch"):
+        gradgradcheck(Cubed.apply, leaf(0.5, 2.0), check_fwd_over_rev=True)
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])

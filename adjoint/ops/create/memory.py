@@ -28,6 +28,7 @@ from ...eager.arrays import capsule_address
 from ...eager.public import FUNCTIONS, explaining, public
 from ...eager.tensors import fresh
 from ...eager.writes import exported
+from ...graph.lazy import LazyValue
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
 from .values import array_from, checked_array, target
@@ -509,8 +510,18 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     return bool(a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides)
 
 
+def _assert_plain(x: Any, name: str) -> None:
+    """Refuse other memory for what has a tangent, or is inside a function transform."""
+    if isinstance(x._data, LazyValue) and x._data.rises:
+        raise Unsupported(
+            f"{name}: cannot resize variables that have a forward grad, or are inside a function "
+            "transform; make another tensor"
+        )
+
+
 def _assert_replaceable(x: Any, name: str) -> None:
     """Refuse to give `x` other memory where autograd or views would lose track of it."""
+    _assert_plain(x, name)
     if x._node is not None:
         raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
     if x._view is not None:
@@ -537,6 +548,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = sizes_from(sizes, None, "resize_")
     assert_row_major(memory_format, "resize_")
     if self._view is not None and self._node is None:
+        _assert_plain(self, "resize_")
         return _resize_view(self, shape)
     _assert_replaceable(self, "resize_")
     old = np.ravel(self._data, "K")
