@@ -137,7 +137,7 @@ def _slice(*parts: Any) -> Any:
 
 _FACTORIES = (dict, list, int, float, str)
 _FUNCTIONS = Named("torch._C._VariableFunctionsClass", dict)
-_CALLS = {
+_CALLS: dict[str, Any] = {
     "builtins.getattr": _attribute,
     "collections.defaultdict": _defaultdict,
     "collections.deque": _deque,

@@ -92,7 +92,9 @@ class PickleWriter:
         if isinstance(value, Tensor):
             self._write_tensor(value)
         else:
-            _WRITERS.get(type(value), write_object)(self, value)
+            write: Callable[[PickleWriter, Any], None]
+            write = _WRITERS.get(type(value), write_object)
+            write(self, value)
 
     def _array_refusal(self, value: Any) -> str:
         return (

@@ -42,7 +42,7 @@ def write_object(writer: Any, value: Any) -> None:
         )
     reduced = _reduced(writer, value)
     if isinstance(reduced, str):
-        writer._name(*_found(writer, value, pickle.whichmodule(value, reduced), reduced))
+        writer._name(*_found(writer, value, _home(value), reduced))
         writer._remember(value)
         return
     function, arguments, state, items, pairs, *more = (*reduced, None, None, None, None)[:6]
@@ -82,6 +82,10 @@ def _reduced(writer: Any, value: Any) -> Any:
             f"save: cannot store {_kind(value)} at {writer._where()}: {error}; take it out of the "
             "object before saving, or leave it out by a __getstate__ of its class"
         ) from error
+
+
+def _home(value: Any) -> str | None:
+    return getattr(value, "__module__", None)
 
 
 def _kind(value: Any) -> str:
