@@ -33,7 +33,8 @@ def test_there_and_gone(tmp_path, alone, capsys):
     assert "torch-2.13.0.dist-info" in capsys.readouterr().out
     found = list(importlib.metadata.distributions(name="torch", path=[str(folder)]))
     assert [each.version for each in found] == ["2.13.0"]
-    listed = {row[0] for row in csv.reader((folder / "torch-2.13.0.dist-info/RECORD").open())}
+    record = (folder / "torch-2.13.0.dist-info/RECORD").read_text()
+    listed = {row[0] for row in csv.reader(record.splitlines())}
     there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert listed == there
     program = (
