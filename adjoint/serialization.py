@@ -9,11 +9,12 @@ from typing import Any
 from .core.device import device
 from .io.files import load, save
 from .io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from .io.trusted import trust
 from .io.unsafe_names import get_unsafe_globals_in_checkpoint
 
 __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "save",
+    "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "save", "trust",
 ]  # fmt: skip
 
 # What annotations need.

@@ -36,7 +36,7 @@ def as_torch() -> Any:
     if isinstance(found, Torch):
         return found
     origin = getattr(found, "__file__", None)
-    if found is not None and not str(origin).startswith(SITE):
+    if found is not None and not hasattr(found, "ADJOINTS"):
         raise Unsupported(
             f"as_torch: torch is imported already, from {origin}; call adjoint.as_torch() before "
             "anything imports torch, or start the program with `adjoint run --as-torch`"

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..core.device import register_loader
 from ..core.errors import Unsupported
-from .naming import PACKAGE, name_types
+from ..io.class_paths import PACKAGE
+from .naming import name_types
 from .top import OWN, SHARED, Torch, why_absent
 
 REFUSED = {  # they compute with, or talk by, PyTorch itself

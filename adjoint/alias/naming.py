@@ -9,18 +9,12 @@ from ..core import config
 from ..core.device import device
 from ..core.dtype import dtype, finfo, iinfo
 from ..core.spec import Size
+from ..io.class_paths import ELSEWHERE, FOLLOWED, PACKAGE
 from ..ops.create.conversion import memory_format
 from ..ops.random.random import Generator
 from ..tensor import Tensor
 
-PACKAGE = __name__.partition(".")[0]
 TOP = (Tensor, Size, device, dtype, finfo, iinfo, memory_format, Generator)
-FOLLOWED = ("amp", "autograd", "distributions", "fx", "nn", "optim", "utils")  # module by module
-ELSEWHERE = {
-    f"{PACKAGE}.data.dataset": "torch.utils.data.dataset",
-    f"{PACKAGE}.data.loader": "torch.utils.data.dataloader",
-    f"{PACKAGE}.data.sampler": "torch.utils.data.sampler",
-}
 
 _MUTABLE = 1 << 9  # a class that Python made, not one of an extension
 

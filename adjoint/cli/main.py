@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import AdjointError
-from . import convert, demo, infer, info, run, summary, view
+from . import convert, demo, infer, info, run, shim, summary, view
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"adjoint {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (demo, info, run, view, summary, infer, convert):
+    for module in (demo, info, run, shim, view, summary, infer, convert):
         command = commands.add_parser(module.__name__.rpartition(".")[2], help=module.HELP)
         module.add_arguments(command.add_argument)
         command.set_defaults(run=module.run)

@@ -1,16 +1,26 @@
-"""Whole modules out of PyTorch's files: PyTorch's attributes become those of our own module."""
+"""Whole modules in PyTorch's files: PyTorch's attributes become ours, and back."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from ..core.errors import CheckpointError
+from ..nn import functional as F  # noqa: N812 - as everywhere
+from ..nn.modules.activation import ReLU, ReLU6
+from ..nn.modules.conv import _Conv, _ConvTranspose
 from ..nn.modules.module import Module
+from ..nn.modules.rnn import RNNBase
+from ..nn.modules.transformer import (
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from ..nn.parameter import Parameter
 from ..tensor import Tensor
 from .restricted_pickle import brief
 
-_REGISTRIES = {"_parameters": Parameter, "_buffers": Tensor, "_modules": Module}
+REGISTRIES = {"_parameters": Parameter, "_buffers": Tensor, "_modules": Module}
 _HOOKS = frozenset((
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",
     "_forward_hooks_with_kwargs", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
@@ -22,6 +32,7 @@ _CACHES = frozenset((
     "_all_weights", "_flat_weight_refs", "_flat_weights", "_flat_weights_names",
     "_is_full_backward_hook", "_compiled_call_impl", "_reversed_padding_repeated_twice",
 ))  # fmt: skip
+_OWN = frozenset(("_hooks", "_state_dict_hooks"))  # where our modules keep theirs
 
 
 def restore_module(module: Any, state: Any) -> None:
@@ -39,17 +50,17 @@ def restore_module(module: Any, state: Any) -> None:
             raise CheckpointError(
                 f"a {kind} in the file has {name[1:].replace('_', ' ')}; remove them before saving"
             )
-    for name, wanted in _REGISTRIES.items():
+    for name, wanted in REGISTRIES.items():
         module.__dict__[name] = _registry(kind, name, wanted, state.get(name, {}))
     names = state.get("_non_persistent_buffers_set", set())
     if type(names) is not set or not names <= module._buffers.keys():
         raise CheckpointError(f"the non-persistent buffers of a {kind} are {brief(names)}")
     module.__dict__["_non_persistent_buffers_set"] = names
-    done = _HOOKS | _CACHES | _REGISTRIES.keys() | {"_non_persistent_buffers_set"}
+    done = _HOOKS | _CACHES | REGISTRIES.keys() | {"_non_persistent_buffers_set"}
     for name, value in state.items():
-        if name in done:
+        if name in done or (name in module._modules and module._modules[name] is value):
             continue
-        if name.startswith("__") or callable(getattr(type(module), name, None)):
+        if name.startswith("__") or name in _OWN or callable(getattr(type(module), name, None)):
             raise CheckpointError(f"the file replaces {kind}.{name}")
         module.__dict__[name] = value
 
@@ -64,3 +75,62 @@ def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any
                 f"the {name[1:]} of a {kind} hold {brief(key)}, a {type(value).__name__}"
             )
     return dict(content)
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def hooks_of(state: dict[str, Any]) -> str:
+    """What hooks the `__dict__` of a module of ours holds, in words; empty for none."""
+    if state.get("_hooks"):
+        return "hooks around its forward or backward"
+    return "hooks of its state dict" if any((state.get("_state_dict_hooks") or {}).values()) else ""
+
+
+def pytorch_state(module: Module, state: dict[str, Any]) -> dict[str, Any]:
+    """The `__dict__` that PyTorch's class has where ours has `state`, without hooks."""
+    hooks: dict[str, Any] = {name: OrderedDict() for name in sorted(_HOOKS)}
+    found = {"training": module.training, **hooks, "_is_full_backward_hook": None}
+    found.update((k, v) for k, v in state.items() if k not in ("_hooks", "_state_dict_hooks"))
+    for kind, more in _MORE:
+        if isinstance(module, kind):
+            found.update((k, v) for k, v in more(module).items() if k not in state)
+    return found
+
+
+def _of_convolution(module: Any) -> dict[str, Any]:
+    if isinstance(module, _ConvTranspose):
+        return {"transposed": True, "_reversed_padding_repeated_twice": [0, 0] * module.rank}
+    return {"transposed": False, "_reversed_padding_repeated_twice": module._both_sides()}
+
+
+def _of_recurrent(module: Any) -> dict[str, Any]:
+    numbers = {id(x): name for name, x in module._parameters.items()}
+    names = [[numbers[id(x)] for x in layer] for layer in module.all_weights]
+    flat = [name for layer in names for name in layer]
+    return {
+        "_all_weights": names, "_flat_weights_names": flat,
+        "_flat_weights": [module._parameters[name] for name in flat],
+    }  # fmt: skip
+
+
+def _of_encoder_layer(module: Any) -> dict[str, Any]:
+    function = module.activation
+    is_relu, is_gelu = function is F.relu or isinstance(function, ReLU), function is F.gelu
+    return {"activation_relu_or_gelu": 1 if is_relu else 2 if is_gelu else 0}
+
+
+# What PyTorch's classes keep, and ours compute when they need it.
+_MORE: tuple[tuple[Any, Any], ...] = (
+    (_Conv, _of_convolution),
+    (_ConvTranspose, _of_convolution),
+    (RNNBase, _of_recurrent),
+    (TransformerEncoderLayer, _of_encoder_layer),
+    (
+        TransformerEncoder,
+        lambda m: {"enable_nested_tensor": True, "use_nested_tensor": False, "mask_check": True},
+    ),
+    # its `__setstate__` would take relu for a module that is registered, and nothing else
+    (TransformerDecoderLayer, lambda m: {"activation": m.activation}),
+    (ReLU6, lambda m: {"min_val": 0.0, "max_val": 6.0}),
+)

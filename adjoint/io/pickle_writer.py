@@ -1,14 +1,16 @@
 """Pickles of plain data and tensors, as PyTorch writes them: protocol 2, storages outside.
 
-Every opcode written here is one that `torch.load(weights_only=True)` reads.
+Every opcode written here is one that `torch.load(weights_only=True)` reads. What is no plain data
+goes to `written_objects.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,14 @@ from ..core.dtype import dtype
 from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
 from ..graph.lazy import concrete
-from ..nn.parameter import Parameter
-from ..ops.create.conversion import sparse_coo, sparse_parts, strided
+from ..nn.parameter import Buffer, Parameter, UninitializedParameter
+from ..nn.state import StateDict
+from ..ops.create.conversion import layout, sparse_coo, sparse_parts, strided
 from ..tensor import Tensor
 from .checkpoint import all_memory, memory_of
 from .pytorch_names import STORAGE_NAMES
 from .restricted_pickle import MAX_DEPTH, assert_key
+from .written_objects import write_object
 
 
 class _Place:
@@ -45,17 +49,23 @@ class PickleWriter:
         self._parts: list[Any] = []  # bytes, and a _Place for each tensor
         self._memories: dict[int, Any] = {}  # of devices, in the host's memory
         self._memo: dict[int, tuple[int, Any]] = {}  # number and object, which keeps its id
-        self._open: set[int] = set()  # containers being written
+        self._open: set[int] = set()  # containers being written, below the innermost object
+        self._tuples: set[int] = set()  # tuples being written
+        self._depth = 0  # containers and objects being written
         self._path: list[str] = []
 
     def dump(self, value: Any) -> bytes:
         """The pickle of `value`.
 
-        Errors: InvalidType for what is not plain data, with its path; DTypeError for tensors that
+        Errors: InvalidType for what cannot be stored, with its path; DTypeError for tensors that
         share memory under different dtypes.
         """
         self._emit(pickle.PROTO + b"\x02")
-        self._write(value)
+        try:
+            self._write(value)
+        except RecursionError:
+            path = self._where()
+            raise InvalidType(f"save: the value nests too deeply, at {path:.200}...") from None
         self._emit(pickle.STOP)
         self._place([part for part in self._parts if isinstance(part, _Place)])
         return b"".join(p.written if isinstance(p, _Place) else p for p in self._parts)
@@ -82,45 +92,52 @@ class PickleWriter:
         if isinstance(value, Tensor):
             self._write_tensor(value)
         else:
-            kind = OrderedDict if isinstance(value, OrderedDict) else type(value)
-            write = _WRITERS.get(kind)
-            if write is None:
-                raise InvalidType(self._refusal(value))
+            write: Callable[[PickleWriter, Any], None]
+            write = _WRITERS.get(type(value), write_object)
             write(self, value)
 
-    def _refusal(self, value: Any) -> str:
-        kind = type(value)
-        remedy = "convert it first"
-        if hasattr(value, "state_dict"):
-            remedy = "store its state_dict() instead"
-        elif isinstance(value, np.ndarray):
-            remedy = "arrays of numbers, of less than 2 GiB, can; adjoint.tensor(value), or a list"
+    def _array_refusal(self, value: Any) -> str:
         return (
-            f"save: cannot store {kind.__module__}.{kind.__qualname__} at {self._where()} in "
-            "PyTorch's format; only tensors, None, bool, int, float, complex, str, bytes, arrays "
-            "of numbers, dtypes, devices and lists, tuples, sets and dicts of them can be stored; "
-            f"{remedy}"
+            f"save: cannot store the array at {self._where()}; arrays of numbers, of less than "
+            "2 GiB, can be stored: use adjoint.tensor(value), or a list"
         )
 
     def _where(self) -> str:
         return repr(".".join(self._path) or "the top")
 
-    def _enter(self, value: Any) -> None:
-        if len(self._open) >= MAX_DEPTH:
+    def _deeper(self) -> None:
+        if self._depth >= MAX_DEPTH:
             raise InvalidType(
                 f"save: more than {MAX_DEPTH} containers inside one another at {self._where()}"
             )
-        self._open.add(id(value))
+        self._depth += 1
+
+    @contextlib.contextmanager
+    def _within(self, value: Any) -> Iterator[None]:
+        """While an object is written, which may hold the containers that it is in."""
+        self._deeper()
+        outside, self._open = self._open, set()
+        yield
+        self._open = outside
+        self._depth -= 1
 
     def _parts_of(self, value: Any, items: Iterable[tuple[Any, Iterable[Any]]]) -> None:
         """The parts of container `value`: for each name, the values to write."""
-        self._enter(value)
+        self._deeper()
+        self._open.add(id(value))
         for name, parts in items:
             self._path.append(f"{name}")
             for part in parts:
                 self._write(part)
             self._path.pop()
         self._open.discard(id(value))
+        self._depth -= 1
+
+    def _write_called(self, name: str, value: Any) -> None:
+        """A part whose place in the object is called `name`."""
+        self._path.append(name)
+        self._write(value)
+        self._path.pop()
 
     def _none(self, value: None) -> None:
         self._emit(pickle.NONE)
@@ -164,7 +181,7 @@ class PickleWriter:
         array = np.ascontiguousarray(value)
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16 or array.nbytes >= 2**31:
-            raise InvalidType(self._refusal(value))
+            raise InvalidType(self._array_refusal(value))
         self._name("numpy._core.multiarray", "_reconstruct")
         self._emit(pickle.MARK)
         self._name("numpy", "ndarray")
@@ -189,9 +206,13 @@ class PickleWriter:
         if not value:
             self._emit(pickle.EMPTY_TUPLE)
             return
+        if id(value) in self._tuples:
+            raise InvalidType(f"save: the tuple at {self._where()} contains itself; use a list")
+        self._tuples.add(id(value))
         self._emit(pickle.MARK)
         self._parts_of(value, ((i, (part,)) for i, part in enumerate(value)))
         self._emit(pickle.TUPLE)
+        self._tuples.discard(id(value))
         self._remember(value)
 
     def _tuple_of(self, *parts: Any) -> None:
@@ -199,6 +220,10 @@ class PickleWriter:
         for part in parts:
             self._write(part)
         self._emit(pickle.TUPLE)
+
+    def _layout(self, value: layout) -> None:
+        name = f"torch.{value.name}"
+        self._call("torch.serialization", "_get_layout", lambda: self._tuple_of(name))
 
     def _size(self, value: Size) -> None:
         self._call("torch", "Size", lambda: self._tuple_of(tuple(value)))
@@ -230,9 +255,8 @@ class PickleWriter:
     def _ordered_dict(self, value: OrderedDict[Any, Any]) -> None:
         self._call("collections", "OrderedDict", lambda: self._emit(pickle.EMPTY_TUPLE))
         self._items(value)
-        metadata = getattr(value, "_metadata", None)
-        if metadata is not None:
-            self._write({"_metadata": metadata})
+        if value.__dict__:  # the _metadata of a state dict
+            self._write(dict(value.__dict__))
             self._emit(pickle.BUILD)
 
     def _items(self, value: dict[Any, Any]) -> None:
@@ -255,16 +279,58 @@ class PickleWriter:
     # ---- tensors ---------------------------------------------------------------------------------
 
     def _write_tensor(self, tensor: Any) -> None:
-        if isinstance(tensor, Parameter):
-            self._name("torch._utils", "_rebuild_parameter")
-            self._emit(pickle.MARK)
-            self._write_plain(tensor, False)
-            self._bool(tensor.requires_grad)
-            self._hooks()
-            self._emit(pickle.TUPLE + pickle.REDUCE)
-        else:
+        kind = type(tensor)
+        attributes = dict(tensor.__dict__)  # what the user has set
+        if kind is Buffer:  # a tensor to PyTorch: the module says what it is
+            kind, _ = Tensor, attributes.pop("persistent", None)
+        if kind is Parameter and not attributes:
+            self._write_parameter(tensor, "_rebuild_parameter")
+        elif kind is Parameter:
+            self._write_parameter(tensor, "_rebuild_parameter_with_state", attributes)
+        elif kind is Tensor and not attributes:
             self._write_plain(tensor, tensor.requires_grad and tensor.is_leaf)
+        else:
+            self._write_typed(tensor, kind, attributes)
         self._remember(tensor)
+
+    def _write_parameter(
+        self, tensor: Any, function: str, attributes: dict[str, Any] | None = None
+    ) -> None:
+        self._name("torch._utils", function)
+        self._emit(pickle.MARK)
+        self._write_plain(tensor, False)
+        self._bool(tensor.requires_grad)
+        self._hooks()
+        if attributes is not None:
+            self._attributes(attributes)
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+
+    def _write_typed(self, tensor: Any, kind: type, attributes: dict[str, Any]) -> None:
+        """A tensor of a class of the user's, or one with attributes."""
+        if tensor.layout is not strided or issubclass(kind, UninitializedParameter):
+            raise InvalidType(
+                f"save: cannot store the {kind.__name__} at {self._where()} with its class and "
+                "attributes; call the module once if it is lazy, else store a plain tensor"
+            )
+        self._name("torch._tensor", "_rebuild_from_type_v2")
+        self._emit(pickle.MARK)
+        self._name("torch._utils", "_rebuild_tensor_v2")
+        if kind is Tensor:
+            self._name("torch", "Tensor")
+        else:
+            self._write(kind)
+        self._emit(pickle.MARK)
+        self._shown(tensor, tensor.requires_grad and tensor.is_leaf)
+        self._emit(pickle.TUPLE)
+        self._attributes(attributes)
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+
+    def _attributes(self, attributes: dict[str, Any]) -> None:
+        self._emit(pickle.EMPTY_DICT + pickle.MARK)
+        for name, value in attributes.items():
+            self._write(name)
+            self._write_called(name, value)
+        self._emit(pickle.SETITEMS)
 
     def _write_plain(self, tensor: Any, requires_grad: bool) -> None:
         if tensor.layout is not strided:
@@ -272,17 +338,20 @@ class PickleWriter:
             return
         self._name("torch._utils", "_rebuild_tensor_v2")
         self._emit(pickle.MARK)
+        self._shown(tensor, requires_grad)
+        self._emit(pickle.TUPLE + pickle.REDUCE)
+
+    def _shown(self, tensor: Any, requires_grad: bool) -> None:
+        """The storage, and what the tensor shows of it."""
         self._parts.append(_Place(_array(tensor, self._memories)))
         self._bool(requires_grad)
         self._hooks()
-        self._emit(pickle.TUPLE + pickle.REDUCE)
 
     def _write_sparse(self, tensor: Any) -> None:
         kept, (*tensors, size), is_coalesced = sparse_parts(tensor)
         self._name("torch._utils", "_rebuild_sparse_tensor")
         self._emit(pickle.MARK)
-        name = f"torch.{kept.name}"
-        self._call("torch.serialization", "_get_layout", lambda: self._tuple_of(name))
+        self._layout(kept)
         self._emit(pickle.MARK)
         for part in tensors:
             self._write_plain(part, False)
@@ -362,10 +431,12 @@ _WRITERS: dict[type, Callable[[PickleWriter, Any], None]] = {
     np.ndarray: PickleWriter._array,
     dtype: PickleWriter._dtype,
     device: PickleWriter._device,
+    layout: PickleWriter._layout,
     tuple: PickleWriter._tuple,
     Size: PickleWriter._size,
     list: PickleWriter._list,
     set: PickleWriter._set,
     dict: PickleWriter._dict,
     OrderedDict: PickleWriter._ordered_dict,
+    StateDict: PickleWriter._ordered_dict,
 }

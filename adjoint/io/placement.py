@@ -6,7 +6,9 @@ made anew as what it shows of it.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,8 @@ class Placement:
             if found is not None:
                 return found
         there = self.device_for(saved)
+        if there.type == "meta":  # there is no memory to share
+            return tensor.detach().to(there)
         return tensor if there is CPU else self.shown_on(tensor, there)
 
     def shown_on(self, tensor: Any, there: device) -> Any:
@@ -94,9 +98,10 @@ def place(value: Any, map_location: Any) -> Any:
     return _placed(value, Placement(map_location), {})
 
 
-def _placed(value: Any, placement: Placement, made: dict[int, Any]) -> Any:
+def _placed(value: Any, placement: Placement, made: dict[int, tuple[Any, Any]]) -> Any:
+    """`made` has what was placed, by id, and what the id stands for."""
     if id(value) in made:
-        return made[id(value)]
+        return made[id(value)][1]
     if isinstance(value, Tensor):
         moved = placement.moved(value)
         if moved is not value and type(moved) is not type(value):
@@ -104,15 +109,15 @@ def _placed(value: Any, placement: Placement, made: dict[int, Any]) -> Any:
             found._data = moved._data
             value.data = found
             moved = value
-        made[id(value)] = moved
+        made[id(value)] = value, moved
         return moved
-    if isinstance(value, Module):
-        return value.to(placement.device_for("cpu"))
-    if isinstance(value, dict):
-        for key in list(value):
-            value[key] = _placed(value[key], placement, made)
-    elif type(value) is list:
-        value[:] = [_placed(each, placement, made) for each in value]
+    if isinstance(value, (dict, list, Module, Namespace, SimpleNamespace)):
+        made[id(value)] = value, value
+        inside = value if isinstance(value, (dict, list)) else vars(value)
+        pairs = inside.items() if isinstance(inside, dict) else enumerate(inside)
+        for key, part in list(pairs):
+            inside[key] = _placed(part, placement, made)
     elif type(value) is tuple:
-        return tuple(_placed(each, placement, made) for each in value)
+        made[id(value)] = value, tuple(_placed(each, placement, made) for each in value)
+        return made[id(value)][1]
     return value

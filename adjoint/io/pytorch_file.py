@@ -13,20 +13,48 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import CheckpointError
+from .known_classes import build_class, find_class
 from .pickle_writer import PickleWriter
 from .pytorch_names import Storage, StorageType, build, find
 from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite, brief
 from .source import Source
+from .trusted import TrustedUnpickler, build_any, find_any, is_trusted
 from .zip_archive import Archive, write_archive
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MAGIC_BYTES = _MAGIC.to_bytes(10, "little") + b"."
 _LEGACY_VERSION = 1001
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a file's pickle is read: what its names stand for, and how objects get their state."""
+
+    find: Callable[[str, str], Any]
+    build: Callable[[Any, Any], bool]
+    machine: type[Unpickler] = Unpickler
+    finite: bool = True  # whether values that contain themselves are refused
+
+    def check(self, value: Any) -> None:
+        """Refuse values that nobody could go through, and what only stands for something."""
+        if self.finite:
+            assert_finite(value, (Storage, StorageType))
+
+
+def reader_for(path: Any, weights_only: bool) -> Reader:
+    """How `load` reads the file at `path`, or a file object."""
+    if weights_only:
+        return Reader(find, build)
+    if is_trusted(path):
+        return Reader(find_any, build_any, TrustedUnpickler, finite=False)
+    return Reader(find_class, build_class)
 
 
 # ---- zip -----------------------------------------------------------------------------------------
@@ -47,7 +75,7 @@ def text_of_archive(archive: Archive) -> tuple[str, bytes]:
     return root, archive.read(root + "data.pkl", MAX_PICKLE)
 
 
-def read_pytorch(archive: Archive) -> Any:
+def read_pytorch(archive: Archive, reader: Reader) -> Any:
     """The object in a file since PyTorch 1.6; CheckpointError for whatever is wrong with it."""
     root, text = text_of_archive(archive)
     order = "little"
@@ -66,9 +94,8 @@ def read_pytorch(archive: Archive) -> Any:
             storages[key] = Storage(_native(array, order, kind), kind)
         return _same_kind(storages[key], kind, key)
 
-    machine = Unpickler(text, find, storage, build)
-    value = machine.load()
-    assert_finite(value, (Storage, StorageType))
+    value = reader.machine(text, reader.find, storage, reader.build).load()
+    reader.check(value)
     return value
 
 
@@ -161,7 +188,7 @@ class _Legacy:
             position += 8 + target.array.nbytes
 
 
-def read_legacy(source: Source) -> Any:
+def read_legacy(source: Source, reader: Reader) -> Any:
     """The object in a file from before PyTorch 1.6."""
     data = source.head(MAX_PICKLE)
     legacy = _Legacy(source)
@@ -169,7 +196,7 @@ def read_legacy(source: Source) -> Any:
 
     def one() -> Any:
         nonlocal position
-        machine = Unpickler(data, find, legacy.resolve, build, position)
+        machine = reader.machine(data, reader.find, legacy.resolve, reader.build, position)
         value = machine.load()
         position = machine.position
         return value
@@ -180,7 +207,7 @@ def read_legacy(source: Source) -> Any:
     if type(facts) is not dict or type(facts.get("little_endian")) is not bool:
         raise CheckpointError("the file does not say which byte order it has")
     value = one()
-    assert_finite(value, (Storage, StorageType))
+    reader.check(value)
     legacy.fill(one(), position, "little" if facts["little_endian"] else "big")
     return value
 
@@ -189,7 +216,7 @@ def read_legacy(source: Source) -> Any:
 
 
 def write_pytorch(value: Any, file: Any) -> None:
-    """Write a file that `torch.load(weights_only=True)` reads, and `adjoint.load`."""
+    """Write a file that `torch.load` reads, with `weights_only=True` if it is plain data."""
     writer = PickleWriter()
     text = writer.dump(value)
     members = [("archive/data.pkl", text), ("archive/byteorder", sys.byteorder.encode())]

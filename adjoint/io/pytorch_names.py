@@ -151,6 +151,9 @@ def _rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, sta
 def _rebuild_from_type_v2(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     if not isinstance(function, Named) or not function.name.startswith("torch._utils._rebuild"):
         raise CheckpointError("a tensor is rebuilt by something else than PyTorch's functions")
+    if isinstance(kind, type) and issubclass(kind, Tensor) and type(arguments) is tuple:
+        made = function.call(*arguments)
+        return _with_attributes(made if kind is Tensor else made.as_subclass(kind), state)
     if not isinstance(kind, Named) or kind.name not in _TENSOR_CLASSES:
         name = getattr(kind, "name", None) or getattr(kind, "__name__", repr(kind))
         raise CheckpointError(
@@ -368,9 +371,19 @@ _TABLE: dict[str, Any] = {
 }
 
 
+def modern(module: str, name: str) -> tuple[str, str]:
+    """Python 3's name of what a file names as Python 2 did."""
+    return NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+
+
+def is_known(module: str, name: str) -> bool:
+    """Whether every file may use the name, or the user has allowed it."""
+    return f"{module}.{name}" in _TABLE or find_allowed(module, name) is not None
+
+
 def find(module: str, name: str) -> Any:
     """What a PyTorch file means by `module.name`; CheckpointError where that is nothing."""
-    module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+    module, name = modern(module, name)
     full = f"{module}.{name}"
     found = _TABLE.get(full)
     if found is None:
@@ -386,9 +399,10 @@ def find(module: str, name: str) -> Any:
         )
     raise CheckpointError(
         f"the file names {full:.200}, and only state dicts are read: tensors, numbers, text and "
-        "containers of them. Save model.state_dict() in PyTorch instead; or, if you trust the "
-        f"file, allow that name: with adjoint.serialization.safe_globals([...]) around load, with "
-        f'the class itself or a pair (your_class, "{full:.200}")'
+        "containers of them; load(weights_only=False) reads modules, too, whose classes are "
+        "imported. Save model.state_dict() instead; or, if you trust the file, allow that name: "
+        "with adjoint.serialization.safe_globals([...]) around load, with the class itself or a "
+        f'pair (your_class, "{full:.200}"), or all of them: adjoint.serialization.trust(path)'
     )
 
 
@@ -416,11 +430,11 @@ def build(instance: Any, state: Any) -> bool:
     elif isinstance(instance, Module):
         restore_module(instance, state)
     else:
-        _set_state(instance, state)
+        set_state(instance, state)
     return True
 
 
-def _set_state(instance: Any, state: Any) -> None:
+def set_state(instance: Any, state: Any) -> None:
     """What Python's pickle does for a class without `__setstate__`."""
     own, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
     for part in (own, slots):

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections import Counter, OrderedDict
+from argparse import Namespace
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from ..core.device import device
@@ -55,13 +57,24 @@ class Named:
     call: Callable[..., Any]
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a name in a pickle stands for: a class or function that is a value, and is not called.
+
+    `make` makes an object of the class without running its constructor, where files may have one.
+    """
+
+    value: Any
+    make: Callable[[], Any] | None = None
+
+
 @dataclass(eq=False)
 class Unpickler:
     """Reads one pickle from `data` at `position`, which `load` moves behind it.
 
-    `find(module, name)` says what a name stands for: a Named, an object that the user allowed, or a
-    plain value. `persistent` resolves what the writer stored elsewhere. `build(instance, state)`
-    restores an object and returns whether it could.
+    `find(module, name)` says what a name stands for: a Named, a Known, an object that the user
+    allowed, or a plain value. `persistent` resolves what the writer stored elsewhere.
+    `build(instance, state)` restores an object and returns whether it could.
     """
 
     data: bytes
@@ -75,16 +88,18 @@ class Unpickler:
     memo: dict[int, Any] = field(init=False, default_factory=dict)
     # What `find` gave, by id: nothing else is called.
     callables: dict[int, Any] = field(init=False, default_factory=dict)
+    known: dict[int, Known] = field(init=False, default_factory=dict)  # likewise, by their values
     given: int = field(init=False, default=0)  # elements that calls were given so far
 
     def load(self) -> Any:
         """The value; CheckpointError for anything that is not plain data."""
         try:
+            operations = self._operations()
             for _ in range(MAX_OPERATIONS):
                 code = self._byte()
                 if code == _STOP:
                     return self._last()
-                operation = _OPERATIONS.get(code)
+                operation = operations.get(code)
                 if operation is None:
                     raise CheckpointError(f"{_name(code)} is not an operation of plain data")
                 operation(self)
@@ -97,6 +112,9 @@ class Unpickler:
         except (TypeError, ValueError, OverflowError, AttributeError, struct.error) as error:
             raise CheckpointError(f"the pickle is malformed: {error}") from error
         raise CheckpointError(f"the pickle takes more than {MAX_OPERATIONS} operations")
+
+    def _operations(self) -> dict[int, Callable[[Any], None]]:
+        return _OPERATIONS
 
     # ---- bytes -----------------------------------------------------------------------------------
 
@@ -153,7 +171,7 @@ class Unpickler:
 
     def _append(self, items: Iterable[Any]) -> None:
         target = self.stack[-1]
-        if type(target) is not list:
+        if type(target) not in (list, deque):
             raise CheckpointError(f"the pickle appends to a {type(target).__name__}")
         target.extend(items)
 
@@ -167,7 +185,7 @@ class Unpickler:
 
     def _set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if type(target) not in (dict, OrderedDict, Counter):
+        if type(target) not in (dict, OrderedDict, Counter, defaultdict):
             raise CheckpointError(f"the pickle sets items of a {type(target).__name__}")
         if len(items) % 2:
             raise CheckpointError("the pickle holds a key without a value")
@@ -187,9 +205,16 @@ class Unpickler:
         if type(module) is not str or type(name) is not str:
             raise CheckpointError("the pickle holds a name that is no text")
         found = self.find(module, name)
+        if isinstance(found, Known):
+            self._push_known(found)
+            return
         if callable(found) or isinstance(found, Named):
             self.callables[id(found)] = found
         self.stack.append(found)
+
+    def _push_known(self, found: Known) -> None:
+        self.known[id(found.value)] = found
+        self.stack.append(found.value)
 
     def _stack_global(self) -> None:
         name, module = self._last(), self._last()
@@ -218,10 +243,16 @@ class Unpickler:
             raise CheckpointError("the pickle calls a function without a tuple of arguments")
         self._spend(arguments)
         call = target.call if isinstance(target, Named) else target
-        self.stack.append(call(*arguments))
+        made = call(*arguments)
+        self._push_known(made) if isinstance(made, Known) else self.stack.append(made)
 
     def _new_object(self) -> None:
-        arguments, target = self._last(), self._callable(self._last())
+        arguments, target = self._last(), self._last()
+        known = self.known.get(id(target))
+        if known is not None and known.make is not None and arguments == ():
+            self.stack.append(known.make())
+            return
+        self._callable(target)
         if type(arguments) is not tuple:
             raise CheckpointError("the pickle makes an object without a tuple of arguments")
         self._spend(arguments)
@@ -333,7 +364,8 @@ def _assert_protocol(version: int) -> None:
         raise CheckpointError(f"the pickle has protocol {version}; 2 to 5 are read")
 
 
-_SIZED = (str, bytes, bytearray, tuple, list, dict, OrderedDict, Counter, set, frozenset)
+_SIZED = (str, bytes, bytearray, tuple, list, dict, OrderedDict, Counter, defaultdict, deque, set,
+          frozenset)  # fmt: skip
 _FLAT_KEYS = (str, bytes, float, bool, type(None), dtype, device)
 
 
@@ -399,8 +431,10 @@ def _inner(value: Any) -> list[Any] | None:
     """What a container or a module holds; None for anything else."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return list(value)
+    if isinstance(value, (Namespace, SimpleNamespace)):
+        return list(vars(value).values())
     if isinstance(value, Module):
         if "_modules" not in value.__dict__:
             raise CheckpointError(f"the pickle holds a {type(value).__name__} without its state")

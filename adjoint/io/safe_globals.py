@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument, InvalidType
+from .class_paths import our_object
 
 # Never found, even if allowed: what they hold runs programs.
 _FORBIDDEN_MODULES = frozenset(("sys", "os", "posix", "nt", "subprocess", "importlib", "runpy"))
@@ -114,27 +114,7 @@ def find_allowed(module: str, name: str) -> Any:
     for entry in _allowed:
         if name_of(entry) == full:
             return entry[0] if isinstance(entry, tuple) else entry
-    ours = _counterpart(module, name)
+    ours = our_object(module, name)
     if ours is not None and any(ours is entry for entry in _allowed):
         return ours
     return None
-
-
-def _counterpart(module: str, name: str) -> Any:
-    """adjoint's object of the same place as PyTorch's `module.name`; None where there is none."""
-    if module == "torch._C._nn":  # where PyTorch's compiled activations say they live
-        module = "torch.nn.functional"
-    name = {"NonDynamicallyQuantizableLinear": "Linear"}.get(name, name)  # MultiheadAttention's
-    top, _, rest = module.partition(".")
-    if top != "torch":
-        return None
-    for place in (f"{_PACKAGE}.{rest}" if rest else _PACKAGE, f"{_PACKAGE}.nn"):
-        if place.endswith(".nn") and not rest.startswith("nn"):
-            continue
-        found = getattr(sys.modules.get(place), name, None)
-        if found is not None:
-            return found
-    return None
-
-
-_PACKAGE = __name__.partition(".")[0]

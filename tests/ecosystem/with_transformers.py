@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -178,6 +179,23 @@ class Pairs(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         return {"input_ids": self.ids[i], "labels": self.labels[i]}
+
+
+def case_trainer_checkpoints():
+    """Saved after each epoch, and gone on with from the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = tf.TrainingArguments(
+            folder, num_train_epochs=2, per_device_train_batch_size=4, logging_steps=1,
+            report_to=[], save_strategy="epoch", use_cpu=True, disable_tqdm=True, seed=3,
+        )  # fmt: skip
+        losses = []
+        for start in (None, f"{folder}/checkpoint-3"):
+            model = fill(tf.BertForSequenceClassification(tf.BertConfig(**SMALL, **PLAIN)))
+            trainer = tf.Trainer(model, arguments, train_dataset=Pairs())
+            trainer.train(resume_from_checkpoint=start)
+            losses.append([each["loss"] for each in trainer.state.log_history if "loss" in each])
+        saved = sorted(each.name for each in Path(folder, "checkpoint-6").iterdir())
+    return [losses[0] == losses[1], saved, losses[0][:3]]
 
 
 def case_trainer():

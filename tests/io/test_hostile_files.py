@@ -7,6 +7,7 @@ audit hook: reading it may fail with CheckpointError or succeed, and may do noth
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+import types
 import zipfile
 import zlib
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +107,10 @@ NAMES = [b"os\nsystem", b"posix\nsystem", b"builtins\neval", b"__builtin__\nexec
          b"adjoint.nn\nLinear", b"torch.nn.modules.linear\nLinear", b"collections\nOrderedDict",
          b"numpy.core.multiarray\n_reconstruct", b"numpy\ndtype", b"torch._utils\n_rebuild_tensor",
          b"torch._tensor\n_rebuild_from_type_v2", b"torch.nn.parameter\nParameter",
-         b"torch.storage\nUntypedStorage", b"torch\nSize", b"builtins\nset"]  # fmt: skip
+         b"torch.storage\nUntypedStorage", b"torch\nSize", b"builtins\nset",
+         b"argparse\nNamespace", b"collections\ndefaultdict", b"pathlib\nPosixPath",
+         b"torch.nn.functional\nrelu", b"torch.nn.modules.module\nModule", b"torch\nsave",
+         b"torch.hub\nload", b"torch.nn.modules.container\nSequential"]  # fmt: skip
 NUMBERS = [0, 1, 2, 7, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40,
            2**62, 2**63 - 1, 2**64 - 1]  # fmt: skip
 PATHS = ["../a", "/etc/passwd", "..\\a", "a/../../b", "C:\\x", "\0", ".", "..", "", "x" * 5000, "~",
@@ -203,6 +209,21 @@ class PytorchZip:
             name = rng.choice(list(members))
             members[rng.choice((name, *filter(None, PATHS)))] = members.pop(name)
         return packed(members, rng.choice((0, 0, 0, zipfile.ZIP_DEFLATED)))
+
+
+class PytorchObjects(PytorchZip):
+    """Whole modules and records, read with `weights_only=False`."""
+
+    @staticmethod
+    def load(path):
+        return ad.load(path, weights_only=False)
+
+    def __init__(self):
+        n = ad.nn
+        layers = n.Sequential(n.Linear(2, 3), n.TransformerEncoderLayer(2, 1, 2), n.LSTM(2, 2))
+        more = {"args": argparse.Namespace(a=[1], f=ad.tanh), "d": defaultdict(list, a=[1])}
+        self.data = written({"m": layers, "p": Path("a/b"), "s": slice(1, 2), **more}, "x.pt")
+        self.members = unpacked(self.data)
 
 
 class PytorchLegacy:
@@ -346,8 +367,9 @@ class Index:
 
 
 FORMATS = {
-    "pytorch zip": PytorchZip, "pytorch legacy": PytorchLegacy, "safetensors": Safetensors,
-    "sharded index": Index, "npz": Npz, "adjoint": Own, "graph": GraphFile,
+    "pytorch zip": PytorchZip, "pytorch objects": PytorchObjects, "pytorch legacy": PytorchLegacy,
+    "safetensors": Safetensors, "sharded index": Index, "npz": Npz, "adjoint": Own,
+    "graph": GraphFile,
 }  # fmt: skip
 
 
@@ -692,6 +714,119 @@ def test_allowed_classes_are_the_only_ones():
         refuse(b"K\x01)\x81", "no allowed name")
         refuse(b"cmine\nThing\n)\x81)R", "no allowed name")
     refuse(text, r"mine\.Thing")
+
+
+# ---- modules and records, by weights_only=False --------------------------------------------------
+
+
+class Trap(ad.nn.Module):
+    """A module whose code must not run."""
+
+    def __new__(cls, *arguments):
+        raise AssertionError("called")
+
+    def __init__(self, *arguments):
+        raise AssertionError("called")
+
+    def __setstate__(self, state):
+        raise AssertionError("called")
+
+    def method(self):
+        pass
+
+
+class Plain:
+    """No module."""
+
+
+class Lazy(types.ModuleType):
+    """A module that would import what it is asked for."""
+
+    def __getattr__(self, name):
+        raise AssertionError("called")
+
+
+def load_objects(text, **more):
+    return ad.load(io.BytesIO(pt_file(b"\x80\x02" + text + b".", **more)), weights_only=False)
+
+
+def refuse_objects(text, match):
+    with pytest.raises(ad.CheckpointError, match=match):
+        load_objects(text)
+
+
+HERE = __name__.encode()
+TRAP = b"c" + HERE + b"\nTrap\n"
+LINEAR = b"ctorch.nn.modules.linear\nLinear\n"
+REGISTRIES = b"".join(text_of(n) + b"}" for n in ("_modules", "_parameters", "_buffers"))
+STATE = b"}(" + REGISTRIES + b"u"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (TRAP + b")R", "calls a .*no allowed name"),
+        (TRAP + b"K\x01\x85\x81", "no allowed name"),
+        (TRAP + b")\x81" + STATE + b"b", "__setstate__ of its own"),
+        (LINEAR + b"K\1K\1\x86R", "no allowed name"),
+        (LINEAR + b"K\1K\1\x86\x81", "no allowed name"),
+        (b"c" + HERE + b"\nPlain\n)\x81", "Plain, and only state dicts"),
+        (b"c" + HERE + b"\nload_objects\nN\x85R", "load_objects"),
+        (b"cnot.imported\nNet\n)\x81", r"import not\.imported first"),
+        (b"ctests.io.trap\nload\n)\x81", r"trap\.load"),
+        (b"c__builtin__\ngetattr\n(" + TRAP + text_of("__init__") + b"tR", "__init__"),
+        (b"c__builtin__\ngetattr\n(" + TRAP + text_of("method") + b"tR", r"Trap\.method"),
+        (b"c__builtin__\ngetattr\n(cargparse\nNamespace\n" + text_of("mro") + b"tR", "looks up"),
+        (b"c__builtin__\ngetattr\n(ctorch._C\n_VariableFunctionsClass\n" + text_of("load")
+         + b"tR", "load"),
+        (b"ctorch\nload\n", r"torch\.load"), (b"ctorch\nsave\n", r"torch\.save"),
+        (b"ctorch\ncompile\n", r"torch\.compile"), (b"ctorch.hub\nload\n", r"torch\.hub\.load"),
+        (b"ctorch\nset_default_device\n", "set_default_device"),
+        (b"ctorch.nn.functional\nrelu\n)R", "no allowed name"),
+        (b"ctorch.nn.functional\nrelu\n}b", "sets the state"),
+        (LINEAR + b"}b", "sets the state of a builtins.type"),
+        (b"cargparse\nNamespace\n)\x81}" + text_of("__class__") + b"K\1sb", "attributes"),
+        (b"cargparse\nNamespace\n)\x81K\1b", "attributes"),
+        (b"cargparse\nNamespace\n)\x81q\0}" + text_of("a") + b"h\0sb", "contains itself"),
+        (LINEAR + b")\x81", "without its state"),
+        (LINEAR + b")\x81}(" + text_of("_hooks") + b"}ub", r"replaces Linear\._hooks"),
+        (LINEAR + b")\x81}(" + text_of("forward") + b"Nub", r"replaces Linear\.forward"),
+        (LINEAR + b")\x81}(" + text_of("_forward_hooks") + b"}K\1K\1sub", "forward hooks"),
+        (LINEAR + b")\x81}" + text_of("_modules") + b"}" + text_of("a") + LINEAR + b"ssb",
+         "modules"),
+        (LINEAR + b")\x81q\0}(" + text_of("_modules") + b"}" + text_of("x") + b"h\0sub",
+         "contains itself"),
+        (b"ccollections\ndefaultdict\n" + LINEAR + b"\x85R", "defaultdict makes"),
+        (b"ccollections\ndefaultdict\n(cargparse\nNamespace\ntR", "defaultdict makes"),
+        (b"cpathlib\nPosixPath\nK\1\x85R", "path is made"),
+        (b"c__builtin__\nslice\n(NNK\1tR", None),
+        (b"c__builtin__\nslice\n(N]K\1tR", "slice is made"),
+        (b"ccollections\ndeque\n]K\1a\x85R", None),
+        (b"ccollections\ndeque\nK\1\x85R", "deque is made"),
+        (b"ccollections\ndeque\n]" + text_of("x") + b"\x86R", "deque is made"),
+        (b"cos\nsystem\n", "no file may use"), (b"c__builtin__\neval\n", "no file may use"),
+        (b"c__builtin__\nopen\n", "no file may use"), (b"cio\nopen\n", r"io\.open"),
+        (b"cshutil\nrmtree\n", r"shutil\.rmtree"), (b"cfunctools\npartial\n", r"partial"),
+    ],
+)  # fmt: skip
+def test_modules_and_records_that_attack(monkeypatch, text, match):
+    monkeypatch.setitem(sys.modules, "tests.io.trap", Lazy("tests.io.trap"))
+    if match is None:
+        load_objects(text)
+    else:
+        refuse_objects(text, match)
+    with pytest.raises(ad.CheckpointError):  # by default, none of them
+        load_pickle(text)
+
+
+def test_deep_modules_are_refused_or_read():
+    link = LINEAR + b")\x81}(" + text_of("_modules") + b"}" + text_of("x")
+    for depth in (20, 190, 201, 3000):
+        text = link * depth + LINEAR + b")\x81" + STATE + b"b" + b"sub" * depth
+        if depth < 200:
+            assert len(list(load_objects(text).modules())) == depth + 1
+        else:
+            refuse_objects(text, r"nests|more than")
 
 
 # ---- archives ------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_writes_numpy_arrays(tmp_path):
         assert found[4] is found[0]
         for x, y in zip(found, value, strict=True):
             np.testing.assert_array_equal(x, y, strict=True)
-    for odd in (np.array(["x"]), np.array([None]), np.ma.array([1]), np.array([1], "M8[s]")):
+    for odd in (np.array(["x"]), np.array([None]), np.array([1], "M8[s]")):
         with pytest.raises(TypeError, match="cannot store"):
             ad.save({"x": odd}, tmp_path / "c.pt")
     assert not (tmp_path / "c.pt").exists()
@@ -493,9 +493,8 @@ def test_files_are_the_same_every_time_and_aligned(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"m": ad.nn.Linear(1, 1)}, "'m'.*state_dict"),
         ([np.array(["text"])], r"'0'.*arrays of numbers.*adjoint\.tensor"),
-        ({"a": [frozenset()]}, r"frozenset at 'a\.0'"),
+        ({"a": [(i for i in ())]}, r"generator at 'a\.0'"),
         (10**700, "255 bytes"),
         ({"a": {2**64: 1}}, "'a' holds a dictionary key of more than 64 bits"),
         ([{1j}], "'0' holds a dictionary key that is a complex"),

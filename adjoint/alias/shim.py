@@ -1,0 +1,85 @@
+"""A distribution `torch` of adjoint's in an environment, so that pip does not bring PyTorch.
+
+It is a copy of `site/`: an `__init__` that sets the alias, and metadata with the version that is
+followed, by which pip finds that `torch` is there already; `pip uninstall torch` removes it, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
+
+from ..core.errors import Unsupported
+from . import SITE
+
+_INSTALLER = "adjoint"
+
+
+def install(directory: Path) -> Path:
+    """Put the distribution into the folder `directory` of packages, or renew it; its metadata.
+
+    Errors: Unsupported where PyTorch itself is installed there, or where it would be found.
+    """
+    theirs = _pytorch(directory)
+    if theirs is not None:
+        raise Unsupported(
+            f"shim: PyTorch itself is installed in {theirs}; use an environment without it, or run "
+            "single programs with `adjoint run --as-torch`"
+        )
+    source = Path(SITE)
+    (directory / "torch").mkdir(parents=True, exist_ok=True)
+    metadata = directory / next(source.glob("torch-*.dist-info")).name
+    for old in directory.glob("torch-*.dist-info"):
+        shutil.rmtree(old)
+    metadata.mkdir()
+    lines = []
+    for file in sorted(source.rglob("*")):
+        if file.is_dir() or "__pycache__" in file.parts:
+            continue
+        name = file.relative_to(source)
+        content = file.read_bytes()
+        (directory / name).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{name.as_posix()},sha256={digest},{len(content)}")
+    lines.append(f"{metadata.name}/RECORD,,")
+    (metadata / "RECORD").write_text("\n".join(lines) + "\n")
+    return metadata
+
+
+def uninstall(directory: Path) -> None:
+    """Take the distribution out of `directory` again.
+
+    Errors: Unsupported where there is none of ours.
+    """
+    metadata = [each for each in directory.glob("torch-*.dist-info") if _is_ours(each)]
+    if not metadata or not _is_package_ours(directory / "torch"):
+        raise Unsupported(f"shim: no torch of adjoint's is in {directory}; nothing is removed")
+    for each in (*metadata, directory / "torch"):
+        shutil.rmtree(each)
+
+
+def _is_ours(metadata: Path) -> bool:
+    installer = metadata / "INSTALLER"
+    return installer.exists() and installer.read_text().strip() == _INSTALLER
+
+
+def _is_package_ours(package: Path) -> bool:
+    start = package / "__init__.py"
+    return start.exists() and "ADJOINTS" in start.read_text(errors="replace")
+
+
+def _pytorch(directory: Path) -> Path | None:
+    """Where PyTorch itself is, among the paths that a program of this interpreter has."""
+    for place in (directory, *map(Path, sys.path)):
+        package = place / "torch"
+        if package.is_dir() and any(package.iterdir()) and not _is_package_ours(package):
+            return package
+        for found in importlib.metadata.distributions(name="torch", path=[str(place)]):
+            path = getattr(found, "_path", None)
+            if path is not None and not _is_ours(Path(path)):
+                return Path(path)
+    return None
