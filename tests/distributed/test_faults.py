@@ -47,7 +47,9 @@ def start(tmp_path, engine, timeout, size=3, program=TRAINING):
     )  # fmt: skip
     files = [tmp_path / f"pid{rank}" for rank in range(size)]
     end = time.monotonic() + 60
-    while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < end:
+    while not all(f.exists() and f.read_text() for f in files):
+        if time.monotonic() > end:
+            job.terminate()
         assert job.poll() is None, job.stdout.read()
         time.sleep(0.02)
     return job, [int(f.read_text()) for f in files]

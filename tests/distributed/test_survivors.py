@@ -57,7 +57,8 @@ def train(folder, fate):
     model, sizes, step = build_model(), [], 0
     wrapped = ad.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1e-4)
     optimizer = ad.optim.AdamW(model.parameters(), lr=0.01)
-    while step < (10**9 if fate == "random" and len(set(sizes)) < 2 else STEPS):
+    last = 20_000 if fate == "random" else STEPS
+    while step < last:
         if fate == "before" and me == 1 and step == LOST:
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
@@ -77,7 +78,7 @@ def train(folder, fate):
         step += 1
         if step == 1:  # from now on it may be killed
             (folder / f"pid{me}").write_text(str(os.getpid()))
-        if fate == "random" and len(set(sizes)) == 2 and sizes.count(3) == 4:
+        if fate == "random" and sizes.count(3) == 4:
             break
     said = {
         "rank": dist.get_rank(), "sizes": sizes,

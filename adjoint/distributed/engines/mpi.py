@@ -116,6 +116,7 @@ class Mpi:
     def __init__(self, library: Any, parent: Any, seconds: float) -> None:
         self.library = library
         self.closed = False
+        self.has_lost = False  # a rank has died; then Finalize may wait for ever
         self.comm = self._copy(parent, seconds)
         self.calls = self._copy(parent, seconds)  # where ranks answer after a failure
         self.rank = int(self.comm.rank)
@@ -234,6 +235,7 @@ class Mpi:
                 if why.Get_error_class() not in _deaths(self.library):
                     raise DistributedError(f"the ranks that live did not meet ({why})") from why
                 continue
+            made.has_lost = True
             members = comm.Get_group()
             places = members.Translate_ranks(list(range(members.size)), before)
             return made, [int(place) for place in places]
@@ -272,12 +274,15 @@ class Mpi:
         self.closed = True
 
     def end(self, seconds: float) -> None:
-        """Finalize MPI, which waits for all ranks: so only once they have come here."""
+        """Finalize MPI, which waits for all ranks: so only once they have come here, and not where
+        some have died (Open MPI's launcher takes an end without it for a good one under ULFM).
+        """
         if not self.closed and not self._begun(self.calls.Ibarrier()).wait(seconds):
             raise DistributedError(
                 f"not all ranks have ended within {seconds:g} s of this one; MPI is not finalized"
             )
-        self.library.Finalize()
+        if not self.has_lost:
+            self.library.Finalize()
 
 
 def _bytes(buffer: Any) -> Any:
