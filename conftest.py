@@ -1,6 +1,7 @@
 """For all tests and docstring examples: their names, and nothing left behind for the next one."""
 
 import gc
+import importlib.util
 import os
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -23,6 +24,8 @@ collect_ignore = (
     else []
 )
 collect_ignore += ["adjoint/alias/site", "adjoint/alias/ops.py"]  # the latter has every name
+if importlib.util.find_spec("ray") is None:
+    collect_ignore += ["adjoint/distributed/ray.py"]  # importing it says what installs Ray
 collect_ignore += ["tests/ecosystem"]  # programs for an environment of their own: make ecosystem
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)

@@ -1,5 +1,6 @@
 """Data-parallel steps: what DistributedDataParallel costs one rank, how much of a slow network the
-backward pass hides, and what a second rank on the same machine adds (weak scaling).
+backward pass hides, what a second rank on the same machine adds (weak scaling), and how long an
+asynchronous save of a checkpoint blocks.
 
 The network is a thread that sleeps: each bucket takes its share of half a backward pass, one after
 another. PyTorch's module gets the same hook in one process of its own group (gloo, one rank); ours
@@ -27,11 +28,13 @@ import torch.distributed
 
 import adjoint as ad
 import adjoint.distributed
+from adjoint.distributed import checkpoint
 
 from .timing import _time, compare
 
 LAYERS, WIDTH, BATCH = 8, 512, 64
 ROUNDS = 15
+SAVED = 16  # layers of 4 MiB, with AdamW's state three times that
 BUCKET = 1.01 * WIDTH * (WIDTH + 1) * 4 / 2**20  # MiB: a layer each
 
 
@@ -144,6 +147,38 @@ def _ranks(count: int) -> None:
     )
 
 
+def _saves() -> None:
+    """How long a save takes, and how much of that an asynchronous one blocks."""
+    layers = (ad.nn.Linear(1024, 1024) for _ in range(SAVED))
+    model = ad.nn.Sequential(*layers)
+    optimizer = ad.optim.AdamW(model.parameters())
+    for p in model.parameters():
+        p.grad = ad.ones_like(p)
+    optimizer.step()
+    state = {"model": model, "optimizer": optimizer}
+    whole, blocked, first = [], [], 0.0
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        for turn in range(ROUNDS // 2):
+            begin = time.perf_counter()
+            checkpoint.save(state, checkpoint_id=one)
+            middle = time.perf_counter()
+            saving = checkpoint.async_save(state, checkpoint_id=other)
+            end = time.perf_counter()
+            saving.result()
+            if turn == 0:
+                first = end - middle
+            else:
+                whole.append(middle - begin)
+                blocked.append(end - middle)
+    save, block = statistics.median(whole), statistics.median(blocked)
+    size = 3 * sum(p.nbytes for p in model.parameters()) / 2**20
+    print(
+        f"  a save of {size:.0f} MiB {save * 1e3:.0f} ms; async_save blocks {block * 1e3:.0f} ms, "
+        f"{block / save:.0%} (the first, which gets its memory, {first * 1e3:.0f} ms); "
+        f"load average {os.getloadavg()[0]:.1f}"
+    )
+
+
 def _rank() -> None:
     """One rank's microseconds a step."""
     ad.distributed.init_process_group("gloo")
@@ -169,6 +204,7 @@ def main() -> None:
     _alone(torch, "gloo")
     _hidden(ad, "fake", 2)
     _hidden(torch, "gloo", 1)
+    _saves()
     if options.nproc > 1:
         _ranks(options.nproc)
 

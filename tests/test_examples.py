@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 NOT_PROGRAMS = {"record_results", "interleaved"}
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in NOT_PROGRAMS)
+ON_RAY = {"ray_digits", "elastic_digits"}  # a cluster each, which takes most of a minute
 WITHOUT_FIGURE = {"digits"}  # the program behind `adjoint demo`, tested with it
 
 
@@ -24,13 +25,18 @@ def recorder():
     return module
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.sweep) if n in ON_RAY else n for n in PROGRAMS]
+)
 def test_example_runs_in_smoke_form(name, tmp_path, programs):
     path = EXAMPLES / f"{name}.py"
-    for library in re.findall(r"^(?:import|from) (sklearn|gymnasium)\b", path.read_text(), re.M):
+    for library in re.findall(
+        r"^(?:import|from) (sklearn|gymnasium|ray)\b", path.read_text(), re.M
+    ):
         pytest.importorskip(library)
     source = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
-    result = programs.run(path, tmp_path, UserWarning, ADJOINT_SMOKE="1", PYTHONPATH=source)
+    more = {"HOME": str(tmp_path)} if name in ON_RAY else {}  # where Ray writes
+    result = programs.run(path, tmp_path, UserWarning, ADJOINT_SMOKE="1", PYTHONPATH=source, **more)
     assert result.returncode == 0, result.stderr
     if name not in WITHOUT_FIGURE:
         _, printed, _ = recorder().figure_of(path, result.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from collections.abc import Iterable
@@ -38,6 +39,12 @@ class Switches(types.ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         assert_known(self.__name__, dir(self), name, value)
         super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its name, as cloudpickle (of Ray, joblib, Dask) sends plain modules that a function
+        uses.
+        """
+        return importlib.import_module, (self.__name__,)
 
 
 def guard(*modules: str) -> None:

@@ -175,8 +175,10 @@ class _Save:
         assert_eager("checkpoint.save")
         self.path = os.path.realpath(os.fspath(path))
         before = _RUNNING.pop(self.path, None)
+        room: dict[tuple[str, int], Any] = {}  # memory of the copies before: new memory costs more
         if before is not None:
             before.result()
+            room = {(part.name, part.start): part.data for part in before.job.parts}
         self.rank, self.size = (0, 1) if group is None else (group.rank(), group.size())
         self.seconds = 600.0 if group is None else group.seconds
         found = _Found(self.rank == 0)
@@ -201,7 +203,7 @@ class _Save:
         token = tables[0][0][0]
         self.names = [f"{token}.{rank}.safetensors" for rank in range(len(tables))]
         self.parts = [
-            p._replace(data=p.data.copy() if copies else np.ascontiguousarray(p.data))
+            p._replace(data=_copied(p, room) if copies else np.ascontiguousarray(p.data))
             for p in found.parts
         ]
         self.index = _index(self.names, [table for _, table in tables], found.values)
@@ -245,6 +247,15 @@ class _Save:
 
     def _at(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+
+def _copied(part: Part, room: Mapping[tuple[str, int], Any]) -> Any:
+    """A part's numbers as they are now, in memory of an earlier copy where it fits."""
+    data, there = part.data, room.get((part.name, part.start))
+    if there is None or there.shape != data.shape or there.dtype != data.dtype:
+        return data.copy(order="C")
+    np.copyto(there, data)
+    return there
 
 
 def _plain(data: Any) -> Any:
@@ -315,6 +326,7 @@ class Saving:
     """A save that goes on in a thread; `result()` waits for it."""
 
     def __init__(self, job: _Save) -> None:
+        self.job = job
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(job,), daemon=False)
         self._thread.start()
@@ -347,7 +359,8 @@ def async_save(state_dict: Any, *, checkpoint_id: Any, process_group: Any = None
     """Save as `save` does, of values as they are now, while the program goes on.
 
     Returns once what is to be saved has been copied. The thread that writes sends no messages:
-    rank 0 sees by their files that the others have written.
+    rank 0 sees by their files that the others have written. The copy's memory is kept for the next
+    `async_save` into that directory, until a `save` into it.
 
     Errors: those of `save`.
     Source: https://docs.pytorch.org/docs/stable/distributed.checkpoint.html#torch.distributed.checkpoint.state_dict_saver.async_save

@@ -20,7 +20,14 @@ import numpy as np
 
 from ..autograd.engine import at_end, is_walking
 from ..autograd.modes import is_grad_enabled
-from ..core.errors import AutogradError, DistributedError, InvalidArgument, InvalidType, Unsupported
+from ..core.errors import (
+    AutogradError,
+    DistributedError,
+    InvalidArgument,
+    InvalidType,
+    LayoutError,
+    Unsupported,
+)
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..nn.modules.module import Module
@@ -117,6 +124,7 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's; buffers become those of rank 0 first."""
         assert_eager(_NAME)
+        self.process_group.assert_usable(_NAME)
         reducer = self._reducer
         for name, p in self._others:
             if p.requires_grad:
@@ -333,6 +341,8 @@ class Reducer:
 
     def arrived(self, number: int) -> None:
         """The gradient of a parameter is there."""
+        if self.group.replaced:  # the module is wrapped again, by one of the new group
+            return
         self.met[number] = True
         if self.is_alone and self.hook is None:
             if self.syncs and not self.begun:
@@ -387,6 +397,12 @@ class Reducer:
             if g is None:
                 place._data[...] = 0
             elif g is not place:
+                if g.is_sparse:
+                    raise LayoutError(
+                        f"{_NAME}: parameter {self.names[number]!r} of shape {tuple(g.shape)} has "
+                        "a sparse gradient, which is not averaged: build its Embedding with "
+                        "sparse=False, or leave it out of the wrapped module"
+                    )
                 if g._data.dtype != place._data.dtype or g._data.shape != place._data.shape:
                     raise AutogradError(
                         f"{_NAME}: parameter {self.names[number]!r} has a gradient of "

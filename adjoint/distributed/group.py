@@ -51,6 +51,13 @@ class ReduceOp(enum.Enum):
     BXOR = "BXOR"
 
 
+class Agreement(Pending, Protocol):
+    """A question to all ranks that is under way."""
+
+    def answer(self) -> bool | None:
+        """What all that live are told: whether all say so; None where one has died."""
+
+
 class Engine(Protocol):
     """What carries buffers between the ranks of one group.
 
@@ -104,6 +111,15 @@ class Engine(Protocol):
     def part(self, ranks: Sequence[int], number: int, seconds: float) -> Engine | None:
         """The engine of some ranks, the group's `number`-th; None for a rank outside."""
 
+    def survives(self) -> bool:
+        """Whether the ranks that live can go on without a dead one, by the next two."""
+
+    def agree(self, flag: bool) -> Agreement:
+        """Whether all ranks say so; also after a failure."""
+
+    def shrunk(self, seconds: float) -> tuple[Engine, list[int]]:
+        """The engine of the ranks that live, which all call this, and their ranks in this one."""
+
     def silent(self) -> list[int]:
         """After a failure: the ranks that do not answer within a second."""
 
@@ -134,6 +150,7 @@ class ProcessGroup:
         self.ranks = ranks  # in the world, by the rank in this group
         self.seconds = seconds  # how long a wait may take
         self.failure = ""  # why it is unusable
+        self.replaced = False  # the ranks that live have another: what belongs to it rests
         self.calls = 0  # of collectives
 
     def rank(self) -> int:
@@ -462,6 +479,18 @@ def init_process_group(
         _State.watched = True
         atexit.register(_leave)
     _share_cores(engine)
+
+
+def replace_world(engine: Engine, seconds: float, peers: list[Peer]) -> ProcessGroup:
+    """Make the world one of fewer ranks; the groups that there were cannot be used any more."""
+    for each in _State.groups:
+        each.failure = "its world was shrunk; make what belongs to it anew"
+        each.replaced = True
+    world = ProcessGroup(engine, range(engine.size), seconds, peers)
+    _State.world, _State.groups = world, [world]
+    _State.ends.append((engine, seconds))
+    _State.made, _State.failed = 0, False
+    return world
 
 
 def _seconds(timeout: Any, otherwise: float) -> float:

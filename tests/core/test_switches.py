@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import types
@@ -85,3 +87,11 @@ def test_save_for_backward_twice():
     x = ad.ones(1, requires_grad=True)
     with pytest.raises(ad.AutogradError, match=r"save_for_backward: .* 1 tensor.*one call"):
         Twice.apply(x, x)
+
+
+def test_modules_travel_by_their_names():
+    """As the globals of a function that is sent to another process do."""
+    for module in (ad, ad.backends):
+        assert type(module) is not types.ModuleType
+        assert pickle.loads(pickle.dumps(module)) is module
+        assert copy.deepcopy([module])[0] is module

@@ -640,6 +640,34 @@ def test_a_model_that_is_dropped_leaves_no_hooks_that_act():
         dist.destroy_process_group()
 
 
+def test_sparse_gradients_are_refused_by_name():
+    dist.init_process_group("fake", rank=0, world_size=2)
+    try:
+        layers = nn.Sequential(nn.Embedding(5, 3, sparse=True), nn.Linear(3, 1))
+        model = DDP(layers)
+        message = r"'0.weight' of shape \(5, 3\) has a sparse gradient.*sparse=False"
+        with pytest.raises(ad.LayoutError, match=message):
+            model(ad.tensor([1, 2])).sum().backward()
+        layers[0].sparse = False
+        layers.zero_grad()
+        model(ad.tensor([1, 1])).sum().backward()
+        assert not layers[0].weight.grad.is_sparse
+    finally:
+        dist.destroy_process_group()
+
+
+def test_one_rank_keeps_its_sparse_gradients():
+    dist.init_process_group()
+    try:
+        model = DDP(nn.Embedding(5, 3, sparse=True))
+        model(ad.tensor([1, 1])).sum().backward()
+        expected = np.zeros((5, 3), np.float32)
+        expected[1] = 2
+        assert (model.module.weight.grad.to_dense().numpy() == expected).all()
+    finally:
+        dist.destroy_process_group()
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_example_on_two_ranks(engine):

@@ -35,11 +35,11 @@ def source():
     return os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
 
 
-def start(tmp_path, engine, timeout, size=3):
+def start(tmp_path, engine, timeout, size=3, program=TRAINING):
     """A run that communicates for ever: the process of `adjoint run`, and the ranks' numbers."""
-    program = tmp_path / "program.py"
-    program.write_text(TRAINING)
-    command = ["--nproc", size, "--engine", engine, program, tmp_path, timeout]
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    command = ["--nproc", size, "--engine", engine, file, tmp_path, timeout]
     job = subprocess.Popen(
         [sys.executable, "-m", "adjoint", "run", *map(str, command)],
         env={**os.environ, "PYTHONPATH": source()}, text=True,
@@ -47,7 +47,9 @@ def start(tmp_path, engine, timeout, size=3):
     )  # fmt: skip
     files = [tmp_path / f"pid{rank}" for rank in range(size)]
     end = time.monotonic() + 60
-    while not all(f.exists() and f.read_text() for f in files) and time.monotonic() < end:
+    while not all(f.exists() and f.read_text() for f in files):
+        if time.monotonic() > end:
+            job.terminate()
         assert job.poll() is None, job.stdout.read()
         time.sleep(0.02)
     return job, [int(f.read_text()) for f in files]

@@ -837,6 +837,25 @@ def test_one_message_of_a_share_a_step():
         assert engine.calls == {"all_gather": 1} and engine.bytes["all_gather"] == 4 * 125
 
 
+def test_the_copy_of_one_asynchronous_save_is_the_memory_of_the_next(tmp_path):
+    model, x = nn.Linear(4, 3), ad.zeros(5)
+    first = checkpoints.async_save({"model": model, "x": x}, checkpoint_id=tmp_path)
+    copies = {part.name: part.data for part in first.job.parts}
+    with ad.no_grad():
+        model.weight.fill_(2)
+    x = ad.ones(6)  # of another size: it gets memory of its own
+    second = checkpoints.async_save({"model": model, "x": x}, checkpoint_id=tmp_path)
+    with ad.no_grad():
+        model.weight.fill_(3)
+        x.zero_()
+    again = {part.name: part.data for part in second.job.parts}
+    assert again["model.weight"] is copies["model.weight"] and again["x"] is not copies["x"]
+    second.result()
+    state = {"model": nn.Linear(4, 3), "x": ad.zeros(6)}
+    checkpoints.load(state, checkpoint_id=tmp_path)
+    assert (state["model"].weight == 2).all() and (state["x"] == 1).all()
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_example_on_two_ranks(engine):

@@ -115,6 +115,10 @@ class Fake:
         """Another such world."""
         return Fake(list(ranks).index(self.rank), len(ranks)) if self.rank in ranks else None
 
+    def survives(self) -> bool:
+        """Nobody dies."""
+        return False
+
     def silent(self) -> list[int]:
         """Nobody is silent."""
         return []

@@ -189,6 +189,10 @@ class Gloo:
         store = self.library.PrefixStore(f"part{number}", self.store)
         return Gloo(store, list(ranks).index(self.rank), len(ranks), seconds)
 
+    def survives(self) -> bool:
+        """Its connections close with the first rank that dies."""
+        return False
+
     def silent(self) -> list[int]:
         """Who does not sign in the store within a second."""
         answered: set[int] = set()

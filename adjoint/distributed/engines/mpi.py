@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,6 +72,42 @@ class _Pending:
         return int(self.status.Get_source())
 
 
+def _deaths(library: Any) -> tuple[int, ...]:
+    """The classes of errors that say that a rank has died."""
+    return (library.ERR_PROC_FAILED, library.ERR_REVOKED)
+
+
+def _has_ulfm(library: Any) -> bool:
+    """Whether the ranks that live may go on: what Open MPI's launcher has told them."""
+    if library.Get_library_version().startswith("Open MPI"):
+        return os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's name
+    return False
+
+
+class _Agreement(_Pending):
+    """A request of ULFM's agreement."""
+
+    def __init__(self, library: Any, request: Any, row: Any) -> None:
+        super().__init__(library, request)
+        self.library = library
+        self.row = row
+        self.died = False
+
+    def test(self) -> bool:
+        """Whether it is done."""
+        try:
+            return super().test()
+        except self.library.Exception as error:
+            if error.Get_error_class() not in _deaths(self.library):
+                raise
+            self.died = True
+            return True
+
+    def answer(self) -> bool | None:
+        """None where a rank has died."""
+        return None if self.died else bool(self.row[0])
+
+
 class Mpi:
     """Buffers go to mpi4py as they are."""
 
@@ -79,6 +116,7 @@ class Mpi:
     def __init__(self, library: Any, parent: Any, seconds: float) -> None:
         self.library = library
         self.closed = False
+        self.has_lost = False  # a rank has died; then Finalize may wait for ever
         self.comm = self._copy(parent, seconds)
         self.calls = self._copy(parent, seconds)  # where ranks answer after a failure
         self.rank = int(self.comm.rank)
@@ -172,6 +210,36 @@ class Mpi:
         comm.Set_errhandler(self.library.ERRORS_RETURN)
         return Mpi(self.library, comm, seconds)
 
+    def survives(self) -> bool:
+        """Whether this is Open MPI with ULFM switched on (`mpiexec --with-ft ulfm`)."""
+        return _has_ulfm(self.library)
+
+    def agree(self, flag: bool) -> _Agreement:
+        """By ULFM's agreement, which a death or a revoked communicator does not disturb."""
+        row = np.array([flag], np.int32)
+        return _Agreement(self.library, self.calls.Iagree(row), row)
+
+    def shrunk(self, seconds: float) -> tuple[Mpi, list[int]]:
+        """Another communicator. Open MPI's call that does not block fails (5.0.11), so the one that
+        does is used, once all that live are known to have come.
+        """
+        error, before = self.library.Exception, self.calls.Get_group()
+        comm, end = self.calls, time.monotonic() + seconds
+        while True:
+            comm.Revoke()
+            comm = comm.Shrink()
+            comm.Set_errhandler(self.library.ERRORS_RETURN)
+            try:
+                made = Mpi(self.library, comm, max(end - time.monotonic(), 0.0))
+            except error as why:  # one more has died since
+                if why.Get_error_class() not in _deaths(self.library):
+                    raise DistributedError(f"the ranks that live did not meet ({why})") from why
+                continue
+            made.has_lost = True
+            members = comm.Get_group()
+            places = members.Translate_ranks(list(range(members.size)), before)
+            return made, [int(place) for place in places]
+
     def silent(self) -> list[int]:
         """Who sends no message within a second."""
         error = self.library.Exception
@@ -206,12 +274,15 @@ class Mpi:
         self.closed = True
 
     def end(self, seconds: float) -> None:
-        """Finalize MPI, which waits for all ranks: so only once they have come here."""
+        """Finalize MPI, which waits for all ranks: so only once they have come here, and not where
+        some have died (Open MPI's launcher takes an end without it for a good one under ULFM).
+        """
         if not self.closed and not self._begun(self.calls.Ibarrier()).wait(seconds):
             raise DistributedError(
                 f"not all ranks have ended within {seconds:g} s of this one; MPI is not finalized"
             )
-        self.library.Finalize()
+        if not self.has_lost:
+            self.library.Finalize()
 
 
 def _bytes(buffer: Any) -> Any:
