@@ -235,12 +235,14 @@ class _Reader:
         self.expect("(")
         arguments, vararg = self.arguments(")", True)
         self.expect("->")
+        returns: list[Argument] = []
+        varret = False
         if self.takes("..."):
-            returns, varret = [], True
+            varret = True
         elif self.takes("("):
             returns, varret = self.arguments(")", False)
         else:
-            returns, varret = [self.argument(False, False)], False
+            returns = [self.argument(False, False)]
         if self.peek():
             self.fail("the end")
         return FunctionSchema(name, overload, arguments, returns, vararg, varret)

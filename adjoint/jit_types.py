@@ -89,11 +89,24 @@ class Type:
         """Whether a tensor in it may require a gradient."""
         return any(each.requires_grad() for each in self.containedTypes())
 
-    def _no_tensor(self, *args: Any) -> NoReturn:
-        raise InvalidArgument(f"{self}: is the type of no tensor, which this is asked of")
+    def __getattr__(self, name: builtins.str) -> Any:
+        """What is asked of tensors' types alone refuses to be called.
 
-    dtype = sizes = strides = device = dim = scalarType = undefined = contiguous = _no_tensor  # noqa: N815
-    varyingSizes = symbolic_sizes = with_dtype = with_sizes = with_device = _no_tensor  # noqa: N815
+        Errors: InvalidArgument.
+        """
+        if name not in _OF_TENSORS:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+
+        def no_tensor(*args: Any) -> NoReturn:
+            raise InvalidArgument(f"{self}.{name}: it is the type of no tensor")
+
+        return no_tensor
+
+
+_OF_TENSORS = (
+    "contiguous", "device", "dim", "dtype", "scalarType", "sizes", "strides", "symbolic_sizes",
+    "undefined", "varyingSizes", "with_device", "with_dtype", "with_sizes",
+)  # fmt: skip
 
 
 def _plain(name: builtins.str, short: builtins.str, said: builtins.str = "") -> Any:
@@ -517,7 +530,7 @@ class InferredType:
         """
         if self.success():
             raise InvalidArgument(f"InferredType.reason: the type is there: {self._found}")
-        return self._found  # type: ignore[no-any-return]
+        return str(self._found)
 
 
 def unify_type_list(types: Sequence[Any]) -> Any:

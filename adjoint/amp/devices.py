@@ -39,14 +39,14 @@ def _functions(short: str, device: str) -> dict[str, Callable[..., Any]]:
             )
         change_target(device, dtype=dtype_)
 
-    made = {
+    made: dict[str, tuple[Any, str]] = {
         f"is_autocast_{short}_enabled": (is_enabled, f"is_autocast_enabled('{device}')"),
         f"set_autocast_{short}_enabled": (set_enabled, f"set_autocast_enabled('{device}', ...)"),
         f"get_autocast_{short}_dtype": (get_dtype, f"get_autocast_dtype('{device}')"),
         f"set_autocast_{short}_dtype": (set_dtype, f"set_autocast_dtype('{device}', ...)"),
     }
     for name, (function, new) in made.items():
-        function.__name__ = function.__qualname__ = name  # type: ignore[attr-defined]
+        function.__name__ = function.__qualname__ = name
         function.__doc__ = f"`{new}`, which is preferred.\n\n{_SOURCE}"
     return {name: function for name, (function, _) in made.items()}
 

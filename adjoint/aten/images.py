@@ -40,16 +40,13 @@ def convolution(
         raise ShapeError(
             f"convolution: weight should have 3 to 5 dimensions, got shape {tuple(weight.shape)}"
         )
-    numbers = [
+    steps, pads, gaps, more = (
         one if isinstance(one, int) else one[0] if len(one) == 1 else tuple(one)
         for one in (stride, padding, dilation, output_padding)
-    ]
-    stride, padding, dilation, output_padding = numbers
+    )
     if transposed:
-        return _TRANSPOSED[rank - 1](
-            input, weight, bias, stride, padding, output_padding, groups, dilation
-        )
-    return _CONVOLUTIONS[rank - 1](input, weight, bias, stride, padding, dilation, groups)
+        return _TRANSPOSED[rank - 1](input, weight, bias, steps, pads, more, groups, gaps)
+    return _CONVOLUTIONS[rank - 1](input, weight, bias, steps, pads, gaps, groups)
 
 
 @explaining

@@ -31,6 +31,8 @@ class qscheme:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("name",)
 
+    name: str
+
     def __init__(self, *args: Any) -> None:
         raise InvalidType("cannot create 'qscheme' instances; per_tensor_affine is one")
 

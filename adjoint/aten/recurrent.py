@@ -135,7 +135,8 @@ def _step(
                 f"expected {(input.shape[0], w_hh.shape[1])}"
             )
     h, c = (*states, None)[:2]
-    return recurrent_cell(input, w_ih, w_hh, *biases, h, c, kind)
+    b_ih, b_hh = biases
+    return recurrent_cell(input, w_ih, w_hh, b_ih, b_hh, h, c, kind)
 
 
 @explaining

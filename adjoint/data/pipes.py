@@ -279,7 +279,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         hints = typing.get_type_hints(f)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            kind = typing.get_origin(hints.get(name)) or hints.get(name)
+            kind: Any = typing.get_origin(hints.get(name)) or hints.get(name)
             piped = isinstance(kind, type) and issubclass(kind, IterDataPipe)
             if piped and not isinstance(value, kind):
                 raise InvalidType(

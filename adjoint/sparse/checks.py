@@ -85,7 +85,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
 
     def checked(func: Callable[..., Any], inputs: Any, **kwargs: Any) -> Any:
         masked = kwargs.pop("masked", False)
-        given = [inputs] if isinstance(inputs, TensorBase) else list(inputs)
+        given: list[Any] = [inputs] if isinstance(inputs, TensorBase) else list(inputs)
         if not masked and any(is_sparse(x) and x.requires_grad for x in given):
             raise InvalidArgument(
                 "as_sparse_gradcheck: gradients of sparse tensors have their places alone; give "

@@ -12,7 +12,7 @@ from ..modules.module import Module
 __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
 
 
-def _convert(module: Any, kinds: tuple[type, ...], memory_format: Any, formats: Any) -> Any:
+def _convert(module: Any, kinds: Any, memory_format: Any, formats: Any) -> Any:
     if memory_format not in formats:
         raise InvalidArgument(
             f"convert_conv_weight_memory_format: one of {formats}, got {memory_format!r}"

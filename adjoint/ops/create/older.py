@@ -54,11 +54,15 @@ def _called(name: str, x: Any, others: tuple[Any, ...], function: Callable[..., 
     kind = x.dtype.numpy
     made = np.empty(x.numel(), kind)
     for place, values in enumerate(zip(*columns, strict=True)):
-        found = function(*values)
-        if not isinstance(found, (numbers.Number, np.generic, TensorBase)):
+        found: Any = function(*values)
+        if not _is_number(found):
             raise InvalidType(f"{name}: the function gave no number, but {found!r:.60}")
         made[place] = int(found) if kind.kind in "iu" else found
     return x.copy_(from_numpy(made.reshape(shape)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Number, np.generic, TensorBase))
 
 
 @public()

@@ -5,6 +5,7 @@ SciPy, which the first call imports. As in PyTorch nothing has a gradient.
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def _factored(name: str, A: Any, hermitian: bool, check: bool) -> Any:
     (a,) = _arrays(name, A)
     n = a.shape[-1]
     factor = _lapack(name, "trf", hermitian, A.dtype)
-    flat = a.reshape(-1, n, n)
+    flat = a.reshape(math.prod(a.shape[:-2]), n, n)
     factors, pivots = np.zeros_like(flat), np.zeros((len(flat), n), np.int32)
     info = np.zeros(len(flat), np.int32)
     for i, matrix in enumerate(flat if n else ()):
@@ -169,9 +170,10 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     ld, places, b = _arrays(name, LD, pivots, B)
     lead = np.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
     solve = _lapack(name, "trs", hermitian, LD.dtype)
-    lds = np.broadcast_to(ld, (*lead, n, n)).reshape(-1, n, n)
-    rows = np.broadcast_to(places, (*lead, n)).reshape(-1, n).astype(np.int32)
-    bs = np.broadcast_to(b, (*lead, *b.shape[-2:])).reshape(-1, *b.shape[-2:])
+    count = math.prod(lead)
+    lds = np.broadcast_to(ld, (*lead, n, n)).reshape(count, n, n)
+    rows = np.broadcast_to(places, (*lead, n)).reshape(count, n).astype(np.int32)
+    bs = np.broadcast_to(b, (*lead, *b.shape[-2:])).reshape(count, *b.shape[-2:])
     found = np.zeros_like(bs)
     for i in range(len(bs) if bs.size else 0):
         found[i], info = solve(lds[i], rows[i], bs[i], lower=1)

@@ -115,7 +115,7 @@ saddmm = sspaddmm
 
 
 def _copying(name: str) -> Any:
-    read = _METHODS[name]
+    read: Any = _METHODS[name]
 
     def copy(input: Tensor) -> Any:
         return read(input).clone()
