@@ -43,7 +43,7 @@ from .core.overrides import (
 from .core.tensor_base import TensorBase
 from .eager.public import FUNCTIONS
 from .nn import functional
-from .tensor import NOT_WRAPPED, Tensor
+from .tensor import NOT_WRAPPED, Tensor, silent
 
 __all__ = [
     "BaseTorchFunctionMode", "DisableTorchFunction", "DisableTorchFunctionSubclass",
@@ -77,7 +77,7 @@ class TorchFunctionMode:
         )
 
     def __enter__(self) -> Any:
-        enter(self)
+        enter(self, silent)
         return self
 
     def __exit__(

@@ -19,7 +19,7 @@ from .autograd.forward_level import carries_tangent
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
-from .core.asking import AskingMethod, connect_methods, prepare
+from .core.asking import AskingMethod, prepare
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import (
     AutogradError,
@@ -177,7 +177,7 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        prepare(cls)
+        prepare(cls, silent)
 
     @classmethod
     def __torch_function__(
@@ -1299,7 +1299,7 @@ _UNASKED = frozenset((  # what makes, or is the tensor's own state, or asks itse
 ))  # fmt: skip
 
 
-def _not_asking() -> tuple[type, dict[str, Any]]:
+def silent() -> tuple[type, dict[str, Any]]:
     """Tensor, and by name its methods and properties that may not ask by themselves."""
     found = {}
     operators = {_operator("eq").__code__, _augmented("add_").__code__}
@@ -1317,7 +1317,6 @@ def _not_asking() -> tuple[type, dict[str, Any]]:
     return Tensor, found
 
 
-connect_methods(_not_asking)
 for _name in ("__getitem__", "__setitem__", "split", "where", "type"):
     METHODS[_name].__name__ = _name
 for _name, _method in {

@@ -30,7 +30,7 @@ from .overrides import (
 )
 
 __all__ = [
-    "AskingMethod", "AskingProperty", "connect_methods", "enter", "handle_torch_function",
+    "AskingMethod", "AskingProperty", "enter", "handle_torch_function",
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "leave_mode",
     "prepare",
 ]  # fmt: skip
@@ -77,33 +77,31 @@ class AskingProperty:
             self.found.__delete__(tensor)
 
 
-_methods: Callable[[], tuple[type, dict[str, Any]]]
 _tensor: Any = None
 _own: dict[str, Any] = {}  # by name, what Tensor, or its base, has
 _asking: dict[str, Any] = {}  # what asks instead
 
 
-def connect_methods(methods: Callable[[], tuple[type, dict[str, Any]]]) -> None:
-    """Set what gives Tensor and, by name, all that does not ask by itself: adjoint/tensor.py."""
-    global _methods
-    _methods = methods
+# What gives Tensor and, by name, all of it that does not ask by itself (adjoint/tensor.py has it).
+Silent = Callable[[], tuple[type, dict[str, Any]]]
 
 
-def _known() -> None:
-    """Find out, when all methods are there, what asks."""
+def _find_out(silent: Silent) -> None:
+    """What asks, when all methods are there."""
     global _tensor
-    if _tensor is None:
-        _tensor, _own_now = _methods()
-        _own.update(_own_now)
-        for name, value in _own_now.items():
-            asking = getattr(value, "asking", None)
-            if asking is None:
-                kind = AskingProperty if hasattr(type(value), "__set__") else AskingMethod
-                asking = kind(value)
-            _asking[name] = asking
+    if _tensor is not None:
+        return
+    _tensor, own = silent()
+    _own.update(own)
+    for name, value in own.items():
+        asking = getattr(value, "asking", None)
+        if asking is None:
+            is_property = hasattr(type(value), "__set__")
+            asking = AskingProperty(value) if is_property else AskingMethod(value)
+        _asking[name] = asking
 
 
-def prepare(kind: type) -> None:
+def prepare(kind: type, silent: Silent) -> None:
     """Let a new subclass of Tensor ask: its methods and properties that are Tensor's do.
 
     Errors: Unsupported for a class with `__torch_dispatch__`.
@@ -117,7 +115,7 @@ def prepare(kind: type) -> None:
         )
     if not asks(kind):
         return
-    _known()
+    _find_out(silent)
     following()
     for name, asking in _asking.items():
         found = inspect.getattr_static(kind, name)
@@ -180,9 +178,9 @@ def handle_torch_function(
 _lock = threading.Lock()
 
 
-def enter(mode: Any) -> None:
+def enter(mode: Any, silent: Silent) -> None:
     """Let `mode.__torch_function__` see the calls of this thread from now on."""
-    _known()
+    _find_out(silent)
     with _lock:
         if mode_opened():
             for name, asking in _asking.items():

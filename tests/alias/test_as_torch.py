@@ -210,6 +210,20 @@ for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
         raise AssertionError(refused)
 impl = torch._C._disabled_torch_function_impl
 assert impl(len, (list,), ([1, 2],)) == 2
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.functional import has_torch_function_unary
+assert torch.overrides is adjoint.overrides and not has_torch_function((torch.ones(1),))
+class Image(torch.Tensor):
+    pass
+image = torch.ones(2).as_subclass(Image)
+with torch._C.DisableTorchFunctionSubclass():
+    assert type(image + 1) is torch.Tensor and not torch._C._is_torch_function_enabled()
+assert type(image + 1) is Image and torch._C._is_torch_function_enabled()
+assert torch.overrides.resolve_name(torch.add) == "torch.add"
+class Quiet(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+assert type(torch.ones(2).as_subclass(Quiet) + 1) is torch.Tensor
 
 # what is set in torch is set in adjoint
 torch.flag = 1

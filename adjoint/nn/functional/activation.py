@@ -32,7 +32,7 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) == place + 1:
             *args, inplace = args  # type: ignore[assignment]
-        if FOLLOWED and concerns(args):
+        if FOLLOWED and (kwargs or concerns(args)):
             said = overridden(function, args, {"inplace": inplace, **kwargs})
             if said is not ABSENT:
                 return said
