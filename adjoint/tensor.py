@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .autograd import engine, refreshing, wiring
-from .autograd.gradients import backward as autograd_backward
 from .autograd.forward_level import carries_tangent
+from .autograd.gradients import backward as autograd_backward
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt

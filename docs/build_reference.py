@@ -57,6 +57,7 @@ MODULES = (
     "adjoint.autograd",
     "adjoint.autograd.functional",
     "adjoint.autograd.graph",
+    "adjoint.autograd.forward_ad",
     "adjoint.nn",
     "adjoint.nn.functional",
     "adjoint.nn.init",

@@ -42,6 +42,7 @@ def enter_dual_level() -> int:
     Errors: AutogradError where it is open: there are no nested ones (`func.jvp` nests).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.enter_dual_level.html
 
+    >>> fwad = ad.autograd.forward_ad
     >>> fwad.enter_dual_level()
     0
     >>> fwad.exit_dual_level()
@@ -62,6 +63,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Errors: AutogradError where none is open, or not that one.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.exit_dual_level.html
 
+    >>> fwad = ad.autograd.forward_ad
     >>> fwad.enter_dual_level()
     0
     >>> x = fwad.make_dual(ad.ones(1), ad.ones(1)) * 2
@@ -86,6 +88,7 @@ class dual_level:  # noqa: N801 - PyTorch's name
     Errors: AutogradError inside another one.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.dual_level.html
 
+    >>> fwad = ad.autograd.forward_ad
     >>> with fwad.dual_level():
     ...     x = fwad.make_dual(ad.zeros(1), ad.ones(1))
     ...     fwad.unpack_dual(x.sin())
@@ -121,6 +124,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     compiled functions) and for tensors inside `func.vmap` where the level is outside of that.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.make_dual.html
 
+    >>> fwad = ad.autograd.forward_ad
     >>> with fwad.dual_level():
     ...     fwad.make_dual(ad.ones(2), ad.tensor([1.0, 2.0])) * 3
     tensor([3., 3.], tangent=tensor([3., 6.]))
@@ -170,6 +174,7 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     Errors: InvalidType for what is no tensor.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.unpack_dual.html
 
+    >>> fwad = ad.autograd.forward_ad
     >>> fwad.unpack_dual(ad.ones(1)).tangent is None
     True
     >>> ad.func.jvp(lambda x: fwad.unpack_dual(x).tangent * 2, (ad.ones(1),), (ad.ones(1),))[0]

@@ -168,7 +168,7 @@ def gradgradcheck(
 
     def gradients(*arguments: Any) -> tuple[Any, ...]:
         given = [
-            x.requires_grad_() if isinstance(x, TensorBase) and value._node is not None else x
+            x.requires_grad_() if isinstance(value, TensorBase) and value._node is not None else x
             for x, value in zip(arguments[:count], values, strict=True)
         ]
         ys = [y for y in _outputs(func, given) if _differentiable(y)]
