@@ -59,8 +59,8 @@ def pytorch_path(named: Any) -> tuple[str, str] | None:
     """Module and name under which PyTorch has a class or function of ours; None where it has none.
 
     >>> from adjoint.io.class_paths import pytorch_path
-    >>> pytorch_path(ad.nn.MultiheadAttention), pytorch_path(ad.relu), pytorch_path(ad.Graph)
-    (('torch.nn.modules.activation', 'MultiheadAttention'), ('torch.nn.functional', 'relu'), None)
+    >>> pytorch_path(ad.nn.MultiheadAttention), pytorch_path(ad.Graph)
+    (('torch.nn.modules.activation', 'MultiheadAttention'), None)
     """
     name = named.__name__
     if not isinstance(named, type):

@@ -287,10 +287,10 @@ class PoissonNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, log_input: Any, target: Any) -> Any:
         """The loss."""
         return F.poisson_nll_loss(
-            input,
+            log_input,
             target,
             log_input=self.log_input,
             full=self.full,

@@ -113,7 +113,13 @@ def pinned(array: Any) -> Any:
 @explaining
 @public(method=False)
 def scalar_tensor(
-    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A 0-d tensor of a number, in the default floating-point dtype.
 
@@ -122,8 +128,10 @@ def scalar_tensor(
     >>> ad.scalar_tensor(3)
     tensor(3.)
     """
+    assert_strided("scalar_tensor", layout)
     d = target(dtype) or dt.get_default_dtype()
-    return finish(np.array(convert_number(s, d, "scalar_tensor"), d.numpy), device, requires_grad)
+    array = np.array(convert_number(s, d, "scalar_tensor"), d.numpy)
+    return finish(array, device, requires_grad, pin_memory)
 
 
 # ---- from sizes ----------------------------------------------------------------------------------
@@ -364,6 +372,7 @@ def zeros_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -377,7 +386,7 @@ def zeros_like(
     """
     assert_strided("zeros_like", layout)
     array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like", device)
-    return finish(array, _beside(input, device), requires_grad)
+    return finish(array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -388,6 +397,7 @@ def ones_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -401,7 +411,7 @@ def ones_like(
     """
     assert_strided("ones_like", layout)
     array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like", device)
-    return finish(array, _beside(input, device), requires_grad)
+    return finish(array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -412,6 +422,7 @@ def empty_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -425,7 +436,7 @@ def empty_like(
     """
     assert_strided("empty_like", layout)
     array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like", device)
-    return finish(array, _beside(input, device), requires_grad)
+    return finish(array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -437,6 +448,7 @@ def full_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -451,10 +463,11 @@ def full_like(
     assert_strided("full_like", layout)
     array = _array_like(np.empty_like, input, dtype, memory_format, "full_like", device)
     d = dt.from_numpy_dtype(array.dtype)
-    if type(fill_value) is Number and array.flags.c_contiguous and _takes(d, fill_value):
+    recorded = type(fill_value) is Number and array.flags.c_contiguous and not pin_memory
+    if recorded and _takes(d, fill_value):
         return _full_of(fill_value, array.shape, d, _beside(input, device), requires_grad)
     array[...] = convert_number(fill_number(fill_value, "full_like"), d, "full_like")
-    return finish(array, _beside(input, device), requires_grad)
+    return finish(array, _beside(input, device), requires_grad, pin_memory)
 
 
 def strided_array(shape: Sequence[int], strides: Sequence[int], dtype: dt.dtype) -> Any:
@@ -704,6 +717,7 @@ def eye(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """A matrix with ones on the diagonal and zeros elsewhere.
@@ -724,4 +738,4 @@ def eye(
         return into(np.eye(n, columns, dtype=out.dtype.numpy), out, dtype, "eye")
     d = target(dtype) or dt.get_default_dtype()
     place = as_device(device)
-    return finish(names_on(place).eye(n, columns, dtype=d.numpy), place, requires_grad)
+    return finish(names_on(place).eye(n, columns, dtype=d.numpy), place, requires_grad, pin_memory)

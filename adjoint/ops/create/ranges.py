@@ -116,6 +116,7 @@ def range(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """Like `arange` with `end` included and always floating point; `arange` is preferred.
@@ -133,7 +134,7 @@ def range(
     start, end, step = (_number(v, "range") for v in (start, end, step))
     d = target(dtype) or dt.get_default_dtype()
     count = math.floor(_count(start, end, step, "range")) + 1
-    return finish(_steps(start, count, step, d, "range"), device, requires_grad)
+    return finish(_steps(start, count, step, d, "range"), device, requires_grad, pin_memory)
 
 
 def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
@@ -180,6 +181,7 @@ def linspace(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included.
@@ -197,7 +199,7 @@ def linspace(
     array = _line(start, end, steps, d).astype(d.numpy)
     if out is not None:
         return into(array, out, dtype, "linspace")
-    return finish(array, device, requires_grad)
+    return finish(array, device, requires_grad, pin_memory)
 
 
 @explaining
@@ -212,6 +214,7 @@ def logspace(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """`base` to the power of `steps` numbers evenly spaced from `start` to `end`.
@@ -230,4 +233,4 @@ def logspace(
         array = np.power(base, _line(start, end, steps, d)).astype(d.numpy)
     if out is not None:
         return into(array, out, dtype, "logspace")
-    return finish(array, device, requires_grad)
+    return finish(array, device, requires_grad, pin_memory)

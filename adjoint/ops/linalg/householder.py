@@ -132,7 +132,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
 
 
 @public(out=True)
-def orgqr(input: Tensor, tau: Tensor) -> Tensor:
+def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """The first columns of a product of reflections; another name of
     `adjoint.linalg.householder_product`.
 
@@ -142,16 +142,17 @@ def orgqr(input: Tensor, tau: Tensor) -> Tensor:
     tensor([[-0.6000],
             [-0.8000]])
     """
-    return householder_product(input, tau)
+    return householder_product(input, input2)
 
 
 @public(out=True)
 def ormqr(
-    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+    input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
-    """`other` times the square matrix Q that reflections make up, from the left or the right.
+    """`input3` times the square matrix Q that the reflections `input` with the factors `input2`
+    make up, from the left or the right.
 
-    Shapes: input (..., mn, k), tau (..., k), other (..., m, n); mn is m, or n where not `left`.
+    Shapes: input (..., mn, k), input2 (..., k), input3 (..., m, n); mn is m, or n where not `left`.
     Errors: ShapeError for other shapes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.ormqr.html
 
@@ -161,10 +162,10 @@ def ormqr(
             [ 0.]])
     """
     input = hold_sizes("ormqr", input)
-    reflections = _reflections("ormqr", input, tau)
+    reflections = _reflections("ormqr", input, input2)
     # Q is H_1 ... H_k: from the left the last reflection comes first; transposed, conversely.
     forward = left == transpose
-    result: Any = other
+    result: Any = input3
     for vector, scale in reflections if forward else reversed(reflections):
         factor = scale.conj() if transpose else scale
         if left:

@@ -276,9 +276,15 @@ def solve_triangular(
 
 @public(out=True)
 def triangular_solve(
-    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    input: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
 ) -> Any:
-    """X with A X = b (A^T X = b where `transpose`), and a copy of A; see `linalg.solve_triangular`.
+    """X with A X = input (A^T X = input where `transpose`), and a copy of A.
+
+    See `linalg.solve_triangular`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.triangular_solve.html
 
@@ -286,28 +292,28 @@ def triangular_solve(
     tensor([[0.5000]])
     """
     matrix, side = (A.mT, not upper) if transpose else (A, upper)
-    result = solve_triangular(matrix, b, upper=side, unitriangular=unitriangular)
+    result = solve_triangular(matrix, input, upper=side, unitriangular=unitriangular)
     return TriangularSolveResult(result, A.clone())
 
 
 @public(out=True)
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = B, from the Cholesky factor of A.
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = input, from A's Cholesky factor `input2`.
 
-    Shapes: B (..., n, k), L (..., n, n).
+    Shapes: input (..., n, k), input2 (..., n, n).
     Dtypes: float32, float64 and complex.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
 
     >>> ad.cholesky_solve(ad.tensor([[8.]]), ad.tensor([[2.]]))
     tensor([[2.]])
     """
-    first, second = (L.mH, L) if upper else (L, L.mH)
-    middle = solve_triangular(first, B, upper=False)
+    first, second = (input2.mH, input2) if upper else (input2, input2.mH)
+    middle = solve_triangular(first, input, upper=False)
     return solve_triangular(second, middle, upper=True)
 
 
 @public(out=True)
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, from its Cholesky factor.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html
@@ -315,8 +321,8 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     >>> ad.cholesky_inverse(ad.tensor([[2.]]))
     tensor([[0.2500]])
     """
-    eye = FUNCTIONS["eye"](L.shape[-1], dtype=L.dtype, device=L.device)
-    return cholesky_solve(eye, L, upper)
+    eye = FUNCTIONS["eye"](input.shape[-1], dtype=input.dtype, device=input.device)
+    return cholesky_solve(eye, input, upper)
 
 
 @with_out
@@ -724,15 +730,15 @@ linalg_lu_solve.__name__ = linalg_lu_solve.__qualname__ = "lu_solve"
 
 
 @public(out=True)
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """X with A X = b, from A's LU factorization; see `linalg.lu_solve`.
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """X with A X = input, from A's LU factorization; see `linalg.lu_solve`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.lu_solve.html
 
     >>> ad.lu_solve(ad.tensor([[4.]]), *ad.linalg.lu_factor(ad.tensor([[2.]])))
     tensor([[2.]])
     """
-    return _lu_solve(LU_data, LU_pivots, b)
+    return _lu_solve(LU_data, LU_pivots, input)
 
 
 # ---- functions of matrices -----------------------------------------------------------------------

@@ -514,10 +514,18 @@ def draw_normal(
 
 
 def _finished(
-    result: Tensor, out: Any, dtype: Any, device: Any, requires_grad: bool, name: str
+    result: Any,
+    out: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    name: str,
+    pin_memory: bool = False,
 ) -> Tensor:
     if out is not None:
         return into(result._data, out, dtype, name)
+    if pin_memory:
+        result = result.pin_memory()
     return result.requires_grad_() if requires_grad else result
 
 
@@ -547,7 +555,7 @@ def rand(
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
     result = draw_uniform(sizes_from(sizes, size, "rand"), d, generator, place, out)
-    return _finished(result, out, dtype, device, requires_grad, "rand")
+    return _finished(result, out, dtype, device, requires_grad, "rand", pin_memory)
 
 
 @public(method=False)
@@ -576,7 +584,7 @@ def randn(
     d = (target(dtype) or dt.get_default_dtype()) if out is None else out.dtype
     place = _place(device, out)
     result = draw_normal(sizes_from(sizes, size, "randn"), d, generator, place, out)
-    return _finished(result, out, dtype, device, requires_grad, "randn")
+    return _finished(result, out, dtype, device, requires_grad, "randn", pin_memory)
 
 
 @explaining
@@ -591,6 +599,7 @@ def randint(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """Whole numbers spread evenly over [low, high); `randint(high, size)` starts at 0.
@@ -613,7 +622,7 @@ def randint(
     d = (target(dtype) or dt.int64) if out is None else out.dtype
     shape, place = sizes_from((tuple(size),), None, "randint"), _place(device, out)
     result = _draw_integers(low, high, shape, d, generator, place, out)
-    return _finished(result, out, dtype, device, requires_grad, "randint")
+    return _finished(result, out, dtype, device, requires_grad, "randint", pin_memory)
 
 
 def _place(device: Any, out: Any) -> Device:
@@ -699,6 +708,7 @@ def rand_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -714,7 +724,9 @@ def rand_like(
     assert_row_major(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
     result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place, input)
-    return _finished(_like(result, input), None, dtype, device, requires_grad, "rand_like")
+    return _finished(
+        _like(result, input), None, dtype, device, requires_grad, "rand_like", pin_memory
+    )
 
 
 @explaining
@@ -726,6 +738,7 @@ def randn_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -742,7 +755,9 @@ def randn_like(
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = draw_normal(tuple(input.shape), d, generator, place, _as_new(input))
-    return _finished(_like(result, input), None, dtype, device, requires_grad, "randn_like")
+    return _finished(
+        _like(result, input), None, dtype, device, requires_grad, "randn_like", pin_memory
+    )
 
 
 @explaining
@@ -756,6 +771,7 @@ def randint_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
@@ -773,7 +789,9 @@ def randint_like(
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = _draw_integers(low, high, tuple(input.shape), d, generator, place, input)
-    return _finished(_like(result, input), None, dtype, device, requires_grad, "randint_like")
+    return _finished(
+        _like(result, input), None, dtype, device, requires_grad, "randint_like", pin_memory
+    )
 
 
 @explaining

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.device import CPU
-from ...core.errors import IndexingError, InvalidArgument, ShapeError
+from ...core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor, misplaced
 from ...core.mode import MODE
 from ...core.op import Op, Sample
@@ -565,7 +565,15 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @public()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+    tensor_indices_or_sections: Any = None,
+) -> tuple[Tensor, ...]:
     """Views of a number of nearly equal parts along `dim`, or of the parts between indices.
 
     Errors: ShapeError for a number that is not positive.
@@ -574,6 +582,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     >>> ad.tensor_split(ad.arange(5), 2), ad.tensor_split(ad.arange(5), (1, 3))
     ((tensor([0, 1, 2]), tensor([3, 4])), (tensor([0]), tensor([1, 2]), tensor([3, 4])))
     """
+    given = (indices_or_sections, indices, sections, tensor_indices_or_sections)
+    indices_or_sections = _only("tensor_split", *given)
     axis = _axis_to_split(input, dim, "tensor_split")
     length = input._data.shape[axis]
     if isinstance(indices_or_sections, TensorBase):
@@ -585,11 +595,19 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         if sum(sizes) == length:
             return _parts(input, sizes, axis)
         return tuple(part(input, axis, a, b) for a, b in bounds)  # parts that overlap
-    sections = operator.index(indices_or_sections)
-    if sections <= 0:
-        raise ShapeError(f"tensor_split: number of sections must be larger than 0, got {sections}")
-    small, larger = divmod(length, sections)
-    return _parts(input, (small + 1,) * larger + (small,) * (sections - larger), axis)
+    count = operator.index(indices_or_sections)
+    if count <= 0:
+        raise ShapeError(f"tensor_split: number of sections must be larger than 0, got {count}")
+    small, larger = divmod(length, count)
+    return _parts(input, (small + 1,) * larger + (small,) * (count - larger), axis)
+
+
+def _only(name: str, *given: Any) -> Any:
+    """What was given of one argument, which has several names."""
+    found = [each for each in given if each is not None]
+    if len(found) != 1:
+        raise InvalidType(f"{name}: expected indices or sections, once, got {len(found)} of them")
+    return found[0]
 
 
 def _split_evenly(input: Any, given: Any, axis: int, name: str, least: int = 1) -> tuple[Any, ...]:
@@ -608,7 +626,9 @@ def _split_evenly(input: Any, given: Any, axis: int, name: str, least: int = 1) 
 
 @explaining
 @public()
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def hsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts along the second dimension (the first of a vector).
 
     Errors: ShapeError where a number of parts does not divide the size.
@@ -617,15 +637,18 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.hsplit(ad.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
     """
+    given = _only("hsplit", indices_or_sections, indices, sections)
     ndim = input._data.ndim
     if ndim < 1:
         raise ShapeError("hsplit: requires a tensor with at least 1 dimension, got a 0-d tensor")
-    return _split_evenly(input, indices_or_sections, 0 if ndim == 1 else 1, "hsplit")
+    return _split_evenly(input, given, 0 if ndim == 1 else 1, "hsplit")
 
 
 @explaining
 @public()
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts along the first dimension of a tensor of two or more.
 
     Errors: ShapeError where a number of parts does not divide the size.
@@ -634,12 +657,15 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.vsplit(ad.zeros(4, 2), 2)[0].shape
     adjoint.Size([2, 2])
     """
-    return _split_evenly(input, indices_or_sections, 0, "vsplit", 2)
+    given = _only("vsplit", indices_or_sections, indices, sections)
+    return _split_evenly(input, given, 0, "vsplit", 2)
 
 
 @explaining
 @public()
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts along the third dimension.
 
     Errors: ShapeError where a number of parts does not divide the size.
@@ -648,7 +674,8 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     >>> ad.dsplit(ad.zeros(1, 2, 4), 2)[0].shape
     adjoint.Size([1, 2, 2])
     """
-    return _split_evenly(input, indices_or_sections, 2, "dsplit", 3)
+    given = _only("dsplit", indices_or_sections, indices, sections)
+    return _split_evenly(input, given, 2, "dsplit", 3)
 
 
 @public()
