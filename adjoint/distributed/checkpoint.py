@@ -202,7 +202,7 @@ class _Save:
                 raise DistributedError(f"checkpoint.save: rank {rank} has failed: {why}")
         token = tables[0][0][0]
         self.names = [f"{token}.{rank}.safetensors" for rank in range(len(tables))]
-        self.parts = [
+        self.parts: list[Part] = [
             p._replace(data=_copied(p, room) if copies else np.ascontiguousarray(p.data))
             for p in found.parts
         ]

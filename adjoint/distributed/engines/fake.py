@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..group import ReduceOp
+from ..group import ReduceOp, Survival
 from ..work import Done, Pending
 
 DONE = Done()
@@ -115,9 +115,9 @@ class Fake:
         """Another such world."""
         return Fake(list(ranks).index(self.rank), len(ranks)) if self.rank in ranks else None
 
-    def survives(self) -> bool:
+    def survival(self) -> Survival | None:
         """Nobody dies."""
-        return False
+        return None
 
     def silent(self) -> list[int]:
         """Nobody is silent."""

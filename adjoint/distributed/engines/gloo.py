@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DistributedError, Unsupported
-from ..group import ReduceOp
+from ..group import ReduceOp, Survival
 from ..work import Pending
 
 _OPS = {op: op.value for op in ReduceOp if op is not ReduceOp.AVG}
@@ -189,9 +189,9 @@ class Gloo:
         store = self.library.PrefixStore(f"part{number}", self.store)
         return Gloo(store, list(ranks).index(self.rank), len(ranks), seconds)
 
-    def survives(self) -> bool:
-        """Its connections close with the first rank that dies."""
-        return False
+    def survival(self) -> Survival | None:
+        """None: its connections close with the first rank that dies."""
+        return None
 
     def silent(self) -> list[int]:
         """Who does not sign in the store within a second."""

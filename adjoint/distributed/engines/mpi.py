@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DistributedError, Unsupported
-from ..group import ReduceOp
+from ..group import ReduceOp, Survival
 from ..work import Pending, poll
 
 
@@ -79,9 +79,8 @@ def _deaths(library: Any) -> tuple[int, ...]:
 
 def _has_ulfm(library: Any) -> bool:
     """Whether the ranks that live may go on: what Open MPI's launcher has told them."""
-    if library.Get_library_version().startswith("Open MPI"):
-        return os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's name
-    return False
+    is_on = os.environ.get("OMPI_MCA_mpi_ft_enable") == "1"  # noqa: SIM112 - Open MPI's name
+    return is_on and library.Get_library_version().startswith("Open MPI")
 
 
 class _Agreement(_Pending):
@@ -210,9 +209,9 @@ class Mpi:
         comm.Set_errhandler(self.library.ERRORS_RETURN)
         return Mpi(self.library, comm, seconds)
 
-    def survives(self) -> bool:
-        """Whether this is Open MPI with ULFM switched on (`mpiexec --with-ft ulfm`)."""
-        return _has_ulfm(self.library)
+    def survival(self) -> Survival | None:
+        """ULFM, where Open MPI's launcher has switched it on (`mpiexec --with-ft ulfm`)."""
+        return self if _has_ulfm(self.library) else None
 
     def agree(self, flag: bool) -> _Agreement:
         """By ULFM's agreement, which a death or a revoked communicator does not disturb."""
