@@ -15,6 +15,7 @@ from typing import Any
 
 import adjoint as ad
 from adjoint.eager.public import INPLACE, METHODS
+from adjoint.later import PLACES
 
 REFERENCE = pathlib.Path(__file__).parent / "reference"
 
@@ -51,6 +52,12 @@ TOPICS = {
     "Threads and memory": "threads memory",
     "Streams of CUDA": "cuda",
     "Errors": "core.errors",
+    "Forms for ATen": "aten.dropouts aten.embeddings aten.images aten.losses aten.normalization "
+    "aten.recurrent aten.segments",
+    "Rounding to levels, quantized": "aten.quantized",
+    "Older names": "older_names symbols ops.older ops.storages ops.extremal amp.devices",
+    "Names of TorchScript": "jit jit_types jit_schemas jit_names futures",
+    "Refused, as in PyTorch": "absent",
 }
 
 MODULES = (
@@ -109,10 +116,19 @@ def public_names(module: object) -> list[str]:
     return names
 
 
+def later_names() -> list[str]:
+    """Functions and classes of the top-level namespace that are imported with their first use, but
+    for those of packages, which are described with these.
+    """
+    packages = {"alias", "alias.c", "compiled", "func", "nn.functional"}
+    names = [name for name, file in PLACES.items() if file not in packages]
+    return [name for name in names if callable(getattr(ad, name))]
+
+
 def topics() -> Iterator[tuple[str, list[str]]]:
     """Each topic with its names in the top-level namespace."""
     by_file: dict[str, list[str]] = {}
-    for name in (*public_names(ad), *ad._SPARSE):
+    for name in (*public_names(ad), *later_names()):
         file = getattr(ad, name).__module__.removeprefix("adjoint.")
         by_file.setdefault(re.sub(r"^ops\.\w+\.", "ops.", file), []).append(name)
     for title, files in TOPICS.items():

@@ -349,6 +349,19 @@ def test_rounding_in_graphs_and_lazily():
         assert y.tolist() == [1.0, 1.875]
 
 
+def test_functions_of_python_in_graphs():
+    graph = ad.Graph()
+    with graph:
+        x = graph.input(ad.ones(2))
+        y = (x * 2).apply_(lambda v: v + 1)
+        assert y.tolist() == [3, 3]
+        x.set(ad.zeros(2))
+        with pytest.raises(ad.GraphError, match="apply_"):
+            y.tolist()
+    with ad.lazy():
+        assert (ad.ones(2) * 2).apply_(lambda v: v + 1).tolist() == [3, 3]
+
+
 # ---- linear algebra ------------------------------------------------------------------------------
 
 

@@ -65,8 +65,8 @@ class NLLLoss2d(NLLLoss):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html
 
     >>> import warnings; warnings.simplefilter("ignore")
-    >>> ad.nn.NLLLoss2d()(ad.zeros(1, 2, 1, 1), ad.zeros(1, 1, 1).long()).item()
-    0.0
+    >>> ad.nn.NLLLoss2d()(-ad.ones(1, 2, 1, 1), ad.zeros(1, 1, 1).long())
+    tensor(1.)
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -26,13 +26,14 @@ from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
 from ...eager.public import METHODS, explaining, public
 from ..shape.joining import cat
+from ..shape.sizes import hold_values
 from .memory import UntypedStorage, from_numpy
 
 # ---- a function for each element -----------------------------------------------------------------
 
 
 def _called(name: str, x: Any, others: tuple[Any, ...], function: Callable[..., Any]) -> Any:
-    if x._node is not None:
+    if x.requires_grad:
         raise AutogradError(
             f"{name}: Can't call {name}() on a tensor that requires grad. Use "
             f"x.detach().{name}() instead"
@@ -58,7 +59,7 @@ def _called(name: str, x: Any, others: tuple[Any, ...], function: Callable[..., 
         if not _is_number(found):
             raise InvalidType(f"{name}: the function gave no number, but {found!r:.60}")
         made[place] = int(found) if kind.kind in "iu" else found
-    return x.copy_(from_numpy(made.reshape(shape)))
+    return x.copy_(hold_values(name, from_numpy(made.reshape(shape)), x, *others))
 
 
 def _is_number(value: Any) -> bool:

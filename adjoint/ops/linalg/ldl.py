@@ -26,6 +26,7 @@ from ...eager.record import parents_of, record
 from ...eager.tensors import wrap
 from ...graph.lazy import concrete
 from ..return_types import return_type
+from ..shape.sizes import is_of_graph
 from .decomposition import assert_matrices
 
 _Factor = return_type("linalg_ldl_factor", "LD", "pivots")
@@ -62,7 +63,7 @@ class Underived(Op, abstract=True):
 
 
 def _arrays(name: str, *tensors: Any) -> list[Any]:
-    if MODE.get().executor is not None:
+    if MODE.get().executor is not None or any(map(is_of_graph, tensors)):
         raise Unsupported(
             f"{name}: is computed eagerly alone, not where operations are recorded (lazy, Graph, "
             "compile) or transformed; use linalg.lu_factor there"
