@@ -207,6 +207,16 @@ def test_making_tensors_of_a_subclass(lib):
         data.as_subclass(int)
 
 
+def test_what_is_loaded_into_a_parameter(lib):
+    kind = plain(lib)
+    x, other = lib.zeros(2), lib.tensor([1.0, 2.0], requires_grad=True)
+    found = x.module_load(other.detach())
+    assert found.tolist() == x.tolist() == [1, 2] and not found.requires_grad
+    assigned = x.module_load(other, assign=True)
+    assert assigned.data_ptr() == other.data_ptr() and not assigned.requires_grad
+    assert type(lib.zeros(2).module_load(lib.ones(2).as_subclass(kind))) is kind
+
+
 def test_what_needs_pytorchs_dispatcher_is_refused():
     with pytest.raises(ad.Unsupported, match="__torch_function__"):
 
