@@ -204,6 +204,22 @@ class Tensor(TensorBase):
         found = unasked(func, args, kwargs or {})
         return found if func in NOT_WRAPPED else converted(found, cls)
 
+    def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
+        """What a parameter becomes where `other` is loaded into it: `other` itself, where `assign`,
+        else this tensor, with the values of `other`; without history. A subclass may say otherwise.
+
+        Errors: ShapeError where `other` does not broadcast to this tensor's shape.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.module_load.html
+
+        >>> ad.zeros(2).module_load(ad.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+        """
+        if FOLLOWED and concerns(other):
+            said = overridden(Tensor.module_load, (self, other), {"assign": assign})
+            if said is not ABSENT:
+                return said  # type: ignore[no-any-return]
+        return other.detach() if assign else self.copy_(other).detach()
+
     # ---- gradients -------------------------------------------------------------------------------
 
     @property

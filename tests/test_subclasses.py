@@ -207,6 +207,16 @@ def test_making_tensors_of_a_subclass(lib):
         data.as_subclass(int)
 
 
+def test_what_is_loaded_into_a_parameter(lib):
+    kind = plain(lib)
+    x, other = lib.zeros(2), lib.tensor([1.0, 2.0], requires_grad=True)
+    found = x.module_load(other.detach())
+    assert found.tolist() == x.tolist() == [1, 2] and not found.requires_grad
+    assigned = x.module_load(other, assign=True)
+    assert assigned.data_ptr() == other.data_ptr() and not assigned.requires_grad
+    assert type(lib.zeros(2).module_load(lib.ones(2).as_subclass(kind))) is kind
+
+
 def test_what_needs_pytorchs_dispatcher_is_refused():
     with pytest.raises(ad.Unsupported, match="__torch_function__"):
 
@@ -698,22 +708,20 @@ def test_modes_of_execution_keep_the_subclass():
     assert [kind for kind, *_ in same(program)] == ["Image"] * 3 + ["Tensor"] * 4
 
 
-def test_plain_tensors_keep_the_short_way_beside_subclasses(monkeypatch):
-    """Where a subclass exists, a known call of plain tensors asks nobody."""
-    from adjoint.eager import operators
+def test_plain_tensors_keep_the_short_way_beside_subclasses():
+    """Where a subclass exists, a call of plain tensors is known, and its own calls are not."""
+    from adjoint.eager.dispatch import run_known
+    from adjoint.ops.elementwise import namespace as ew
 
-    x, y = ad.ones(3), ad.ones(3).as_subclass(plain(ad))
-    x * x
-    x * x
-
-    def asked(*args):
-        raise AssertionError(args)
-
-    interpreted = hasattr(operators.overridden, "__code__")
-    if interpreted:
-        monkeypatch.setattr(operators, "overridden", asked)
-        assert (x * x).tolist() == [1, 1, 1]
-        with pytest.raises(AssertionError):
-            y * x
-    assert type(x * x) is ad.Tensor
+    x, p = ad.ones(3), ad.nn.Parameter(ad.ones(3))
+    y = x.as_subclass(plain(ad))
+    for a, b in ((x, x), (p, x)):
+        assert (a * b).tolist() == (a * b).tolist() == [1, 1, 1]
+        known = run_known(ew.MUL, (a, b))
+        assert type(known) is ad.Tensor and known.tolist() == [1, 1, 1]
+    assert run_known(ew.MUL, (y, x)) is None and run_known(ew.MUL, (x, y)) is None
+    with ad.overrides.DisableTorchFunctionSubclass():  # a tensor like any other
+        assert type(run_known(ew.MUL, (y, x))) is ad.Tensor
+    with ad.overrides.BaseTorchFunctionMode():
+        assert run_known(ew.MUL, (x, x)) is None
     assert "shape" not in vars(ad.Tensor) and not hasattr(ad.Tensor.item, "asking")
