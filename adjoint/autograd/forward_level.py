@@ -333,6 +333,8 @@ class ForwardLevel(DualLevel):
             if each is None or id(each) in seen or isinstance(each._data, Leveled):
                 continue
             seen.add(id(each))
+            if (each if each._view is None else each._view.base) is not base:
+                continue  # a view of a detached tensor
             rest = _rest(path[:start], each)
             if rest is None or each._data.dtype != memory.dtype:
                 continue
