@@ -45,7 +45,7 @@ class Dual(Leveled):
 class DualLevel(Level):
     """One call of `jvp`."""
 
-    kind = Dual
+    kind: type[Leveled] = Dual
     name = "jvp"
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.tensor_base import TensorBase
+from ..graph.lazy import LazyValue
 from .dual import Dual
 from .forward_level import ENABLED, ForwardLevel, OpenDual, assert_open_to
 from .levels import innermost
@@ -184,11 +185,16 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
         raise InvalidType(f"unpack_dual: must be a Tensor, not {type(tensor).__name__}")
     innermost((tensor,))  # of a level that was left it is plain
     data = tensor._data
-    if not isinstance(data, Dual) or (level is not None and level < 0):
+    if level is not None and level < 0:
         return UnpackedDualTensor(tensor, None)
-    if not isinstance(data, OpenDual):
+    if isinstance(data, OpenDual):
+        tangent = data.tangent if ENABLED.get() else None
+        return UnpackedDualTensor(data.level.primal(tensor), tangent)
+    if isinstance(data, Dual):
         return UnpackedDualTensor(data.inner, data.tangent)
-    return UnpackedDualTensor(data.level.primal(tensor), data.tangent if ENABLED.get() else None)
+    if not _levels or isinstance(data, LazyValue):
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(_levels[-1].primal(tensor), None)
 
 
 def _at(level: int | None, name: str) -> ForwardLevel:

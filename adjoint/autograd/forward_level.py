@@ -168,8 +168,10 @@ class ForwardLevel(DualLevel):
             return self._beside(primal, OpenDual(self, inner, t))
 
     def primal(self, x: Any) -> Any:
-        """The primal of a dual, in its memory."""
-        return self._beside(x, x._data.inner._data)
+        """The primal of a dual, in its memory; of a plain tensor, a view that may become a dual by
+        itself.
+        """
+        return self._beside(x, x._data.inner._data if self.at(x) else x._data)
 
     def _beside(self, x: Any, value: Any) -> Any:
         """A tensor of `value`, in the memory of `x`, over which no tangent goes."""
@@ -331,6 +333,8 @@ class ForwardLevel(DualLevel):
             if each is None or id(each) in seen or isinstance(each._data, Leveled):
                 continue
             seen.add(id(each))
+            if (each if each._view is None else each._view.base) is not base:
+                continue  # a view of a detached tensor
             rest = _rest(path[:start], each)
             if rest is None or each._data.dtype != memory.dtype:
                 continue
