@@ -27,7 +27,9 @@ def recorder():
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_example_runs_in_smoke_form(name, tmp_path, programs):
     path = EXAMPLES / f"{name}.py"
-    for library in re.findall(r"^(?:import|from) (sklearn|gymnasium)\b", path.read_text(), re.M):
+    for library in re.findall(
+        r"^(?:import|from) (sklearn|gymnasium|transformers)\b", path.read_text(), re.M
+    ):
         pytest.importorskip(library)
     source = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
     result = programs.run(path, tmp_path, UserWarning, ADJOINT_SMOKE="1", PYTHONPATH=source)

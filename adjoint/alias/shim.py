@@ -2,8 +2,8 @@
 
 It is a copy of `site/`: an `__init__` that sets the alias, and metadata with the version that is
 followed, by which pip finds that `torch` is there already; `pip uninstall torch` removes it, too.
-Newer packages ask for a newer torch (each torchvision for its own): pip would take ours away for it,
-so the environment's pip.conf says which version to keep to.
+Newer packages ask for a newer torch (each torchvision for its own), for which pip would remove
+ours: so the environment's pip.conf says which version to keep to.
 """
 
 from __future__ import annotations
