@@ -2,6 +2,8 @@
 
 It is a copy of `site/`: an `__init__` that sets the alias, and metadata with the version that is
 followed, by which pip finds that `torch` is there already; `pip uninstall torch` removes it, too.
+Newer packages ask for a newer torch (each torchvision for its own), for which pip would remove
+ours: so the environment's pip.conf says which version to keep to.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -17,6 +20,7 @@ from ..core.errors import Unsupported
 from . import SITE
 
 _INSTALLER = "adjoint"
+_CONSTRAINTS = "constraints.txt"  # beside the metadata: what pip keeps to
 
 
 def install(directory: Path) -> Path:
@@ -45,9 +49,38 @@ def install(directory: Path) -> Path:
         (directory / name).write_bytes(content)
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         lines.append(f"{name.as_posix()},sha256={digest},{len(content)}")
-    lines.append(f"{metadata.name}/RECORD,,")
+    version = metadata.name.removeprefix("torch-").removesuffix(".dist-info")
+    (metadata / _CONSTRAINTS).write_text(f"torch=={version}\n")
+    lines += [f"{metadata.name}/{_CONSTRAINTS},,", f"{metadata.name}/RECORD,,"]
     (metadata / "RECORD").write_text("\n".join(lines) + "\n")
     return metadata
+
+
+def keep_version(environment: Path, metadata: Path) -> bool:
+    """Let pip in an environment keep to our version; False where it has settings of its own."""
+    settings, wanted = _settings(environment), _setting(metadata)
+    if settings.exists() and settings.read_text() != wanted:
+        return False
+    settings.write_text(wanted)
+    return True
+
+
+def forget_version(environment: Path) -> None:
+    """Take that setting of pip's away, if it is the only one."""
+    settings = _settings(environment)
+    if settings.exists() and settings.read_text().startswith(_HEAD):
+        settings.unlink()
+
+
+_HEAD = "# by adjoint shim\n"
+
+
+def _settings(environment: Path) -> Path:
+    return environment / ("pip.ini" if os.name == "nt" else "pip.conf")
+
+
+def _setting(metadata: Path) -> str:
+    return f"{_HEAD}[install]\nconstraint = {(metadata / _CONSTRAINTS).absolute().as_uri()}\n"
 
 
 def uninstall(directory: Path) -> None:

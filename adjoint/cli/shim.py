@@ -26,9 +26,14 @@ def run(options: argparse.Namespace) -> int:
     folder = options.into or _site_packages()
     if options.uninstall:
         shim.uninstall(folder)
+        if options.into is None:
+            shim.forget_version(Path(sys.prefix))
         print(f"torch, which was adjoint, is no longer in {folder}")
-    else:
-        print(f"import torch is adjoint now: {shim.install(folder)}")
+        return 0
+    metadata = shim.install(folder)
+    print(f"import torch is adjoint now: {metadata}")
+    if options.into is not None or not shim.keep_version(Path(sys.prefix), metadata):
+        print(f"so that pip keeps it: pip install --constraint {metadata / 'constraints.txt'} ...")
     return 0
 
 

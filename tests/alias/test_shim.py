@@ -83,6 +83,22 @@ def test_the_path_of_children_is_none_of_pytorch(tmp_path, alone, monkeypatch):
     assert (tmp_path / "torch" / "__init__.py").exists()
 
 
+def test_pip_keeps_to_the_version(tmp_path, alone, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "with space"))
+    settings = tmp_path / ("pip.ini" if os.name == "nt" else "pip.conf")
+    for _ in range(2):
+        assert main(["shim"]) == 0 and "--constraint" not in capsys.readouterr().out
+    constraints = settings.read_text().rpartition("constraint = ")[2].strip()
+    assert constraints.startswith("file:///") and "with%20space" in constraints
+    path = tmp_path / "with space" / "torch-2.13.0.dist-info" / "constraints.txt"
+    assert path.read_text() == "torch==2.13.0\n"
+    assert main(["shim", "--uninstall"]) == 0 and not settings.exists()
+    settings.write_text("[global]\n")  # one's own is left alone, and one is told
+    assert main(["shim"]) == 0 and "--constraint" in capsys.readouterr().out
+    assert main(["shim", "--uninstall"]) == 0 and settings.read_text() == "[global]\n"
+
+
 def test_without_an_environment(monkeypatch, capsys):
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     assert main(["shim"]) == 1
