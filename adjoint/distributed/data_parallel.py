@@ -124,7 +124,10 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's; buffers become those of rank 0 first."""
         assert_eager(_NAME)
-        self.process_group.assert_usable(_NAME)
+        if self.process_group.replaced:
+            raise DistributedError(
+                f"{_NAME}: the world was shrunk since the module was wrapped; wrap it again"
+            )
         reducer = self._reducer
         for name, p in self._others:
             if p.requires_grad:

@@ -55,13 +55,6 @@ def shrink(timeout: timedelta | float | None = None) -> ProcessGroup:
 
     Errors: Unsupported on other engines than Open MPI under `--with-ft ulfm` (as `adjoint run
         --engine mpi` starts it); DistributedError where a rank that lives does not come.
-
-    >>> ad.distributed.init_process_group()
-    >>> ad.distributed.shrink()
-    Traceback (most recent call last):
-    ...
-    adjoint.core.errors.Unsupported: shrink: the engine 'fake' does not survive a dead rank; ...
-    >>> ad.distributed.destroy_process_group()
     """
     world = group_of(None, "shrink")
     survival = world.engine.survival()

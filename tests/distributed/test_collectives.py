@@ -219,6 +219,12 @@ def on_buffers_go_by_their_address(rank, size):
             assert gloo.numbers(data).data_ptr() == gloo.memory(data).data_ptr() == address
 
 
+def on_agreement(rank, size):
+    assert [dist.agree(), dist.agree(rank != 1), dist.agree(False)] == [True, False, False]
+    dist.all_reduce(x := ad.ones(1))
+    assert x.item() == size
+
+
 def on_what_was_saved_sees_the_write(rank, size):
     w, x = ad.ones(3, requires_grad=True), ad.ones(3)
     y = (w * x).sum()
