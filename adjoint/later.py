@@ -45,7 +45,7 @@ FILES = {
     "func": "vmap",
     "futures": "Future",
     "jit": "fork wait",
-    "jit_names": "AVG AcceleratorError AggregationType AliasDb ArgumentSpec BenchmarkConfig "
+    "jit.classes": "AVG AcceleratorError AggregationType AliasDb ArgumentSpec BenchmarkConfig "
     "BenchmarkExecutionStats Block BufferDict CallStack Capsule ClassType Code CompilationUnit "
     "CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable "
     "DeserializationStorageContext ErrorReport ExecutionPlan FatalError Gradient "
@@ -54,8 +54,8 @@ FILES = {
     "ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod ScriptModule "
     "ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext "
     "StaticModule Tag ThroughputBenchmark TracingState Use Value",
-    "jit_schemas": "Argument FunctionSchema parse_schema",
-    "jit_types": "AnyType AwaitType BoolType ComplexType DeviceObjType DictType EnumType "
+    "jit.schemas": "Argument FunctionSchema parse_schema",
+    "jit.types": "AnyType AwaitType BoolType ComplexType DeviceObjType DictType EnumType "
     "FloatType FutureType InferredType IntType ListType NoneType NumberType OptionalType "
     "PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType TensorType TupleType "
     "Type UnionType unify_type_list",

@@ -56,7 +56,7 @@ TOPICS = {
     "aten.recurrent aten.segments",
     "Rounding to levels, quantized": "aten.quantized",
     "Older names": "older_names symbols ops.older ops.storages ops.extremal amp.devices",
-    "Names of TorchScript": "jit jit_types jit_schemas jit_names futures",
+    "Names of TorchScript": "jit jit.types jit.schemas jit.classes futures",
     "Refused, as in PyTorch": "absent",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import adjoint as ad
-from adjoint.jit_names import UNMADE
+from adjoint.jit.classes import UNMADE
 
 torch = pytest.importorskip("torch")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .absent import Unmade
-from .core.errors import AdjointError, InvalidType
+from ..absent import Unmade
+from ..core.errors import AdjointError, InvalidType
 
 _WHY = "nothing is scripted here; adjoint.compile makes functions fast, adjoint.export writes them"
 UNMADE = (

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from . import jit_types as types
-from .core.errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from . import types
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[A-Za-z_][\w.]*(?:::[\w.]+)?'
                     r"|[-+]?\d[\w.]*(?:[-+]\d+)?j?|->|\.\.\.|\S)")  # fmt: skip

@@ -14,8 +14,8 @@ import builtins
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from .core.errors import InvalidArgument, InvalidType
-from .tensor import Tensor
+from ..core.errors import InvalidArgument, InvalidType
+from ..tensor import Tensor
 
 
 class Type:

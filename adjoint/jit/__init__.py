@@ -19,10 +19,10 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .absent import refused
-from .core.errors import Unsupported
-from .futures import Future
-from .nn.modules.module import Module
+from ..absent import refused
+from ..core.errors import Unsupported
+from ..futures import Future
+from ..nn.modules.module import Module
 
 __all__ = [
     "Attribute", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate", "export", "fork",
@@ -31,7 +31,6 @@ __all__ = [
     "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
-__path__: list[str] = []  # PyTorch's is a package; its `annotations` is this module, too
 
 BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingList4 = list
 BroadcastingList5 = BroadcastingList6 = list  # for annotations: a number may stand for its list
