@@ -11,7 +11,6 @@ from __future__ import annotations
 from .core.errors import LinalgError as LinAlgError
 from .ops.linalg.contraction import multi_dot, vecdot
 from .ops.linalg.householder import householder_product
-from .ops.linalg.ldl import ldl_factor, ldl_factor_ex, ldl_solve
 from .ops.linalg.linalg import (
     cholesky,
     cholesky_ex,
@@ -48,15 +47,22 @@ from .ops.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh",
-    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex",
-    "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
+    "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex",
+    "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
     "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
     "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
+_LDL = ("ldl_factor", "ldl_factor_ex", "ldl_solve")  # SciPy's, imported on first use
+
+
 def __getattr__(name: str) -> object:
+    if name in _LDL:
+        from .ops.linalg import ldl
+
+        return getattr(ldl, name)
     from .absent import missing
 
     raise missing("linalg", name)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .core.errors import AdjointError, InvalidArgument
+from .eager.public import explaining
 from .tensor import Tensor
 
 _NUMBERS = (np.integer, np.floating, int, float)
@@ -31,21 +32,25 @@ def _assert_numbers(name: str, *given: Any) -> None:
             raise WrongKind(f"{name}: expected a number, got {type(each).__name__}: {each!r:.60}")
 
 
+@explaining
 def sym_float(a: Any) -> float:
     """`float(a)`."""
     return float(a)
 
 
+@explaining
 def sym_int(a: Any) -> int:
     """`a` without its fraction."""
     return int(a)
 
 
+@explaining
 def sym_not(a: Any) -> bool:
     """`not a`."""
     return not a
 
 
+@explaining
 def sym_max(a: Any, b: Any) -> Any:
     """The larger number, a float where one of both is.
 
@@ -56,6 +61,7 @@ def sym_max(a: Any, b: Any) -> Any:
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@explaining
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller number, a float where one of both is.
 
@@ -66,17 +72,20 @@ def sym_min(a: Any, b: Any) -> Any:
     return float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
+@explaining
 def sym_sqrt(a: Any) -> float:
     """The square root."""
     return math.sqrt(a)
 
 
+@explaining
 def sym_sum(*args: Any) -> Any:
     """The sum of the arguments, or of the one sequence given."""
     given: Iterable[Any] = args[0] if len(args) == 1 and isinstance(args[0], Iterable) else args
     return builtins.sum(given)
 
 
+@explaining
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """`t` where `b`, else `f`.
 
@@ -89,11 +98,13 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     return t if b else f
 
 
+@explaining
 def sym_fresh_size(expr: Any) -> Any:
     """The size itself."""
     return expr
 
 
+@explaining
 def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Refuse a number that is not from `min` to `max`.
 
@@ -110,6 +121,7 @@ def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = 
         raise InvalidArgument(f"Invalid value range for {number} between [{min}, {max}].")
 
 
+@explaining
 def sym_constrain_range_for_size(
     size: Any, *, min: int | None = None, max: int | None = None
 ) -> None:

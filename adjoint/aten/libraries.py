@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..absent import refused
 from ..core import config
+from ..eager.public import explaining
 
 _INSTEAD = {
     "cudnn_affine_grid_generator": "affine_grid_generator",
@@ -34,4 +35,4 @@ _INSTEAD = {
 }
 for _name, _other in _INSTEAD.items():
     _why = f"there is none for tensors of the CPU, in PyTorch neither; use {_other}"
-    globals()[_name] = refused(config.CALLED, _name, _why)
+    globals()[_name] = explaining(refused(config.CALLED, _name, _why))

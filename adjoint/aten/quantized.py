@@ -202,4 +202,4 @@ for _name in (
     "q_per_channel_zero_points", "q_scale", "q_zero_point", "quantized_batch_norm",
     "quantized_max_pool1d", "quantized_max_pool2d", "quantized_max_pool3d",
 ):  # fmt: skip
-    globals()[_name] = refused(config.CALLED, _name, _DENSE)
+    globals()[_name] = explaining(refused(config.CALLED, _name, _DENSE))

@@ -26,19 +26,29 @@ from .ctc import *
 from .dropout import *
 from .fractional import *
 from .grid import *
-from .grouped import *
 from .loss import *
 from .margin import *
 from .normalization import *
 from .sparse import *
-from .temporal import *
 from .vision import *
 
 if not typing.TYPE_CHECKING:  # which follows the imports
     __all__ = [name for name, value in globals().items() if callable(value) and name[0] != "_"]
 
 
+_LATER = {
+    "GRID_SAMPLE_INTERPOLATION_MODES": "grouped", "GRID_SAMPLE_PADDING_MODES": "grouped",
+    "ScalingType": "grouped", "SwizzleType": "grouped", "assert_int_or_pair": "grouped",
+    "conv_tbc": "temporal", "grouped_mm": "grouped",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> object:
+    """What few programs need, imported on first use."""
+    if name in _LATER:
+        import importlib
+
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     from ...absent import missing
 
     raise missing("nn.functional", name)

@@ -16,13 +16,11 @@ from .fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
-from .memory_format import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
-    "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format",
     "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
     "get_total_norm", "parameters_to_vector", "remove_spectral_norm", "remove_weight_norm",
     "spectral_norm", "vector_to_parameters", "weight_norm",
@@ -53,6 +51,10 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"):
+        from . import memory_format
+
+        return getattr(memory_format, name)
     from ...absent import missing
 
     raise missing("nn.utils", name)
