@@ -33,7 +33,7 @@ from .core.errors import (
 from .core.handles import RemovableHandle, register
 from .core.mistakes import assert_tensor, misplaced
 from .core.mode import MODE
-from .core.overrides import ABSENT, FOLLOWED, concerns, named, overridden, unasked
+from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
 from .core.spec import Size, normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
@@ -199,7 +199,7 @@ class Tensor(TensorBase):
         >>> type(y).__name__
         'Named'
         """
-        if not all(issubclass(cls, each) for each in types):
+        if not all(issubclass(cls, each) for each in types) or any(map(_is_anothers, args)):
             return NotImplemented
         found = unasked(func, args, kwargs or {})
         return found if func in NOT_WRAPPED else converted(found, cls)
@@ -1137,6 +1137,13 @@ class Tensor(TensorBase):
 def _assert_class(name: str, cls: Any) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise InvalidType(f"{name}: {cls} does not derive from Tensor")
+
+
+def _is_anothers(value: Any) -> bool:
+    """Whether it is a tensor of PyTorch itself, whose functions would ask ours again."""
+    kind = type(value)
+    is_tensor_like = not isinstance(value, TensorBase) and hasattr(kind, "__torch_function__")
+    return is_tensor_like and not asks(kind)
 
 
 def converted(found: Any, cls: type) -> Any:

@@ -20,6 +20,7 @@ from .dtype import dtype
 from .errors import InvalidType
 from .mode import MODE, mode_with
 from .spec import Size
+from .tensor_base import TensorBase
 
 __all__ = [
     "ABSENT", "FOLLOWED", "DisableTorchFunction", "DisableTorchFunctionSubclass", "as_asked", "ask",
@@ -117,7 +118,17 @@ def asks(kind: type) -> bool:
     if kind in _NEVER:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and found is not disabled
+    if found is None or found is disabled:
+        return False
+    return issubclass(kind, TensorBase) or not _is_of_pytorch(kind)
+
+
+def _is_of_pytorch(kind: type) -> bool:
+    """Whether objects of a type are tensors of PyTorch itself, which are no tensors here."""
+    for each in kind.__mro__:  # noqa: SIM110 - no generator where it is compiled
+        if each.__name__ == "Tensor" and each.__module__ == "torch":
+            return True
+    return False
 
 
 def is_apart(value: Any) -> bool:
