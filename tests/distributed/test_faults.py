@@ -46,7 +46,7 @@ def start(tmp_path, engine, timeout, size=3, program=TRAINING):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     files = [tmp_path / f"pid{rank}" for rank in range(size)]
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not all(f.exists() and f.read_text() for f in files):
         if time.monotonic() > end:
             job.terminate()
