@@ -517,6 +517,7 @@ def test_what_a_transform_wraps():
     assert seen[0].shape == (3, 4) and seen[1].shape == (2, 3, 4)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
 def test_gradients_of_functions_of_sparse_tensors_are_checked():
     for t in (ad, torch):
         check = t.sparse.as_sparse_gradcheck(t.autograd.gradcheck)
