@@ -6,7 +6,7 @@ from typing import Any as _Any
 from . import extensions as extensions  # first: which of the core's files run  # isort: skip
 from .tensor import *  # first: `tensor` below is the function, not this module  # isort: skip
 
-from . import accelerator, autograd, backends, cuda, fft, linalg, masked, random, signal, special
+from . import accelerator, autograd, backends, cuda, fft, linalg, random, special
 from . import version as version
 from .autograd.gradients import *
 from .autograd.modes import *
@@ -87,8 +87,8 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
-    "fx", "hub", "inference", "jit", "library", "models", "multiprocessing", "onnx", "optim",
-    "overrides", "pnnx", "profiler", "quasirandom", "serialization", "sklearn", "sparse", "testing",
+    "fx", "hub", "inference", "jit", "library", "masked", "models", "multiprocessing", "onnx", "optim",
+    "overrides", "pnnx", "profiler", "quasirandom", "serialization", "signal", "sklearn", "sparse", "testing",
     "types", "utils",
 )  # fmt: skip
 

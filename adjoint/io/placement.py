@@ -6,7 +6,7 @@ made anew as what it shows of it.
 
 from __future__ import annotations
 
-from argparse import Namespace
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -111,7 +111,7 @@ def _placed(value: Any, placement: Placement, made: dict[int, tuple[Any, Any]]) 
             moved = value
         made[id(value)] = value, moved
         return moved
-    if isinstance(value, (dict, list, Module, Namespace, SimpleNamespace)):
+    if isinstance(value, (dict, list, Module)) or is_record(value):
         made[id(value)] = value, value
         inside = value if isinstance(value, (dict, list)) else vars(value)
         pairs = inside.items() if isinstance(inside, dict) else enumerate(inside)
@@ -121,3 +121,11 @@ def _placed(value: Any, placement: Placement, made: dict[int, tuple[Any, Any]]) 
         made[id(value)] = value, tuple(_placed(each, placement, made) for each in value)
         return made[id(value)][1]
     return value
+
+
+def is_record(x: Any) -> bool:
+    """Whether it is one of the standard library's objects that have any attributes, and no methods."""
+    argparse = sys.modules.get("argparse")  # which a program has imported that has one of its own
+    return isinstance(x, SimpleNamespace) or (
+        argparse is not None and isinstance(x, argparse.Namespace)
+    )

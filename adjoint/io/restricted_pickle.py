@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import pickle
 import struct
-from argparse import Namespace
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import AdjointError, CheckpointError
 from ..nn.modules.module import Module
+from .placement import is_record
 
 MAX_PICKLE = 64 << 20  # bytes of one pickle; tensors' data lie outside it
 MAX_OPERATIONS = 5_000_000  # of which the greediest, an empty set, takes 200 bytes of memory
@@ -433,7 +432,7 @@ def _inner(value: Any) -> list[Any] | None:
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return list(value)
-    if isinstance(value, (Namespace, SimpleNamespace)):
+    if is_record(value):
         return list(vars(value).values())
     if isinstance(value, Module):
         if "_modules" not in value.__dict__:
