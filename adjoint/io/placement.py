@@ -124,7 +124,7 @@ def _placed(value: Any, placement: Placement, made: dict[int, tuple[Any, Any]]) 
 
 
 def is_record(x: Any) -> bool:
-    """Whether it is one of the standard library's objects that have any attributes, and no methods."""
+    """Whether it is one of the standard library's objects of any attributes, and no methods."""
     argparse = sys.modules.get("argparse")  # which a program has imported that has one of its own
     return isinstance(x, SimpleNamespace) or (
         argparse is not None and isinstance(x, argparse.Namespace)

@@ -126,6 +126,8 @@ class UninitializedBuffer(Tensor):
     ('Tensor', adjoint.Size([2, 3]))
     """
 
+    __torch_function__ = disabled  # type: ignore[assignment]
+
     def __new__(
         cls,
         requires_grad: bool = False,
