@@ -29,12 +29,18 @@ class Build(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Build, and note what was built from which sources."""
+        """Build, and note what was built from which sources; nothing where these have been built
+        in their place, so that several installations of one tree (`make test`) compile once.
+        """
         sources = extensions.source_hash(ROOT / "adjoint")  # of now: they may change meanwhile
-        super().run()
         inplace = self.inplace or getattr(self, "editable_mode", False)
         folder = (ROOT if inplace else Path(self.build_lib)) / "adjoint"
         note = folder / extensions.NOTE
+        if inplace and not self.force and note.exists() and note.read_text().strip() == sources:
+            names = [self.get_ext_filename(self.get_ext_fullname(e.name)) for e in self.extensions]
+            if all((ROOT / name).exists() for name in names):
+                return
+        super().run()
         note.unlink(missing_ok=True)
         if all(Path(self.get_ext_fullpath(each.name)).exists() for each in self.extensions):
             note.write_text(sources + "\n")
