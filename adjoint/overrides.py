@@ -271,7 +271,7 @@ def get_testing_overrides() -> dict[Any, Callable[..., Any]]:
 
     >>> import inspect
     >>> inspect.signature(ad.overrides.get_testing_overrides()[ad.dot])
-    <Signature (input, other, *, out=None)>
+    <Signature (input, tensor)>
     """
     return {found: _dummy(found) for _, _, found in _overridable()}
 

@@ -37,7 +37,7 @@ TOPICS = {
     "Scans": "ops.scan",
     "Sorting and counting": "ops.sort ops.counting",
     "Matrix products": "ops.matmul ops.contraction ops.distances",
-    "Decompositions": "ops.linalg ops.householder",
+    "Decompositions": "ops.linalg ops.householder ops.exponential",
     "Signals": "ops.spectrograms ops.tapers",
     "Complex numbers": "ops.complex",
     "Sparse tensors": "ops.public_functions",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.core.mode import DEFAULT, MODE
 from adjoint.later import FILES
 
 torch = pytest.importorskip("torch")
@@ -255,7 +256,7 @@ def test_switches_of_autocast_are_autocasts():
     finally:
         ad.set_autocast_cpu_enabled(False)
         ad.set_autocast_cpu_dtype(ad.bfloat16)
-    assert (x @ x).dtype is ad.float32
+    assert (x @ x).dtype is ad.float32 and MODE.get() is DEFAULT
 
 
 @pytest.mark.parametrize("space", [ad, torch], ids=["adjoint", "torch"])

@@ -211,17 +211,23 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def _set(casting: Casting) -> None:
-    MODE.set(mode_with(MODE.get(), autocast=casting))
+    switched = casting.cache is not None or not casting.cache_enabled
+    switched = switched or any(x != _target(DEFAULT_CASTING, d) for d, x in casting.targets.items())
+    MODE.set(mode_with(MODE.get(), autocast=casting if switched else None))
 
 
-def target_of(device_type: str) -> Target:
-    """What autocast does on a device type here."""
-    found = _here().targets.get(device_type)
+def _target(casting: Casting, device_type: str) -> Target:
+    found = casting.targets.get(device_type)
     if found is not None:
         return found
     if device_type not in _OTHERS:
         _assert_device(device_type)
     return Target(_OTHERS[device_type], False, Lists({}, {}))
+
+
+def target_of(device_type: str) -> Target:
+    """What autocast does on a device type here."""
+    return _target(_here(), device_type)
 
 
 def change_target(device_type: str, **changes: Any) -> None:

@@ -23,8 +23,10 @@ _MOVED = {
         "LazyConvTranspose2d LazyConvTranspose3d",
         "torch.nn.modules.instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d "
         "LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
+        "torch.nn.modules.container": "Container",
         "torch.nn.modules.linear": "LazyLinear NonDynamicallyQuantizableLinear",
         "torch.nn.modules.linear_cross_entropy_options": "LinearCrossEntropyOptions",
+        "torch.nn.modules.loss": "NLLLoss2d",
         "torch.nn.parallel.data_parallel": "DataParallel",
         "torch.nn.parallel.distributed": "DistributedDataParallel",
         "torch.optim": "Adafactor Muon",
@@ -71,6 +73,8 @@ def pytorch_path(named: Any) -> tuple[str, str] | None:
         return _MOVED[name], name
     module = getattr(sys.modules.get(named.__module__), "__name__", named.__module__)
     rest = module.partition(".")[2]
+    if rest.startswith("nn.functional."):  # PyTorch's is one file; its few classes are private
+        return None
     found = f"torch.{rest}" if rest.partition(".")[0] in FOLLOWED else ELSEWHERE.get(module)
     return (found, name) if found is not None and _is_public(named, found) else None
 

@@ -14,7 +14,7 @@ from ..core.errors import CheckpointError, InvalidType
 from ..nn.modules.module import Module
 from .class_paths import our_object
 from .module_state import restore_module
-from .pytorch_names import find, is_known, modern, set_state
+from .pytorch_names import StorageType, find, is_known, modern, set_state
 from .restricted_pickle import Unpickler
 
 _trusted: ContextVar[tuple[str, ...]] = ContextVar("_trusted", default=())
@@ -99,8 +99,10 @@ def find_any(module: str, name: str) -> Any:
     module, name = modern(module, name)
     if module == "torch" or module.startswith("torch."):
         found = our_object(module, name)
-        if is_known(module, name) and not isinstance(found, type):
-            return find(module, name)
+        if is_known(module, name):
+            known = find(module, name)
+            if isinstance(known, StorageType) or not isinstance(found, type):
+                return known
         if found is None:
             raise CheckpointError(
                 f"the file names {module}.{name}, for which adjoint has no counterpart"

@@ -18,7 +18,7 @@ class TorchDispatchMode(Unmade):
     Errors: Unsupported.
 
     >>> from adjoint.utils._python_dispatch import TorchDispatchMode
-    >>> TorchDispatchMode()
+    >>> TorchDispatchMode()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     adjoint.core.errors.Unsupported: ...

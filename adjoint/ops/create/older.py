@@ -157,7 +157,9 @@ def _reshaped(x: Any, sizes: tuple[int, ...]) -> Any:
 
 @public()
 def const_data_ptr(self: Tensor) -> int:
-    """`data_ptr()`.
+    """`data_ptr()`, of memory that is only read.
+
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.data_ptr.html
 
     >>> x = ad.ones(1)
     >>> x.const_data_ptr() == x.data_ptr()
@@ -223,8 +225,7 @@ def from_file(
 # ---- hashes --------------------------------------------------------------------------------------
 
 
-@public()
-@explaining
+@public(out=True)
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Any:
     """The exclusive or of the 64 bits of all elements, or of those along dimensions: real numbers
     as float64, whole ones as int64.

@@ -21,7 +21,7 @@ from ...core.errors import (
 from ...core.mode import MODE
 from ...core.op import Op
 from ...core.types import Tensor
-from ...eager.public import explaining
+from ...eager.public import with_out
 from ...eager.record import parents_of, record
 from ...eager.tensors import wrap
 from ...graph.lazy import concrete
@@ -82,7 +82,7 @@ def _given(name: str, array: Any, inputs: tuple[Any, ...]) -> Any:
     return y
 
 
-@explaining
+@with_out
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """L and D of A = L D L^T (L D L^H if `hermitian`) in one matrix, LAPACK's pivots, and for each
     matrix 0, or the number of the first zero in D. The lower triangle of A is read.
@@ -98,7 +98,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     return _factored("linalg.ldl_factor_ex", A, hermitian, check_errors)
 
 
-@explaining
+@with_out
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """`ldl_factor_ex` without info.
 
@@ -138,7 +138,7 @@ def _factored(name: str, A: Any, hermitian: bool, check: bool) -> Any:
     )
 
 
-@explaining
+@with_out
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Any:
     """X with A X = B, from what `ldl_factor` gave for A.
 

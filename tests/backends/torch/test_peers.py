@@ -29,6 +29,7 @@ MAKING = {
     "zeros_like",
 }  # fmt: skip
 MAKING |= {"to_sparse"}  # sparse tensors are of the host's memory
+MAKING |= {"linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"}  # SciPy's
 
 
 @pytest.fixture
