@@ -8,7 +8,7 @@ from typing import Any
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.spec import normalize_axis
-from ..eager.public import explaining, with_out, with_out
+from ..eager.public import explaining, with_out
 from ..linalg import matrix_norm, vector_norm
 from ..nn import functional as F  # noqa: N812 - the name everyone knows it by
 from ..nn.functional.normalization import wide
