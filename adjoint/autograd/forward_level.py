@@ -189,7 +189,7 @@ class ForwardLevel(DualLevel):
         data = like._data
         if not isinstance(data, np.ndarray) or isinstance(t._data, LazyValue):
             return t.clone()
-        return wrap(np.empty_like(data)).copy_(t)  # type: ignore[attr-defined]
+        return wrap(_empty_as(data)).copy_(t)  # type: ignore[attr-defined]
 
     # ---- ops on them -----------------------------------------------------------------------------
 
@@ -314,8 +314,10 @@ class ForwardLevel(DualLevel):
         """Let `x`, and all that shows its memory and tangent, be duals with zeros for tangents."""
         concrete_outside(x)
         base = x if x._view is None else x._view.base
-        path = _path(x)
+        path, root = _path(x), _detached_root(x)
         start = max((i + 1 for i, op in enumerate(path) if type(op) is Apart), default=0)
+        if root is not None:  # a tensor of its own
+            start = len(root.ops)
         memory = concrete(base)
         for op in path[:start]:
             memory = op.compute(np, memory)
@@ -335,6 +337,8 @@ class ForwardLevel(DualLevel):
             seen.add(id(each))
             if (each if each._view is None else each._view.base) is not base:
                 continue  # a view of a detached tensor
+            if _detached_root(each) is not root:
+                continue
             rest = _rest(path[:start], each)
             if rest is None or each._data.dtype != memory.dtype:
                 continue
@@ -359,6 +363,16 @@ _OF_GRAPHS = (
 def carries_tangent(x: Any) -> bool:
     """Whether `x` is a dual of an open level."""
     return isinstance(x._data, OpenDual) and not x._data.expired
+
+
+def _empty_as(data: Any) -> Any:
+    """An array that lies in memory as another one does, gaps included."""
+    steps = [s for s, n in zip(data.strides, data.shape, strict=True) if n > 1]
+    if not data.size or any(s <= 0 or s % data.itemsize for s in steps):
+        return np.empty_like(data)
+    last = sum((n - 1) * s for s, n in zip(data.strides, data.shape, strict=True) if n > 1)
+    memory = np.zeros(last // data.itemsize + 1, data.dtype)
+    return np.lib.stride_tricks.as_strided(memory, data.shape, data.strides)
 
 
 def wrapped(value: Any) -> Any:
@@ -389,12 +403,22 @@ def _path(x: Any) -> tuple[Op, ...]:
     return () if x._view is None else x._view.ops
 
 
+def _detached_root(x: Any) -> Any:
+    """The view which a tensor without history, that shows another one's memory, is or is made of;
+    None for others.
+    """
+    view = x._view
+    if view is None or not view.detached:
+        return None
+    while view.above is not None and view.above.detached:
+        view = view.above
+    return view
+
+
 def _rest(start: tuple[Op, ...], x: Any) -> tuple[Op, ...] | None:
     """The steps to `x` after those, which it must have in common; None where tangents do not
     follow.
     """
-    if x._view is not None and x._view.detached:
-        return None
     path = _path(x)
     if len(path) < len(start) or any(a is not b for a, b in zip(start, path, strict=False)):
         return None

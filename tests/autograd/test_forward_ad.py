@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import threading
 import weakref
 
@@ -950,3 +951,27 @@ def test_ops_give_what_func_jvp_gives(sample):
                 assert not t.any()
         for d, t in zip(duals, tangents, strict=True):
             assert fwad.unpack_dual(d).tangent is t
+
+
+@pytest.mark.parametrize("lib", [ad, torch], ids=["adjoint", "torch"])
+def test_a_tangent_lies_as_its_primal_gaps_included(lib):
+    fwad = importlib.import_module(f"{lib.__name__}.autograd.forward_ad")
+    with fwad.dual_level():
+        primal = lib.arange(32.0).reshape(4, 8)[::2]
+        x = fwad.make_dual(primal, lib.arange(16.0).reshape(2, 8))
+        assert fwad.unpack_dual(x).tangent.stride() == (16, 1)
+        assert (
+            fwad.unpack_dual(x.view_as(x)).tangent.tolist() == np.arange(16).reshape(2, 8).tolist()
+        )
+        try:  # of memory beyond rows: as PyTorch, or refused, but never without the tangent
+            y = x.as_strided((2, 2), (16, 1))
+        except NotImplementedError as error:
+            assert lib is ad and "as_strided" in str(error)
+        else:
+            assert fwad.unpack_dual(y).tangent.tolist() == [[0, 1], [8, 9]]
+        z = x.detach()  # a tensor of its own, to which a dual is written
+        view = z[:1]
+        z.mul_(fwad.make_dual(lib.ones(2, 8), lib.ones(2, 8)))
+        assert fwad.unpack_dual(z).tangent.tolist() == primal.tolist()
+        assert fwad.unpack_dual(view).tangent.tolist() == primal[:1].tolist()
+        assert fwad.unpack_dual(x).tangent.tolist() == np.arange(16).reshape(2, 8).tolist()

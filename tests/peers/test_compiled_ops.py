@@ -29,6 +29,7 @@ REASONS = (
     "as_strided: setStorage",  # of a part of memory: arguments have none beyond themselves
     "a write to windows",  # in which an element may stand twice
     "sparse tensors are computed with eagerly alone",
+    "is computed eagerly alone",  # SciPy's LDL
 )  # fmt: skip
 SAMPLES = 3  # of each entry
 
