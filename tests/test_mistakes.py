@@ -6,6 +6,9 @@ given, and the way out; and dtypes by their names.
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -312,3 +315,30 @@ def test_constructor():
     assert ad.Tensor(2, 3, requires_grad=True).shape == (2, 3)
     with pytest.raises(ad.AutogradError, match="int64"):
         ad.Tensor([1], dtype="int64", requires_grad=True)
+
+
+FAILING = {
+    "cat": lambda x: ad.cat([x, ad.ones(2, 2)]),
+    "operator": lambda x: x + ad.ones(4),
+    "method": lambda x: x.view(7),
+    "in place": lambda x: x.mul_(ad.ones(5)),
+    "out": lambda x: ad.matmul(x, ad.ones(4, 4), out=ad.empty(1)),
+    "index": lambda x: x[5],
+    "layer": lambda x: ad.nn.functional.linear(x, ad.ones(2, 2)),
+    "no tensor": lambda x: ad.dot(x, "a"),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_call_that_fails_keeps_nothing(name):
+    """No cycle of the error, its frames and the tensors in these waits for the collector."""
+    x = ad.ones(3)
+    alive = weakref.ref(x)
+    gc.disable()
+    try:
+        with pytest.raises((RuntimeError, TypeError, ValueError, IndexError)):
+            FAILING[name](x)
+        del x
+        assert alive() is None
+    finally:
+        gc.enable()

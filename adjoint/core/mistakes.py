@@ -138,14 +138,17 @@ def recovered(
     """What arguments say that `asking` gives, where `error` came of the first one that is no tensor
     and has `__torch_function__`: from now on such are asked before. Else `error` is explained.
     """
-    if OTHERS not in FOLLOWED:
-        following()
-        said = overridden(asking, args, kwargs)
-        if said is not ABSENT:
-            return said
-        leave(OTHERS)
-    explain(error, function, args, kwargs)
-    raise error
+    try:
+        if OTHERS not in FOLLOWED:
+            following()
+            said = overridden(asking, args, kwargs)
+            if said is not ABSENT:
+                return said
+            leave(OTHERS)
+        explain(error, function, args, kwargs)
+        raise error
+    finally:
+        del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
 
 
 def _is_ambiguous(error: Exception) -> bool:
