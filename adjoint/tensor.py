@@ -19,7 +19,7 @@ from .autograd.gradients import backward as autograd_backward
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
-from .core.asking import AskingMethod, prepare
+from .core.asking import AskingMethod, assert_no_dispatch, prepare
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import (
     AutogradError,
@@ -166,6 +166,7 @@ class Tensor(TensorBase):
         cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Any:
         """See the class."""
+        assert_no_dispatch(cls)
         kind = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
         source = conversion.legacy_new(kind, data, device)
         if dtype is not None:
@@ -1137,6 +1138,7 @@ class Tensor(TensorBase):
 def _assert_class(name: str, cls: Any) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise InvalidType(f"{name}: {cls} does not derive from Tensor")
+    assert_no_dispatch(cls)
 
 
 def _is_anothers(value: Any) -> bool:

@@ -218,13 +218,18 @@ def test_what_is_loaded_into_a_parameter(lib):
 
 
 def test_what_needs_pytorchs_dispatcher_is_refused():
-    with pytest.raises(ad.Unsupported, match="__torch_function__"):
+    class Wrapper(ad.Tensor):  # packages define such classes, of which a program may use none
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
 
-        class Wrapper(ad.Tensor):
-            @classmethod
-            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-                return func(*args, **(kwargs or {}))
-
+    for make in (
+        lambda: Wrapper([1.0]),
+        lambda: ad.ones(1).as_subclass(Wrapper),
+        lambda: ad.Tensor._make_subclass(Wrapper, ad.ones(1)),
+    ):
+        with pytest.raises(ad.Unsupported, match=r"Wrapper: .*__torch_function__"):
+            make()
     with pytest.raises(ad.Unsupported, match="__torch_dispatch__"):
         ad.Tensor._make_wrapper_subclass(ad.Tensor, (2,))
     from adjoint.utils._python_dispatch import TorchDispatchMode

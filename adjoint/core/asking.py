@@ -30,7 +30,7 @@ from .overrides import (
 )
 
 __all__ = [
-    "AskingMethod", "AskingProperty", "enter", "handle_torch_function",
+    "AskingMethod", "AskingProperty", "assert_no_dispatch", "enter", "handle_torch_function",
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "leave_mode",
     "prepare",
 ]  # fmt: skip
@@ -101,11 +101,8 @@ def _find_out(silent: Silent) -> None:
         _asking[name] = asking
 
 
-def prepare(kind: type, silent: Silent) -> None:
-    """Let a new subclass of Tensor ask: its methods and properties that are Tensor's do.
-
-    Errors: Unsupported for a class with `__torch_dispatch__`.
-    """
+def assert_no_dispatch(kind: type) -> None:
+    """Refuse tensors of a class with `__torch_dispatch__`, which packages may well define."""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     if dispatch is not None and dispatch is not disabled:
         raise Unsupported(
@@ -113,6 +110,10 @@ def prepare(kind: type, silent: Silent) -> None:
             "PyTorch's operators below the functions; define __torch_function__, which sees the "
             "functions themselves"
         )
+
+
+def prepare(kind: type, silent: Silent) -> None:
+    """Let a new subclass of Tensor ask: its methods and properties that are Tensor's do."""
     if not asks(kind):
         return
     _find_out(silent)
