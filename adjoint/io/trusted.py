@@ -11,10 +11,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidType
-from ..nn.modules.module import Module
 from .class_paths import our_object
-from .module_state import restore_module
-from .pytorch_names import StorageType, find, is_known, modern, set_state
+from .pytorch_names import StorageType, find, is_known, modern
 from .restricted_pickle import Unpickler
 
 _trusted: ContextVar[tuple[str, ...]] = ContextVar("_trusted", default=())
@@ -116,14 +114,3 @@ def find_any(module: str, name: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise CheckpointError(f"the file names {module}.{name}: {error}") from error
     return found
-
-
-def build_any(instance: Any, state: Any) -> bool:
-    """Restore any object to its `state`, as Python's pickle does."""
-    if hasattr(instance, "__setstate__"):
-        instance.__setstate__(state)
-    elif isinstance(instance, Module):
-        restore_module(instance, state)
-    else:
-        set_state(instance, state)
-    return True
