@@ -694,7 +694,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     for candidate in (input, input._base):
         if candidate is None or not candidate._data.flags.c_contiguous:
             continue
-        if hasattr(input._data, "tangent") and not hasattr(candidate._data, "tangent"):
+        kinds = type(input._data), type(candidate._data)  # not the data, which lazy ones compute
+        if hasattr(kinds[0], "tangent") and not hasattr(kinds[1], "tangent"):
             continue  # the primal of a dual (autograd/forward_ad.py), which has none
         begin = candidate.storage_offset()
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
