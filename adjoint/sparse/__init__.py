@@ -5,12 +5,12 @@ Source: https://docs.pytorch.org/docs/stable/sparse.html
 
 from typing import Any
 
-from ..ops.sparse.public_functions import addmm, log_softmax, mm, softmax, sum
+from ..ops.sparse.public_functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from .checks import as_sparse_gradcheck, check_sparse_tensor_invariants
 
 __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
-    "softmax", "sum",
+    "sampled_addmm", "softmax", "sum",
 ]  # fmt: skip
 
 

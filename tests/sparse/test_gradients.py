@@ -170,3 +170,87 @@ def test_hooks_and_retained_gradients() -> None:
     nan = ad.sparse_coo_tensor([[0]], [float("nan")], (2,), requires_grad=True)
     with pytest.raises(RuntimeError, match="nan"), ad.autograd.detect_anomaly():
         (nan * nan).to_dense().sum().backward()
+
+
+def _csr_pair(dtype: str = "float64") -> Any:
+    """Rows of two entries, none, three of which two products are equal, and one."""
+    array = np.array([[0, 2, 0, -1], [0, 0, 0, 0], [1, 1, 0, 3], [0, 0, -2, 0]]).astype(dtype)
+    return (
+        ad.tensor(array).to_sparse_csr().requires_grad_(),
+        torch.tensor(array).to_sparse_csr().requires_grad_(),
+    )
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("width", [0, 1, 5])
+def test_of_reductions_of_products(how: str, width: int) -> None:
+    a, b = _csr_pair()
+    c, d = dense_pair(4, width, grad=True)
+    with ad.no_grad(), torch.no_grad():
+        c[1], d[1] = c[0], d[0]  # equal products
+    x, y = ad.sparse.mm(a, c, how), torch.sparse.mm(b, d, how)
+    assert_same(x, y)
+    (x**2).sum().backward()
+    (y**2).sum().backward()
+    assert_same(a.grad, b.grad)
+    assert_same(c.grad, d.grad)
+
+
+def test_of_reductions_with_nan_and_of_no_entries() -> None:
+    a, b = _csr_pair("float32")
+    for how in ("amax", "amin", "mean"):
+        c, d = dense_pair(4, 3, dtype="float32")
+        c[1, 0], d[1, 0] = float("nan"), float("nan")
+        assert_same(ad.sparse.mm(a, c, how), torch.sparse.mm(b, d, how))
+        none = ad.zeros(2, 4).to_sparse_csr()
+        assert ad.sparse.mm(none, c, how).tolist() == [[0.0] * 3] * 2
+        assert ad.sparse.mm(ad.zeros(0, 4).to_sparse_csr(), c, how).shape == (0, 3)
+    many = (ad.arange(3000.0).reshape(60, 50) % 7 - 3).to_sparse_csr()
+    wide = ad.arange(50 * 2000.0).reshape(50, 2000).sin()  # in several blocks
+    every = many.to_dense()[:, :, None] * wide
+    here = many.to_dense()[:, :, None] != 0
+    expected = ad.where(here, every, -float("inf")).amax(1)
+    assert ad.equal(ad.sparse.mm(many, wide, "amax"), expected)
+
+
+def test_of_sampled_products() -> None:
+    for inner in (0, 1, 3):
+        a, b = _csr_pair()
+        c, d = dense_pair(4, inner, grad=True)
+        e, f = dense_pair(inner, 4, grad=True)
+        for scale in ({}, {"beta": 0.5, "alpha": 2.0}, {"beta": 0}):
+            x = ad.sparse.sampled_addmm(a, c, e, **scale)
+            y = torch.sparse.sampled_addmm(b, d, f, **scale)
+            assert_same(x, y)
+        first = ad.autograd.grad((x.to_dense() ** 2).sum(), (c, e), create_graph=True)
+        full = torch.autograd.grad(((d @ f)[b.detach().to_dense() != 0] ** 2).sum(), (d, f))
+        for one, other in zip(first, full, strict=True):
+            assert_same(one, other)
+        x = ad.sparse.sampled_addmm(a, c, e, beta=0.5)
+        x.values().sum().backward()
+        assert a.grad.values().tolist() == [0.5] * 6
+        out = ad.zeros(4, 4, dtype="float64").to_sparse_csr()
+        with ad.no_grad():
+            assert ad.sparse.sampled_addmm(a, c, e, out=out) is out
+            assert_same(out, torch.sparse.sampled_addmm(b, d, f))
+
+
+def test_what_reductions_and_sampled_products_refuse() -> None:
+    a, _ = _csr_pair()
+    c = ad.ones(4, 2, dtype="float64")
+    with pytest.raises(ValueError, match="amax, amin; got 'prod'"):
+        ad.sparse.mm(a, c, "prod")
+    with pytest.raises(ad.LayoutError, match="sparse row compressed"):
+        ad.sparse.mm(a.detach().to_sparse(), c, "mean")
+    with pytest.raises(ad.LayoutError, match="dense matrix as its second"):
+        ad.sparse.mm(a, a, "amin")
+    with pytest.raises(ad.LayoutError, match="sparse row compressed"):
+        ad.sparse.sampled_addmm(ad.ones(4, 4), c, c.t())
+    with pytest.raises(ad.LayoutError, match="two dense matrices"):
+        ad.sparse.sampled_addmm(a, a, a)
+    with pytest.raises(ad.ShapeError, match="4x2 and 4x2"):
+        ad.sparse.sampled_addmm(a, c, c)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        ad.sparse.sampled_addmm(a, c.float(), c.t())
+    with pytest.raises(ad.LayoutError, match="eagerly"), ad.lazy():
+        ad.sparse.sampled_addmm(a, c, c.t())

@@ -125,6 +125,8 @@ def batch_norm(
             [ 1.]])
     """
     if input.ndim < 2:
+        if input.ndim and not input.numel() and weight is bias is None:
+            return input.clone()  # no channels, as PyTorch has it
         raise ShapeError(
             f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
         )

@@ -121,6 +121,69 @@ def product(name: str, a: Any, b: Any) -> Any:
     return _of_both(a, b)
 
 
+def reduced_product(name: str, a: Any, b: Any, how: str) -> Any:
+    """The product of a sparse matrix and a dense one with another way to put the terms of a row
+    together than adding all that there would be: of its entries alone, 0 where there are none.
+    """
+    y = product(name, a, b)
+    if how == "sum":
+        return y
+    pattern = a._data.pattern
+    begin, columns, order = pattern.rows()
+    counts = np.diff(begin)
+    if how == "mean":
+        return y / wrap(np.maximum(counts, 1)[:, None]).to(y.dtype)
+    values, right = array_of(name, entries(a)), array_of(name, b)
+    order = np.arange(pattern.count) if order is None else order
+    chosen = _extreme(_wide(values[order]), _wide(right), begin, columns, how)
+    empty = counts == 0
+    if not pattern.count:
+        return y
+    chosen[empty] = 0  # any
+    places = index(columns[chosen]), index(np.broadcast_to(np.arange(b.shape[1]), chosen.shape))
+    y = entries(a).index_select(0, index(order[chosen].reshape(-1))).reshape(y.shape) * b[places]
+    return y.masked_fill(wrap(empty[:, None]), 0) if empty.any() else y
+
+
+def _extreme(values: Any, x: Any, begin: Any, columns: Any, how: str) -> Any:
+    """For each row and each column of `x` which entry gives the largest or smallest product: the
+    first one of several, and of several NaN.
+    """
+    ufunc = np.maximum if how == "amax" else np.minimum
+    filled = np.flatnonzero(np.diff(begin))
+    starts, counts = begin[filled], np.diff(begin)[filled]
+    numbers = np.arange(len(columns))[:, None]
+    found = np.zeros((len(begin) - 1, x.shape[1]), np.int64)
+    step = max(1, _BLOCK // max(1, len(columns)))
+    for start in range(0, x.shape[1] if len(columns) else 0, step):
+        part = slice(start, start + step)
+        terms = values[:, None] * x[columns, part]
+        best = np.repeat(ufunc.reduceat(terms, starts), counts, 0)
+        at = (terms == best) | ((terms != terms) & (best != best))
+        found[filled, part] = np.minimum.reduceat(np.where(at, numbers, len(columns)), starts)
+    return found
+
+
+def sampled_product(name: str, pattern: Pattern, a: Any, b: Any) -> Any:
+    """The entries of a @ b at the places of the pattern."""
+    for x in (a, b):
+        if is_sparse(x) or x.ndim != 2:
+            raise (
+                refused(name, x._data, "takes two dense matrices")
+                if is_sparse(x)
+                else ShapeError(
+                    f"{name}: expected mat1 and mat2 to be matrices, got shape {tuple(x.shape)}"
+                )
+            )
+    (n, k), (inner, m) = a.shape, b.shape
+    if inner != k or (n, m) != pattern.shape:
+        raise ShapeError(
+            f"{name}: mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {inner}x{m}) for an "
+            f"input of shape {pattern.shape}; they are (n, k), (k, m) and (n, m)"
+        )
+    return run(Sampled(pattern), a, b.t())
+
+
 def _of_both(a: Any, b: Any) -> Any:
     """The product of two sparse matrices: each entry of `a` with all of the row of `b` that it
     meets, added up where they fall together.

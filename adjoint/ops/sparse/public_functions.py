@@ -25,7 +25,7 @@ from ..nn.softmax import log_softmax as dense_log_softmax
 from ..nn.softmax import softmax as dense_softmax
 from .entries import added, array_of, assert_eager, build, dense, entries, is_sparse, merged, sample
 from .pattern import Pattern, assert_inside, index, numbered
-from .products import product
+from .products import product, reduced_product, sampled_product
 from .rules import with_entries
 
 # ---- made from parts -----------------------------------------------------------------------------
@@ -599,12 +599,17 @@ METHODS = {
 
 
 @explaining
-def mm(sparse: Tensor, dense: Tensor) -> Tensor:
+def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
     """The product of two matrices, one or both of which are sparse; a sparse operand's gradient has
     its places.
 
+    `reduce`: how the products of a CSR matrix's entries with a dense matrix's rows are put
+    together: "sum", "mean", "amax" or "amin", 0 for a row without entries. Of equal ones the first
+    gets the gradient.
+
     Shapes: (n, k) and (k, m) give (n, m): dense, unless both are sparse.
-    Errors: ShapeError for other shapes; DTypeError where the dtypes differ.
+    Errors: ShapeError for other shapes; DTypeError where the dtypes differ; InvalidArgument for
+    another `reduce`, LayoutError for one with other layouts.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse.mm.html
 
     >>> ad.sparse.mm(ad.eye(2).to_sparse(), ad.tensor([[1., 2.], [3., 4.]]))
@@ -613,10 +618,60 @@ def mm(sparse: Tensor, dense: Tensor) -> Tensor:
     """
     assert_tensor("sparse.mm", sparse)
     assert_tensor("sparse.mm", dense, "mat2")
+    if reduce is not None:
+        if reduce not in _REDUCTIONS:
+            raise InvalidArgument(
+                f"sparse.mm: reduce is one of {', '.join(_REDUCTIONS)}; got {reduce!r}"
+            )
+        _rows("sparse.mm(reduce)", sparse)
+        if is_sparse(dense):
+            raise refused("sparse.mm(reduce)", dense._data, "takes a dense matrix as its second")
+        return reduced_product("sparse.mm(reduce)", sparse, dense, reduce)  # type: ignore[no-any-return]
     if not is_sparse(sparse) and not is_sparse(dense):
         return sparse.mm(dense)  # type: ignore[attr-defined,no-any-return]
     assert_eager("sparse.mm")
     return product("sparse.mm", sparse, dense)  # type: ignore[no-any-return]
+
+
+_REDUCTIONS = "sum", "mean", "amax", "amin"
+
+
+@explaining
+def sampled_addmm(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Any = 1.0,
+    alpha: Any = 1.0,
+    out: Tensor | None = None,
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) at the places of a CSR matrix `input`, which are all
+    that is computed.
+
+    Shapes: (n, m), (n, k) and (k, m), the latter two dense.
+    Errors: LayoutError for other layouts; ShapeError for other shapes; DTypeError where the dtypes
+    differ.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse.sampled_addmm.html
+
+    >>> x = ad.eye(2).to_sparse_csr()
+    >>> ad.sparse.sampled_addmm(x, ad.ones(2, 3), ad.ones(3, 2)).values()
+    tensor([4., 4.])
+    """
+    name = "sparse.sampled_addmm"
+    for each, what in ((input, "input"), (mat1, "mat1"), (mat2, "mat2")):
+        assert_tensor(name, each, what)
+    pattern = _rows(name, input)
+    if not input.dtype is mat1.dtype is mat2.dtype:
+        raise DTypeError(
+            f"{name}: expected all to have the same dtype, but got {input.dtype}, {mat1.dtype} and "
+            f"{mat2.dtype}; convert with .to()"
+        )
+    found = sampled_product(name, pattern, mat1, mat2) * alpha
+    if beta != 0:
+        found = found + entries(input) * beta
+    y = build(pattern, found)
+    return y if out is None else out.copy_(y)  # type: ignore[attr-defined,no-any-return]
 
 
 @explaining
