@@ -31,7 +31,7 @@ def recorder():
 def test_example_runs_in_smoke_form(name, tmp_path, programs):
     path = EXAMPLES / f"{name}.py"
     for library in re.findall(
-        r"^(?:import|from) (sklearn|gymnasium|ray|transformers)\b", path.read_text(), re.M
+        r"^(?:import|from) (sklearn|gymnasium|ray|timm|transformers)\b", path.read_text(), re.M
     ):
         pytest.importorskip(library)
     source = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)

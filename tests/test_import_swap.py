@@ -188,7 +188,7 @@ def test_every_example_is_compared():
     own |= {"own_backend"}  # of adjoint
     own |= {"ddp_digits", "zero_gpt"}  # several ranks, as one process: tests/distributed
     own |= {"elastic_digits", "ray_digits"}  # on Ray, likewise
-    own |= {"lora_llama"}  # its torch is adjoint, also in transformers
+    own |= {"finetune_timm", "lora_llama"}  # its torch is adjoint, also in timm and transformers
     helpers = {"digits", "interleaved", "record_results"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")}
     assert programs - ours - own - helpers == set(NAMES)

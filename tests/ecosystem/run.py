@@ -1,7 +1,7 @@
 """PyTorch's ecosystem on adjoint, in an environment without PyTorch, beside what PyTorch gave.
 
 python tests/ecosystem/run.py                # makes build/ecosystem, checks all packages
-python tests/ecosystem/run.py timm pyro      # these
+python tests/ecosystem/run.py timm pyro      # these, or finetune_timm, an example
 python tests/ecosystem/run.py --python P ... # with an environment that is there
 python tests/ecosystem/run.py record ...     # with PyTorch: writes recorded/*.json
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -20,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "ecosystem"
 PACKAGES = sorted(path.stem.removeprefix("with_") for path in HERE.glob("with_*.py"))
+EXAMPLES = ["finetune_timm"]  # that need one of these packages, in smoke form
 TOLERANCE = 1e-4  # of numbers, beside the largest of their list; `LOOSER` has those that need more
 LOOSER: dict[str, float] = {}
 STOPS: dict[str, str] = {}  # and why; one that runs is to be taken out here
@@ -117,6 +119,20 @@ def check(python, name):
     return lines + ([errors] if failed else []), failed
 
 
+def run_example(python, name):
+    """Whether an example prints its figure; a line, and how many failed."""
+    path = ROOT / "examples" / f"{name}.py"
+    done = subprocess.run(
+        [python, str(path)],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ADJOINT_SMOKE": "1"},
+    )  # fmt: skip
+    figure = re.search(r"^Expected: (.+) at (?:least|most)", path.read_text(), re.M)[1]
+    if done.returncode == 0 and re.search(rf"^{figure}: [\d.]+$", done.stdout, re.M):
+        return [f"{'ok':7}example {name}"], 0
+    return [f"{'FAILED':7}example {name}", done.stdout, done.stderr], 1
+
+
 def record(names):
     """Write what PyTorch gives."""
     for name in names:
@@ -149,7 +165,10 @@ def main(*names):
     python = python or environment()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         failures = 0
-        for lines, failed in pool.map(lambda name: check(python, name), names or PACKAGES):
+        for lines, failed in pool.map(
+            lambda name: (run_example if name in EXAMPLES else check)(python, name),
+            names or PACKAGES + EXAMPLES,
+        ):
             print(*lines, sep="\n", flush=True)
             failures += failed
     return failures
