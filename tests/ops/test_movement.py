@@ -502,3 +502,41 @@ def test_errors_name_the_values(number):
     call, error, match = ERRORS[number]
     with pytest.raises(error, match=match):
         call(ad.zeros(2, 3, 4))
+
+
+def test_as_strided_of_a_leaf_that_is_not_row_major():
+    """The memory around it is seen and written to; gradients are of its own elements."""
+
+    def program(lib):
+        t = lib.arange(24.0, dtype=lib.float64).view(4, 6).t().detach()[1:].requires_grad_()
+        found = [t.as_strided((2, 2), (1, 2)), t.as_strided((0, 2), (1, 2)), t.as_strided((), ())]
+        for size, stride, offset in [((3, 2), (2, 5), 0), ((4,), (0,), 7), ((2, 3), (1, 1), 20)]:
+            y = lib.as_strided(t, size, stride, offset)
+            (g,) = lib.autograd.grad((y**3).sum(), t, create_graph=True)
+            found += [y, g, *lib.autograd.grad((g**2).sum(), t)]
+        with lib.no_grad():
+            y = t.as_strided((2, 2), (1, 2))
+            y.mul_(10)
+            found.append(t.clone())
+            t.add_(1)
+            found.append(y)
+        for wrong in (((5, 5), (5, 5)), ((2,), (1,), 23)):
+            with pytest.raises(RuntimeError, match="out of bounds"):
+                t.as_strided(*wrong)
+        return found
+
+    for ours, theirs in zip(program(ad), program(torch), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy())
+
+
+def test_as_strided_refuses_what_it_would_get_wrong():
+    t = ad.arange(24.0).view(4, 6).t().detach()[1:].requires_grad_()
+    with pytest.raises(ad.Unsupported, match="not row-major"):
+        ad.zeros(3).expand(2, 3).detach().as_strided((2,), (1,))
+    with pytest.raises(ad.Unsupported, match="not row-major"), ad.lazy():
+        t.as_strided((2,), (1,), 3)
+    u = t * 1
+    w = u.as_strided((3,), (2,))
+    w.mul_(2)
+    with pytest.raises(ad.Unsupported, match="write to the tensor itself"):
+        u.sum().backward()

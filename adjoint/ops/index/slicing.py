@@ -14,6 +14,7 @@ from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
 from ...core.mistakes import assert_tensor
+from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.types import Tensor
@@ -358,7 +359,7 @@ class AsStrided(Movement):
 
     def infer(self, spec: Spec) -> Spec:
         """The new shape, within the elements that exist."""
-        last = self.offset + sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+        last = self.offset + _reach(self.size, self.stride)
         first = min(self.offset, *self.stride, 0)  # steps lead forward only
         if 0 not in self.size and not 0 <= first <= last < max(prod(spec.shape), 1):
             raise ShapeError(
@@ -448,6 +449,57 @@ class SumStrided(Op):
         """By counting."""
         places = _positions(self.size, self.stride, self.offset).ravel()
         return np.bincount(places, x.ravel(), prod(self.shape)).reshape(self.shape)
+
+
+@dataclass(eq=False, repr=False)
+class OfMemory(Movement, abstract=True):
+    """The elements at offset + sum(index * stride) from the input's first one, in its memory, where
+    it has its own elements `steps` apart; what lies between these is constant.
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    steps: tuple[int, ...]
+    view = overlaps = True
+
+    def infer(self, spec: Spec) -> Spec:
+        """The new shape."""
+        return spec.with_(shape=self.size)
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """A view."""
+        item = x.dtype.itemsize
+        if x.strides != tuple(s * item for s in self.steps):
+            raise Unsupported(
+                "as_strided: a write to such a view of a tensor that is not row-major has no "
+                "gradient; write to the tensor itself, or use .contiguous() first"
+            )
+        first = xp.as_strided(x, (2,), (self.offset * item,))[1:]
+        steps = tuple(s * item for s in self.stride)
+        return xp.as_strided(first, self.size, steps, writeable=x.flags.writeable)
+
+    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
+        """What the input's own elements get of the memory's."""
+        begin = min(0, self.offset)
+        ends = _reach(spec.shape, self.steps), self.offset + _reach(self.size, self.stride)
+        memory = SumStrided((max(ends) - begin + 1,), self.size, self.stride, self.offset - begin)
+        return (apply(AsStrided(spec.shape, self.steps, -begin), apply(memory, g)),)
+
+
+def _reach(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """How far the last element is from the first one."""
+    return sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+
+
+def _is_apart(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether no two elements are at one place of memory, as far as the strides in order tell."""
+    reach = 0
+    for s, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n > 1):
+        if s <= reach:
+            return False
+        reach += (n - 1) * s
+    return True
 
 
 def _positions(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
@@ -669,8 +721,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view of the storage with the given sizes, strides and offset, all in elements.
 
-    Errors: ShapeError where it leaves the storage; Unsupported where it leaves `input` and the
-    storage is not that of a row-major tensor.
+    Errors: ShapeError where it leaves the storage; Unsupported where the operation is recorded or
+    `input` expanded, and the storage not that of a row-major tensor.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.as_strided.html
 
     >>> ad.as_strided(ad.arange(6), (2, 2), (1, 2))
@@ -690,7 +742,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         )
     here = input.storage_offset()
     offset = here if storage_offset is None else operator.index(storage_offset)
-    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    last = offset + _reach(sizes, strides)
     for candidate in (input, input._base):
         if candidate is None or not candidate._data.flags.c_contiguous:
             continue
@@ -701,6 +753,16 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
             return apply_view(AsStrided(sizes, strides, offset - begin), candidate)
+    if type(input._data) is np.ndarray and MODE.get().executor is None:
+        steps = input.stride()
+        if input.numel() and _is_apart(tuple(input.shape), steps):
+            whole = input.untyped_storage().nbytes() // input.element_size()
+            if prod(sizes) and not 0 <= offset <= last < whole:
+                raise ShapeError(
+                    f"as_strided: setStorage: sizes {list(sizes)}, strides {list(strides)}, "
+                    f"storage offset {offset} are out of bounds for storage of {whole} elements"
+                )
+            return apply_view(OfMemory(sizes, strides, offset - here, steps), input)
     raise Unsupported(
         f"as_strided: sizes {list(sizes)}, strides {list(strides)}, offset {offset} need the "
         "storage of a tensor that is not row-major; use .contiguous() first"
