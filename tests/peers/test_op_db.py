@@ -23,9 +23,11 @@ GAPS = dict(
 )
 
 
-def test_three_quarters_of_the_entries_pass():
+def test_only_what_is_private_or_out_of_scope_does_not_pass():
     assert set(GAPS) <= set(op_db.entries())
-    assert len(GAPS) <= 0.25 * len(op_db.entries())
+    out_of_scope = {name for name in GAPS if name.startswith("jiterator")} | {"chalf"}
+    assert all(GAPS[name].startswith("private to PyTorch") for name in set(GAPS) - out_of_scope)
+    assert len(GAPS) < 20 and len(op_db.entries()) > 600
 
 
 @pytest.mark.parametrize("name", one_in(10, sorted(op_db.entries())))
