@@ -2,6 +2,7 @@ cimport cython
 from .mode cimport Mode
 
 cdef set _NEVER
+cdef object _plain
 cdef Py_ssize_t _modes
 
 cpdef bint asks(object kind) except -1

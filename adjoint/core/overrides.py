@@ -46,6 +46,7 @@ _NEVER: set[type] = {
     bool, bytes, complex, device, dtype, float, int, range, slice, str, type, type(None),
     type(Ellipsis), Size,
 }  # fmt: skip
+_plain: Any = None  # the first type of tensors among them, which nearly all arguments are of
 _modes: int = 0  # of functions, that are on in some thread
 # Functions by which operators come to `overridden` -> the method that PyTorch tells of them.
 _NAMED: dict[Any, Callable[[], Any]] = {}
@@ -60,7 +61,10 @@ def disabled(
 
 def never_asked(kind: type) -> None:
     """Objects of exactly this type have no say."""
+    global _plain
     _NEVER.add(kind)
+    if _plain is None and issubclass(kind, TensorBase):
+        _plain = kind
 
 
 def follow(kind: Any) -> None:
@@ -150,11 +154,11 @@ def _may_say(value: Any) -> bool:
     if value is None:
         return False
     kind = type(value)
-    if kind in _NEVER:
+    if kind is _plain or kind in _NEVER:
         return False
     if kind is tuple or kind is list:
         for each in value:  # noqa: SIM110 - no generator where it is compiled
-            if _may_say(each):
+            if type(each) is not _plain and _may_say(each):
                 return True
         return False
     return True
@@ -188,8 +192,12 @@ def overridden(function: Callable[..., Any], args: Any, kwargs: Any, relevant: A
 
     Errors: InvalidType where all that were asked gave NotImplemented.
     """
-    if relevant is None and not _modes and not kwargs and not _may_say(args):
-        return ABSENT
+    if not _modes:
+        if relevant is not None:
+            if not _may_say(relevant):
+                return ABSENT
+        elif not _may_say(args) and not (kwargs and _may_say(list(kwargs.values()))):
+            return ABSENT
     found: list[Any] = []
     if relevant is not None:
         _asked(relevant, found)

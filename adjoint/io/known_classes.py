@@ -7,7 +7,11 @@ up in what modules hold, not by their `__getattr__`, which could import.
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import fractions
 import pathlib
+import re
 import sys
 from argparse import Namespace
 from collections import defaultdict, deque
@@ -135,6 +139,31 @@ def _slice(*parts: Any) -> Any:
     return slice(*parts)
 
 
+def _of(kind: Any, *types: type) -> Any:
+    """`kind` of arguments that are of these types alone."""
+
+    def make(*parts: Any) -> Any:
+        if any(type(part) not in types for part in parts) or sum(map(_length, parts)) > _LONGEST:
+            raise CheckpointError(f"a {kind.__name__} is made of {brief(parts)}")
+        try:
+            return kind(*parts)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise CheckpointError(f"a {kind.__name__} is made of {brief(parts)}: {error}") from None
+
+    return make
+
+
+def _fraction(*parts: Any) -> Any:
+    """Of integers, or their text without an exponent, whose digits all would be made."""
+    text = len(parts) == 1 and type(parts[0]) is str and re.fullmatch(r"-?\d+(/\d+)?", parts[0])
+    return _of(fractions.Fraction, str if text else int)(*parts)
+
+
+def _length(part: Any) -> int:
+    return len(part) if type(part) in (str, bytes) else 0
+
+
+_LONGEST = 4096  # characters of a number's text; a decimal's is worked through digit by digit
 _FACTORIES = (dict, list, int, float, str)
 _FUNCTIONS = Named("torch._C._VariableFunctionsClass", dict)
 _CALLS: dict[str, Any] = {
@@ -142,6 +171,14 @@ _CALLS: dict[str, Any] = {
     "collections.defaultdict": _defaultdict,
     "collections.deque": _deque,
     "builtins.slice": _slice,
+    "builtins.range": _of(range, int),
+    "datetime.date": _of(datetime.date, int, bytes),
+    "datetime.datetime": _of(datetime.datetime, int, bytes, datetime.timezone),
+    "datetime.time": _of(datetime.time, int, bytes, datetime.timezone),
+    "datetime.timedelta": _of(datetime.timedelta, int),
+    "datetime.timezone": _of(datetime.timezone, datetime.timedelta, str),
+    "decimal.Decimal": _of(decimal.Decimal, str),
+    "fractions.Fraction": _fraction,
     **{
         f"{module}.{kind}": _path
         for module in ("pathlib", "pathlib._local")
@@ -151,6 +188,7 @@ _CALLS: dict[str, Any] = {
 _PLAIN: dict[str, Any] = {
     **{name: Named(name, call) for name, call in _CALLS.items()},
     **{f"builtins.{each.__name__}": Known(each) for each in (*_FACTORIES, tuple, bool)},
+    "builtins.Ellipsis": ...,
     "argparse.Namespace": Known(Namespace, Namespace),
     "types.SimpleNamespace": Named("types.SimpleNamespace", lambda: SimpleNamespace()),
     "torch._C._VariableFunctionsClass": _FUNCTIONS,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import decimal
 import enum
+import fractions
 import functools
 import io
 import operator
@@ -264,10 +266,17 @@ def test_records_are_read_by_everybody(tmp_path):
         "space": types.SimpleNamespace(a=1), "d": defaultdict(list, a=[1]), "q": deque([1], 3),
         "kinds": [int, dict, str], "s": slice(0, 3, None), "set": defaultdict(set),
     }  # fmt: skip
+    zone = datetime.timezone(datetime.timedelta(hours=2), "x")
+    value["plain"] = plain = [
+        range(1, 9, 2), ..., datetime.datetime(2020, 1, 2, 3, 4, 5, 6, zone), zone,
+        datetime.date(2020, 1, 2), datetime.time(1, 2, 3), datetime.timedelta(1, 2, 3),
+        decimal.Decimal("-1.50"), decimal.Decimal("Infinity"), fractions.Fraction(-1, 3 * 10**50),
+    ]  # fmt: skip
     ad.save(value, tmp_path / "a.pt")
     theirs = torch.load(tmp_path / "a.pt", weights_only=False)
     torch.save(theirs, tmp_path / "b.pt")
     for found in (read(tmp_path / "a.pt"), read(tmp_path / "b.pt")):
+        assert found["plain"] == plain
         assert found["args"].lr == 0.1 and found["args"].paths == [Path("a/b")]
         assert type(found["args"].net) is ad.nn.Linear
         assert found["d"] == {"a": [1]} and found["d"]["x"] == [] and found["q"].maxlen == 3
@@ -399,19 +408,19 @@ def test_a_module_that_restores_itself_needs_trust(tmp_path):
 
 
 def test_trust_is_for_one_path_and_ends(tmp_path):
-    value = {"day": datetime.date(2026, 11, 26)}
+    value = {"words": re.compile("a+")}
     for name in "ab":
         ad.save(value, tmp_path / f"{name}.pt")
     os.symlink(tmp_path / "a.pt", tmp_path / "link.pt")
     with trust(tmp_path / "link.pt"):
         assert read(tmp_path / "a.pt") == read(str(tmp_path / "link.pt")) == value
-        with pytest.raises(ad.CheckpointError, match=r"datetime\.date"):
+        with pytest.raises(ad.CheckpointError, match=r"re\._compile"):
             read(tmp_path / "b.pt")
-        with pytest.raises(ad.CheckpointError, match=r"datetime\.date"):
+        with pytest.raises(ad.CheckpointError, match=r"re\._compile"):
             ad.load(tmp_path / "a.pt")
-        with pytest.raises(ad.CheckpointError, match=r"datetime\.date"):
+        with pytest.raises(ad.CheckpointError, match=r"re\._compile"):
             read(io.BytesIO((tmp_path / "a.pt").read_bytes()))
-    with pytest.raises(ad.CheckpointError, match=r"datetime\.date.*trust\(path\)"):
+    with pytest.raises(ad.CheckpointError, match=r"re\._compile.*trust\(path\)"):
         read(tmp_path / "a.pt")
     with pytest.raises(TypeError, match="expected a path"), trust(io.BytesIO()):
         pass

@@ -21,7 +21,7 @@ from ...core.errors import (
     ShapeError,
 )
 from ...core.mistakes import assert_tensor
-from ...core.overrides import ABSENT, FOLLOWED, overridden, unusual
+from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.scalar import Number
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
@@ -64,7 +64,7 @@ def tensor(
     >>> ad.tensor([True, 2, 3.5])
     tensor([1.0000, 2.0000, 3.5000])
     """
-    if FOLLOWED:
+    if FOLLOWED and concerns(None):
         options = unusual(
             dtype=(dtype, None), device=(device, None), requires_grad=(requires_grad, False),
             pin_memory=(pin_memory, False),
