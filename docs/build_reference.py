@@ -67,6 +67,7 @@ MODULES = (
     "adjoint.autograd.forward_ad",
     "adjoint.nn",
     "adjoint.nn.functional",
+    "adjoint.nn.grad",
     "adjoint.nn.init",
     "adjoint.nn.utils",
     "adjoint.nn.utils.rnn",

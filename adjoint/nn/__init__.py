@@ -27,7 +27,7 @@ def __getattr__(name: str) -> _Any:
         from . import older
 
         return getattr(older, name)
-    if name in ("attention", "parallel"):
+    if name in ("attention", "grad", "parallel"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")

@@ -350,13 +350,20 @@ def _conv(
     if isinstance(padding, str):
         weight = hold_sizes(name, weight, dims=range(2, rank + 2))
         kernel = weight._data.shape[2:]
-    op = _convolution(
-        rank, hashable(stride), hashable(padding), hashable(dilation), groups, tuple(kernel)
-    )
+    op = convolution_of(rank, kernel, stride, padding, dilation, groups)
     x, has_batch = batched(input, rank, name)
     inputs = (x, weight) if bias is None else (x, weight, bias)
     result: Tensor = apply(op, *inputs)
     return result if has_batch else result.squeeze(0)
+
+
+def convolution_of(
+    rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Convolution:
+    """The op of a convolution with these arguments; its `kernel` tells where padding is "same"."""
+    return _convolution(
+        rank, hashable(stride), hashable(padding), hashable(dilation), groups, tuple(kernel)
+    )
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
