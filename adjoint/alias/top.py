@@ -36,8 +36,11 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.dynamo_config": "_dynamo.config",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
+    f"{HERE}.internal": "_utils",
+    f"{HERE}.nvtx": "cuda.nvtx",
     f"{HERE}.ops": "ops",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
+    f"{HERE}.storage": "storage",
     f"{HERE}.torch_version": "torch_version",
     f"{HERE}.version": "version",
     f"{PACKAGE}.distributed.fsdp": "distributed._composable distributed._composable.fsdp "
@@ -46,7 +49,9 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{PACKAGE}.library": "_custom_ops",
     f"{PACKAGE}.nn.attention": "nn.attention.flex_attention",
     f"{PACKAGE}.onnx.symbolic_helper": " ".join(f"onnx.symbolic_opset{n}" for n in range(7, 21)),
+    f"{PACKAGE}.ops.return_types": "return_types",
     f"{PACKAGE}.printing": "_tensor_str",
+    f"{PACKAGE}.tensor": "_tensor",
 }
 OWN = {name: module for module, names in ASKED.items() for name in names.split()}
 
