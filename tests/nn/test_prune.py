@@ -87,6 +87,27 @@ def test_pruning(name):
     both(PROGRAMS[name])
 
 
+@pytest.mark.parametrize("amount", [5, 0.3, 0, 12])
+def test_the_same_seed_prunes_what_pytorch_prunes(amount):
+    found = []
+    ad.random.follow_torch()
+    try:
+        for lib in (ad, torch):
+            lib.manual_seed(3)
+            layer = linear(lib)
+            lib.nn.utils.prune.random_unstructured(layer, "weight", amount)
+            found.append(state(layer))
+        if amount == 5:
+            for lib in (ad, torch):
+                layer = linear(lib)
+                lib.nn.utils.prune.random_structured(layer, "weight", 2, 0)
+                found.append(state(layer))
+    finally:
+        ad.random.follow_torch(False)
+    for ours, theirs in zip(found[::2], found[1::2], strict=True):
+        same(ours, theirs)
+
+
 def test_random_pruning_leaves_as_many():
     prune = ad.nn.utils.prune
     for function, args, left in (

@@ -22,6 +22,7 @@ from ..hooks import (
     add,
     add_to,
     call_with_hooks,
+    hook_functions,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
@@ -874,6 +875,11 @@ class Module:
         return add_to(self, "backward", Entry(hook), prepend)
 
     register_backward_hook = register_full_backward_hook
+
+    _forward_pre_hooks = hook_functions("forward_pre")
+    _forward_hooks = hook_functions("forward")
+    _backward_pre_hooks = hook_functions("backward_pre")
+    _backward_hooks = hook_functions("backward")
 
     def _state_hooks(self, kind: str) -> dict[int, Any]:
         return (self._state_dict_hooks or {}).get(kind) or {}

@@ -227,7 +227,7 @@ class RandomUnstructured(BasePruningMethod):
         self.amount = amount
 
     def _scores(self, t: Any) -> Any:
-        return rand_like(t)
+        return -rand_like(t)  # PyTorch takes those away of which it draws the greatest numbers
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """Zeros at the places of the lowest scores."""
