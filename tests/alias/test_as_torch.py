@@ -93,6 +93,8 @@ assert losses[-1] < losses[0]
 
 # what needs PyTorch itself is refused, and says why
 assert not torch.cuda.is_available() and not torch.cuda.is_initialized()
+import torch.xpu
+assert not torch.xpu.is_available() and not torch.mps.is_available() and torch.xpu is adjoint.xpu
 assert not torch.backends.cuda.is_built() and torch.accelerator.current_accelerator() is None
 for refused in (
     lambda: torch.ones(1).cuda(), lambda: torch.ones(1, device="torch"),
