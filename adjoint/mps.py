@@ -17,4 +17,4 @@ _FUNCTIONS = functions(
     "set_rng_state synchronize",
 )
 globals().update(_FUNCTIONS)
-__all__ = list(_FUNCTIONS)  # noqa: PLE0605 - a list
+__all__ = list(_FUNCTIONS)

@@ -19,4 +19,4 @@ _FUNCTIONS = functions(
     "set_rng_state set_stream stream synchronize",
 )
 globals().update(_FUNCTIONS)
-__all__ = list(_FUNCTIONS)  # noqa: PLE0605 - a list
+__all__ = list(_FUNCTIONS)

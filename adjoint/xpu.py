@@ -21,4 +21,4 @@ _FUNCTIONS = functions(
     "set_rng_state set_rng_state_all set_stream stream synchronize",
 )
 globals().update(_FUNCTIONS)
-__all__ = list(_FUNCTIONS)  # noqa: PLE0605 - a list
+__all__ = list(_FUNCTIONS)
