@@ -108,6 +108,13 @@ for refused in (
     else:
         raise AssertionError(refused)
 
+# what PyTorch's import brings with it
+import concurrent, multiprocessing
+assert multiprocessing.connection.Connection and concurrent.futures.Future
+from torch.hub import tqdm
+from torch.utils.benchmark import Timer
+assert tqdm and Timer("x + x", globals={"x": torch.ones(2)}).timeit(2).median > 0
+
 # names that are not there
 assert not hasattr(torch, "no_such_name") and not hasattr(torch, "core")
 assert getattr(torch, "no_such_name", None) is None
