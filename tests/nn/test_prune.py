@@ -15,6 +15,7 @@ import torch.nn.utils.prune  # isort: skip
 
 WEIGHT = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
 BIAS = np.arange(4, dtype="f4") / 7 - 0.2
+LEFT = (np.abs(WEIGHT) < np.abs(WEIGHT).max(1, keepdims=True)).astype("f4")  # all but the largest
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
@@ -73,6 +74,9 @@ PROGRAMS = {
     "rows_after": lambda lib, p, m: [
         p.l1_unstructured(m, "weight", 3), p.ln_structured(m, "weight", 1, n=2, dim=0),
         p.ln_structured(m, "weight", 1, n=2, dim=0), p.l1_unstructured(m, "weight", 1)],
+    "rows_of_what_is_left": lambda lib, p, m: [
+        p.custom_from_mask(m, "weight", lib.tensor(LEFT)),
+        p.ln_structured(m, "weight", 2, n=2, dim=0)],
     "removed": lambda lib, p, m: p.remove(p.l1_unstructured(m, "weight", 0.5), "weight"),
     "global": lambda lib, p, m: p.global_unstructured(
         [(m, "weight"), (m, "bias")], p.L1Unstructured, amount=7),
