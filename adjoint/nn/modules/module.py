@@ -727,6 +727,18 @@ class Module:
         flags = [p.requires_grad for p in self.parameters()]
         return bool(flags) and not any(flags)
 
+    def share_memory(self) -> Any:
+        """Move all parameters and buffers to memory that processes share (`share_memory_`).
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.share_memory
+
+        >>> ad.nn.Linear(1, 1).share_memory().weight.is_shared()
+        True
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros.
 
