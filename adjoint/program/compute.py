@@ -257,9 +257,9 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
     if op.strict:
         op.infer(*map(spec_of, arrays))
     xp = namespace_of(arrays[0])
-    if op.library == "moves" and moving is not None and type(xp) is ModuleType:
-        if arrays[0].size > SMALL:
-            xp = moving() or xp
+    plain = type(xp) is ModuleType and arrays[0].size > SMALL
+    if plain and op.library == "moves" and moving is not None:
+        xp = moving() or xp
     try:
         quietly(op.write, xp, *arrays)
     except AdjointError:
