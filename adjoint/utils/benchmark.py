@@ -42,6 +42,7 @@ _UNITS = {"ns": (1e-9, "nanosecond"), "us": (1e-6, "microsecond"), "ms": (1e-3, 
 def select_unit(t: float) -> tuple[str, float]:
     """The unit in which a time of `t` seconds is best read, and how many seconds that unit is.
 
+    >>> from adjoint.utils import benchmark
     >>> benchmark.select_unit(3e-5)
     ('us', 1e-06)
     """
@@ -52,6 +53,7 @@ def select_unit(t: float) -> tuple[str, float]:
 def unit_to_english(u: str) -> str:
     """A unit's name.
 
+    >>> from adjoint.utils import benchmark
     >>> benchmark.unit_to_english("us")
     'microsecond'
     """
@@ -61,6 +63,7 @@ def unit_to_english(u: str) -> str:
 def trim_sigfig(x: float, n: int) -> float:
     """`x` to so many significant figures.
 
+    >>> from adjoint.utils import benchmark
     >>> benchmark.trim_sigfig(3.14159, 2)
     3.1
     """
@@ -70,6 +73,7 @@ def trim_sigfig(x: float, n: int) -> float:
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:
     """The elements, each once, in the order in which they come first.
 
+    >>> from adjoint.utils import benchmark
     >>> benchmark.ordered_unique([2, 1, 2])
     [2, 1]
     """
@@ -80,6 +84,7 @@ def ordered_unique(elements: Iterable[Any]) -> list[Any]:
 def set_torch_threads(n: int) -> Iterator[None]:
     """So many threads inside a block.
 
+    >>> from adjoint.utils import benchmark
     >>> with benchmark.set_torch_threads(1):
     ...     ad.get_num_threads()
     1
@@ -232,6 +237,7 @@ class Timer:
     Errors: InvalidArgument for a statement that is no text; Unsupported for statements in C++.
     Source: https://docs.pytorch.org/docs/stable/benchmark_utils.html#torch.utils.benchmark.Timer
 
+    >>> from adjoint.utils import benchmark
     >>> timer = benchmark.Timer("torch.ones(n)", globals={"n": 3})
     >>> timer.blocked_autorange(min_run_time=0.001).median > 0
     True
@@ -358,12 +364,13 @@ class Compare:
 
     Source: https://docs.pytorch.org/docs/stable/benchmark_utils.html#torch.utils.benchmark.Compare
 
+    >>> from adjoint.utils import benchmark
     >>> task = benchmark.TaskSpec("f(x)", "pass", label="f", sub_label="small", description="new")
     >>> benchmark.Compare([benchmark.Measurement(1, [2e-6], task)]).print()
-    [-------- f ---------]
+    [------- f -------]
                  |  new
-    1 threads: -----------
-          small  |   2
+    1 threads: --------
+          small  |  2.0
     <BLANKLINE>
     Times are in microseconds (us).
     <BLANKLINE>
