@@ -31,7 +31,6 @@ from ...eager.writes import exported
 from ...graph.lazy import LazyValue
 from .conversion import to
 from .creation import assert_row_major, finish, names_on, pinned, sizes_from
-from .sharing import memory_of, shared_memory
 from .values import array_from, checked_array, target
 
 if TYPE_CHECKING:
@@ -419,6 +418,8 @@ class UntypedStorage:
         """Whether other processes may write to the same memory."""
         if is_device_array(self._owner):
             return bool(self._owner.is_shared())
+        from .sharing import memory_of
+
         return memory_of(self._owner) is not None
 
     def __repr__(self) -> str:
@@ -665,6 +666,8 @@ def share_memory_(self: Tensor) -> Tensor:
     ):
         raise AutogradError("share_memory_: the tensor is or has a view; clone() it first")
     old = self._data
+    from .sharing import shared_memory
+
     memory = shared_memory(old.nbytes, type(self))
     shared = np.frombuffer(memory, np.uint8, old.nbytes).view(old.dtype).reshape(old.shape)
     shared[...] = old
