@@ -87,9 +87,9 @@ autograd.Variable = Tensor  # PyTorch's old name for it  # noqa: F405 - from .te
 
 _LATER = (
     "array_api", "compiler", "data", "distributed", "distributions", "export", "func", "futures",
-    "fx", "hub", "inference", "jit", "library", "masked", "models", "multiprocessing", "onnx",
-    "optim", "overrides", "pnnx", "profiler", "quasirandom", "serialization", "signal", "sklearn",
-    "sparse", "testing", "types", "utils",
+    "fx", "hub", "inference", "jit", "library", "masked", "models", "mps", "mtia",
+    "multiprocessing", "onnx", "optim", "overrides", "pnnx", "profiler", "quasirandom",
+    "serialization", "signal", "sklearn", "sparse", "testing", "types", "utils", "xpu",
 )  # fmt: skip
 
 if _TYPE_CHECKING:

@@ -73,8 +73,6 @@ MODULES: dict[str, str] = {
     "nested": "nested tensors; nn.utils.rnn.pad_sequence and masks",
     "package": "adjoint.save and adjoint.export write files",
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
-    "xpu": "no such device here",
-    "mps": "no such device here",
 }
 
 

@@ -105,3 +105,18 @@ _CODE = (
 load = refused("hub", "load", _CODE)
 list = refused("hub", "list", _CODE)
 help = refused("hub", "help", _CODE)
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`, which programs import from here: its own, or where it is not installed one without a
+    bar.
+    """
+    if name != "tqdm":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        from .utils.progress import NoBar
+
+        return NoBar
+    return tqdm

@@ -1,4 +1,5 @@
-"""Python's `multiprocessing`, and PyTorch's names beside it. Tensors are sent as copies.
+"""Python's `multiprocessing`, and PyTorch's names beside it. Tensors are sent as copies, those in
+shared memory (`share_memory_`) as that memory.
 
 Source: https://docs.pytorch.org/docs/stable/multiprocessing.html
 
@@ -37,8 +38,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """
     if new_strategy != "copies":
         raise Unsupported(
-            f"set_sharing_strategy: {new_strategy!r}; tensors are sent as copies here, and "
-            "multiprocessing.shared_memory shares what NumPy arrays hold"
+            f"set_sharing_strategy: {new_strategy!r}; tensors are sent as copies here, but for "
+            "those that share_memory_() has moved to memory that processes share"
         )
 
 

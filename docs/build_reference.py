@@ -79,6 +79,7 @@ MODULES = (
     "adjoint.utils.data",
     "adjoint.utils.resume",
     "adjoint.utils.checkpoint",
+    "adjoint.utils.benchmark",
     "adjoint.utils.tensorboard",
     "adjoint.linalg",
     "adjoint.fft",

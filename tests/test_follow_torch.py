@@ -241,6 +241,21 @@ def test_dropout_and_its_forms():
         both(lambda t: dropped(t.nn.functional, t.ones(2, 3, 4, 5)), 1e-6)  # noqa: B023
 
 
+@plainly
+@pytest.mark.parametrize("name", ["dropout2d", "dropout3d"])
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5, 6])
+@pytest.mark.filterwarnings("ignore:dropout[23]d. Received a")
+def test_dropout_of_channels_takes_every_rank(name, inplace, rank):
+    shape = (3, 4, 2, 5, 2, 3)[:rank]
+    if (name, rank) == ("dropout2d", 1):
+        for lib in (ad, torch):
+            with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+                lib.nn.functional.dropout2d(lib.ones(shape), 0.5)
+        return
+    both(lambda t: getattr(t.nn.functional, name)(t.ones(shape), 0.4, inplace=inplace), 1e-6)
+
+
 def test_bernoulli_by_a_number_is_that_by_chances():
     mine = ad.empty(1000).bernoulli_(0.3)
     chances = torch.full((1000,), 0.3, dtype=torch.float64)

@@ -7,6 +7,7 @@ find on their path. Nothing here is imported without `adjoint.as_torch()`.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from ..core.errors import Unsupported
 __all__ = ["SITE", "as_torch"]
 
 SITE = str(Path(__file__).parent / "site")
+# Python's modules that are there after PyTorch's import: programs use them without one of their own
+BROUGHT = ("concurrent.futures", "multiprocessing.connection")
 
 
 def as_torch() -> Any:
@@ -50,6 +53,8 @@ def as_torch() -> Any:
     if SITE not in sys.path:
         sys.path.insert(0, SITE)  # where importlib.metadata finds the version
     os.environ.update(inherited(os.environ))
+    for name in BROUGHT:
+        importlib.import_module(name)
     return torch
 
 

@@ -14,7 +14,7 @@ from ..core.device import register_loader
 from ..core.errors import Unsupported
 from ..io.class_paths import PACKAGE
 from .naming import name_types
-from .top import OWN, SHARED, Torch, why_absent
+from .top import HERE, OWN, SHARED, Torch, why_absent
 
 REFUSED = {  # they compute with, or talk by, PyTorch itself
     f"{PACKAGE}.backends.torch": "the devices 'cuda' and 'torch'",
@@ -35,7 +35,9 @@ class Given(importlib.abc.Loader):
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """`torch.X` is `adjoint.X`, where PyTorch has such a module, and the same module."""
+    """`torch.X` is `adjoint.X`, where PyTorch has such a module, and the same module; `functorch`,
+    which comes with PyTorch, is here, too.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -44,9 +46,12 @@ class Finder(importlib.abc.MetaPathFinder):
         top, _, rest = fullname.partition(".")
         if top == PACKAGE:
             return self._ours(fullname, path, target)
-        if top != "torch":
+        if fullname == "functorch":
+            module = importlib.import_module(f"{HERE}.functorch")
+        elif top == "torch":
+            module = the_module() if not rest else find(rest)
+        else:
             return None
-        module = the_module() if not rest else find(rest)
         # `name_types` may have put it there: Python would then take its own spec, and run it again
         sys.modules.pop(fullname, None)
         return importlib.machinery.ModuleSpec(

@@ -20,9 +20,9 @@ HERE = __name__.rpartition(".")[0]
 SHARED = frozenset((  # modules that are the same under both names, with all below them
     "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "distributed",
     "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg",
-    "masked", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom",
-    "random", "return_types", "serialization", "signal", "sparse", "special", "testing", "types",
-    "utils",
+    "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
+    "quasirandom", "random", "return_types", "serialization", "signal", "sparse", "special",
+    "testing", "types", "utils", "xpu",
 ))  # fmt: skip
 ASKED = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     f"{HERE}.c": "_C",

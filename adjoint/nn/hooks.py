@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from ..autograd.function import Function
@@ -52,8 +53,63 @@ class HookHandle(RemovableHandle):
     def remove(self) -> None:
         """Take the hook away; a second time does nothing."""
         super().remove()
-        if not self._module._hooks:
-            self._module.__dict__.pop("_hooks", None)
+        _tidy(self._module)
+
+
+def _tidy(module: Any) -> None:
+    if not module._hooks:
+        module.__dict__.pop("_hooks", None)
+
+
+class HookFunctions(MutableMapping[int, Any]):
+    """A module's hooks of one kind, by their handles' `id`, as PyTorch's dictionaries have them.
+
+    What is set, deleted or cleared here is so for the module.
+    """
+
+    def __init__(self, module: Any, kind: str) -> None:
+        self._module = module
+        self._kind = kind
+
+    @property
+    def _entries(self) -> dict[int, Entry]:
+        return {} if self._module._hooks is None else getattr(self._module._hooks, self._kind)
+
+    def __getitem__(self, key: int) -> Any:
+        return self._entries[key].function
+
+    def __setitem__(self, key: int, function: Any) -> None:
+        if self._module._hooks is None:
+            self._module._hooks = Hooks()
+        self._entries[key] = Entry(function)
+
+    def __delitem__(self, key: int) -> None:
+        del self._entries[key]
+        _tidy(self._module)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
+
+def hook_functions(kind: str) -> property:
+    """The attribute under which PyTorch's modules have their hooks of a kind."""
+
+    def get(module: Any) -> HookFunctions:
+        return HookFunctions(module, kind)
+
+    def put(module: Any, functions: Mapping[int, Any]) -> None:
+        kept = dict(functions)
+        found = HookFunctions(module, kind)
+        found.clear()
+        found.update(kept)
+
+    return property(get, put)
 
 
 def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:

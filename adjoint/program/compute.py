@@ -73,6 +73,9 @@ def spec_of(array: Any) -> Any:
 # What may compute an op on large NumPy arrays instead of NumPy: (op, arrays) -> the result, or
 # NotImplemented. Set by `backends.native`.
 accelerate: Callable[[Op, list[Any]], Any] | None = None
+# The namespace with which ops that only move elements write into large NumPy arrays, or None where
+# NumPy's serves. Set with it.
+moving: Callable[[], Any] | None = None
 # A program of elementwise ops with the arithmetic of its numbers -> what computes all outputs of
 # arrays, or None. Set with it, at the first large op.
 chained: Callable[[Any, Any], Any] | None = None
@@ -253,8 +256,12 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
     """`op.write` on `arrays`; where it fails, `op.infer` gets the chance to say why."""
     if op.strict:
         op.infer(*map(spec_of, arrays))
+    xp = namespace_of(arrays[0])
+    plain = type(xp) is ModuleType and arrays[0].size > SMALL
+    if plain and op.library == "moves" and moving is not None:
+        xp = moving() or xp
     try:
-        quietly(op.write, namespace_of(arrays[0]), *arrays)
+        quietly(op.write, xp, *arrays)
     except AdjointError:
         raise
     except Exception:

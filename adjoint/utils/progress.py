@@ -31,14 +31,20 @@ def progress(iterable: Iterable[Any] | None = None, total: int | None = None) ->
     try:
         from tqdm import tqdm
     except ImportError:
-        return _NoBar(iterable, total)
+        return NoBar(iterable, total=total)
     return tqdm(iterable, total=total, disable=_HIDDEN[wish], leave=False, dynamic_ncols=True)
 
 
-class _NoBar:
+class NoBar:
     """What tqdm's bar does, without showing it."""
 
-    def __init__(self, iterable: Iterable[Any] | None, total: int | None) -> None:
+    def __init__(
+        self,
+        iterable: Iterable[Any] | None = None,
+        *args: Any,
+        total: int | None = None,
+        **options: Any,
+    ) -> None:
         self.iterable = iterable
         self.total = total
         self.n = 0
@@ -51,7 +57,7 @@ class _NoBar:
     def __len__(self) -> int:
         return self.total if self.iterable is None else len(self.iterable)  # type: ignore
 
-    def __enter__(self) -> _NoBar:
+    def __enter__(self) -> NoBar:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -66,6 +72,11 @@ class _NoBar:
 
     def set_description(self, *text: Any, **options: Any) -> None:
         """A text that a bar would show."""
+
+    @staticmethod
+    def write(s: str, *args: Any, **options: Any) -> None:
+        """Print a text, which a bar would make way for."""
+        print(s)
 
     def close(self) -> None:
         """The work is over."""

@@ -93,6 +93,8 @@ assert losses[-1] < losses[0]
 
 # what needs PyTorch itself is refused, and says why
 assert not torch.cuda.is_available() and not torch.cuda.is_initialized()
+import torch.xpu
+assert not torch.xpu.is_available() and not torch.mps.is_available() and torch.xpu is adjoint.xpu
 assert not torch.backends.cuda.is_built() and torch.accelerator.current_accelerator() is None
 for refused in (
     lambda: torch.ones(1).cuda(), lambda: torch.ones(1, device="torch"),
@@ -105,6 +107,33 @@ for refused in (
         assert "PyTorch itself" in str(error), error
     else:
         raise AssertionError(refused)
+
+# what PyTorch's import brings with it
+import concurrent, multiprocessing
+assert multiprocessing.connection.Connection and concurrent.futures.Future
+from torch.hub import tqdm
+from torch.utils.benchmark import Timer
+assert tqdm and Timer("x + x", globals={"x": torch.ones(2)}).timeit(2).median > 0
+
+# functorch, of older programs
+import functorch
+layers = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval() for _ in range(2)]
+x = torch.randn(4, 3)
+function, parameters, buffers = functorch.make_functional_with_buffers(layers[0])
+assert torch.allclose(function(parameters, buffers, x), layers[0](x)) and len(buffers) == 3
+function, parameters, buffers = functorch.combine_state_for_ensemble(layers)
+both = functorch.vmap(function, in_dims=(0, 0, None))(parameters, buffers, x)
+assert torch.allclose(both, torch.stack([layer(x) for layer in layers]), atol=1e-6)
+function, parameters = functorch.make_functional(layers[0][0], disable_autograd_tracking=True)
+assert not parameters[0].requires_grad and parameters[0] is not layers[0][0].weight
+slopes = functorch.grad(lambda p: function(p, x).sum())(parameters)
+assert torch.allclose(slopes[1], torch.full((2,), 4.0))
+try:
+    functorch.make_functional(layers[0])
+except RuntimeError as error:
+    assert "has buffers" in str(error)
+else:
+    raise AssertionError
 
 # names that are not there
 assert not hasattr(torch, "no_such_name") and not hasattr(torch, "core")

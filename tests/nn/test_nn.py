@@ -607,6 +607,43 @@ def test_forward_hooks():
         bad(1)
 
 
+@pytest.mark.parametrize("library", ["adjoint", "torch"])
+def test_dictionaries_of_hooks_are_the_modules(library):
+    lib = ad if library == "adjoint" else torch
+    m = lib.nn.Identity()
+    assert not m._forward_hooks and list(m._forward_pre_hooks.items()) == []
+
+    def double(module, args):
+        return args[0] * 2
+
+    def tenfold(module, args, out):
+        return out * 10
+
+    first = m.register_forward_pre_hook(double)
+    second = m.register_forward_hook(tenfold)
+    assert dict(m._forward_pre_hooks) == {first.id: double}
+    assert repr(m._forward_hooks) == repr(OrderedDict({second.id: tenfold}))
+    assert m(lib.ones(1)).item() == 20
+    del m._forward_pre_hooks[first.id]
+    first.remove()
+    assert m(lib.ones(1)).item() == 10
+    m._forward_hooks[-1] = lambda module, args, out: out + 1
+    assert m(lib.ones(1)).item() == 11
+    m._forward_hooks.clear()
+    assert m(lib.ones(1)).item() == 1 and len(m._forward_hooks) == 0
+    m._forward_pre_hooks = OrderedDict({7: double})
+    assert m(lib.ones(1)).item() == 2
+    with pytest.raises(KeyError):
+        m._forward_pre_hooks.pop(8)
+    m.register_full_backward_hook(lambda module, grads, outs: (grads[0] * 3,))
+    x = lib.ones(1, requires_grad=True)
+    m(x).backward()
+    assert x.grad.item() == 6 and len(m._backward_hooks) == 1 and not m._backward_pre_hooks
+    m._backward_hooks.popitem()
+    m(x).backward()
+    assert x.grad.item() == 8
+
+
 def test_always_called_hooks_run_after_an_error():
     class Broken(nn.Module):
         def forward(self, x):

@@ -15,6 +15,7 @@ import torch.nn.utils.prune  # isort: skip
 
 WEIGHT = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
 BIAS = np.arange(4, dtype="f4") / 7 - 0.2
+LEFT = (np.abs(WEIGHT) < np.abs(WEIGHT).max(1, keepdims=True)).astype("f4")  # all but the largest
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
@@ -73,6 +74,9 @@ PROGRAMS = {
     "rows_after": lambda lib, p, m: [
         p.l1_unstructured(m, "weight", 3), p.ln_structured(m, "weight", 1, n=2, dim=0),
         p.ln_structured(m, "weight", 1, n=2, dim=0), p.l1_unstructured(m, "weight", 1)],
+    "rows_of_what_is_left": lambda lib, p, m: [
+        p.custom_from_mask(m, "weight", lib.tensor(LEFT)),
+        p.ln_structured(m, "weight", 2, n=2, dim=0)],
     "removed": lambda lib, p, m: p.remove(p.l1_unstructured(m, "weight", 0.5), "weight"),
     "global": lambda lib, p, m: p.global_unstructured(
         [(m, "weight"), (m, "bias")], p.L1Unstructured, amount=7),
@@ -85,6 +89,27 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_pruning(name):
     both(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("amount", [5, 0.3, 0, 12])
+def test_the_same_seed_prunes_what_pytorch_prunes(amount):
+    found = []
+    ad.random.follow_torch()
+    try:
+        for lib in (ad, torch):
+            lib.manual_seed(3)
+            layer = linear(lib)
+            lib.nn.utils.prune.random_unstructured(layer, "weight", amount)
+            found.append(state(layer))
+        if amount == 5:
+            for lib in (ad, torch):
+                layer = linear(lib)
+                lib.nn.utils.prune.random_structured(layer, "weight", 2, 0)
+                found.append(state(layer))
+    finally:
+        ad.random.follow_torch(False)
+    for ours, theirs in zip(found[::2], found[1::2], strict=True):
+        same(ours, theirs)
 
 
 def test_random_pruning_leaves_as_many():

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import adjoint as ad
 from adjoint.utils.progress import progress
 
 
@@ -33,3 +34,19 @@ def test_without_tqdm_it_counts_and_shows_nothing(monkeypatch, capsys):
         bar.update(2)
         assert bar.n == 2 and len(bar) == 5
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_hub_has_a_bar(monkeypatch, capsys):
+    found = pytest.importorskip("tqdm")
+    assert ad.hub.tqdm is found.tqdm
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    from adjoint.hub import tqdm
+
+    bar = tqdm([1, 2], desc="EPOCH 1", leave=True)
+    for _ in bar:
+        bar.set_postfix({"Loss": "2.5"})
+    assert bar.n == 2 and len(bar) == 2
+    tqdm.write("done")
+    assert capsys.readouterr() == ("done\n", "")
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = ad.hub.no_such

@@ -23,6 +23,7 @@ def enable(on: bool = True) -> bool:
     global _reason
     _reason = _unusable() if on else "switched off"
     compute.accelerate = _first if _reason is None else None
+    compute.moving = _moving if _reason is None else None
     compute.forget()
     return _reason is None
 
@@ -56,7 +57,7 @@ def load() -> bool:
         if str(getattr(error, "name", "")).startswith("adjoint."):
             raise  # a mistake of ours
         _reason = f"{type(error).__name__}: {error}"
-        compute.accelerate = None
+        compute.accelerate = compute.moving = None
         dispatch_log.fell_back("the native backend", "NumPy", _reason)
     return _reason is None
 
@@ -73,3 +74,14 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     if compute.accelerate is _first:
         compute.accelerate, compute.chained = accelerate, chained
     return accelerate(op, arrays)
+
+
+def _moving() -> Any:
+    """The namespace of the routines that move elements; None where they cannot be loaded."""
+    if not load():
+        return None
+    from .lowering import names
+
+    if compute.moving is _moving:
+        compute.moving = lambda: names
+    return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -75,14 +76,26 @@ def _state() -> tuple[Tensor, Tensor]:
 
 
 def _channels(
-    rank: int, input: Tensor, p: float, training: bool, inplace: bool, name: str
+    channel: int, input: Tensor, p: float, training: bool, inplace: bool, name: str
 ) -> Tensor:
+    """Dropout of all that lies behind the dimension `channel`."""
     assert_probability(p, name)
-    if input.ndim not in (rank + 1, rank + 2):
+    if input.ndim <= channel:
         raise ShapeError(
-            f"{name}: expected {rank + 1}D or {rank + 2}D input, got shape {tuple(input.shape)}"
+            f"{name}: Feature dropout requires at least {channel + 1} dimensions in the input, got "
+            f"shape {tuple(input.shape)}"
         )
-    return drop(input, p, training, inplace, (*input.shape[:-rank], *(1,) * rank))
+    shape = (*input.shape[: channel + 1], *(1,) * (input.ndim - channel - 1))
+    return drop(input, p, training, inplace, shape)
+
+
+def _warn_of_rank(input: Tensor, rank: int, name: str) -> None:
+    if input.ndim not in (rank + 1, rank + 2):
+        warnings.warn(
+            f"{name}: Received a {input.ndim}-D input, which is deprecated: it is for {rank} "
+            "dimensions behind the channels. dropout does the same to an input without any",
+            stacklevel=5,
+        )
 
 
 @explaining
@@ -98,7 +111,11 @@ def dropout1d(
     >>> ad.nn.functional.dropout1d(ad.ones(1, 1, 2), p=1.0)
     tensor([[[0., 0.]]])
     """
-    return _channels(1, input, p, training, inplace, "dropout1d")
+    if input.ndim not in (2, 3):
+        raise ShapeError(
+            f"dropout1d: Expected 2D or 3D input, but received shape {tuple(input.shape)}"
+        )
+    return _channels(input.ndim - 2, input, p, training, inplace, "dropout1d")
 
 
 @explaining
@@ -107,14 +124,22 @@ def dropout2d(
 ) -> Tensor:
     """Zeros whole channels of images with probability `p`.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    Errors: ShapeError for other ranks.
+    Shapes: (batch, channels, height, width). With three dimensions they are (batch, channels,
+        length), as in PyTorch, with a warning; with others what lies behind the channels, too.
+    Errors: ShapeError for less than two dimensions.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout2d.html
 
     >>> ad.nn.functional.dropout2d(ad.ones(1, 1, 1, 2), p=1.0)
     tensor([[[[0., 0.]]]])
     """
-    return _channels(2, input, p, training, inplace, "dropout2d")
+    _warn_of_rank(input, 2, "dropout2d")
+    if input.ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input, which is taken for (batch, channels, length); "
+            "dropout1d says so",
+            stacklevel=4,
+        )
+    return _channels(1, input, p, training, inplace, "dropout2d")
 
 
 @explaining
@@ -123,14 +148,16 @@ def dropout3d(
 ) -> Tensor:
     """Zeros whole channels of volumes with probability `p`.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    Errors: ShapeError for other ranks.
+    Shapes: (batch, channels, depth, height, width) or without batch, for which other ranks are
+        taken, with a warning.
+    Errors: ShapeError for a tensor without dimensions.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout3d.html
 
     >>> ad.nn.functional.dropout3d(ad.ones(1, 1, 1, 1, 1), p=1.0).item()
     0.0
     """
-    return _channels(3, input, p, training, inplace, "dropout3d")
+    _warn_of_rank(input, 3, "dropout3d")
+    return _channels(int(input.ndim == 5), input, p, training, inplace, "dropout3d")
 
 
 _ALPHA = -1.7580993408473766  # -scale * alpha of selu: what it tends to

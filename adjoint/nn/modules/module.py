@@ -22,6 +22,7 @@ from ..hooks import (
     add,
     add_to,
     call_with_hooks,
+    hook_functions,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
@@ -726,6 +727,18 @@ class Module:
         flags = [p.requires_grad for p in self.parameters()]
         return bool(flags) and not any(flags)
 
+    def share_memory(self) -> Any:
+        """Move all parameters and buffers to memory that processes share (`share_memory_`).
+
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.share_memory
+
+        >>> ad.nn.Linear(1, 1).share_memory().weight.is_shared()
+        True
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros.
 
@@ -874,6 +887,11 @@ class Module:
         return add_to(self, "backward", Entry(hook), prepend)
 
     register_backward_hook = register_full_backward_hook
+
+    _forward_pre_hooks = hook_functions("forward_pre")
+    _forward_hooks = hook_functions("forward")
+    _backward_pre_hooks = hook_functions("backward_pre")
+    _backward_hooks = hook_functions("backward")
 
     def _state_hooks(self, kind: str) -> dict[int, Any]:
         return (self._state_dict_hooks or {}).get(kind) or {}

@@ -79,7 +79,8 @@ class BasePruningMethod(ABC):
         method._tensor_name = name
         before = prunings.get(name)
         original = getattr(module, name if before is None else f"{name}_orig")
-        scores = original if importance_scores is None else importance_scores
+        # by default what an earlier method has left of it
+        scores = getattr(module, name) if importance_scores is None else importance_scores
         if scores.shape != original.shape:
             raise InvalidArgument(
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
@@ -227,7 +228,7 @@ class RandomUnstructured(BasePruningMethod):
         self.amount = amount
 
     def _scores(self, t: Any) -> Any:
-        return rand_like(t)
+        return -rand_like(t)  # PyTorch takes those away of which it draws the greatest numbers
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """Zeros at the places of the lowest scores."""

@@ -415,11 +415,12 @@ class UntypedStorage:
         return hash((self.data_ptr(), self.nbytes()))
 
     def is_shared(self) -> bool:
-        """Whether forked processes write to the same memory."""
+        """Whether other processes may write to the same memory."""
         if is_device_array(self._owner):
             return bool(self._owner.is_shared())
-        base = self._owner.base
-        return isinstance(getattr(base, "obj", base), mmap.mmap)
+        from .sharing import memory_of
+
+        return memory_of(self._owner) is not None
 
     def __repr__(self) -> str:
         return f"[adjoint.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
@@ -645,8 +646,8 @@ def _bump(x: Any, name: str) -> None:
 
 @public()
 def share_memory_(self: Tensor) -> Tensor:
-    """Move this tensor to memory that processes forked from this one share; on CUDA it stays as it
-    is.
+    """Move this tensor to memory that processes share, those forked from this one and those that
+    `multiprocessing` starts or sends it to; on CUDA it stays as it is.
 
     Errors: AutogradError for a view, or a tensor that has views.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.share_memory_.html
@@ -665,7 +666,9 @@ def share_memory_(self: Tensor) -> Tensor:
     ):
         raise AutogradError("share_memory_: the tensor is or has a view; clone() it first")
     old = self._data
-    memory = mmap.mmap(-1, max(old.nbytes, 1))
+    from .sharing import shared_memory
+
+    memory = shared_memory(old.nbytes, type(self))
     shared = np.frombuffer(memory, np.uint8, old.nbytes).view(old.dtype).reshape(old.shape)
     shared[...] = old
     self._data = shared
@@ -674,7 +677,7 @@ def share_memory_(self: Tensor) -> Tensor:
 
 @public()
 def is_shared(self: Tensor) -> bool:
-    """Whether forked processes write to the same memory.
+    """Whether other processes may write to the same memory.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_shared.html
 

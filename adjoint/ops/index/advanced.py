@@ -330,12 +330,12 @@ class IndexPut(Advanced):
 
     def write(self, xp: Any, x: Any, index: Any, value: Any) -> None:
         """Assign, or add one by one."""
+        if self.accumulate and self._placed(xp, x, index, value, True) is not NotImplemented:
+            return  # which has looked at the index
         if not self.negative:
             assert_not_negative(index, x.shape[self.axes[0]], "index_put")
         if self.accumulate and is_device_array(x):
             xp.index_add(x, self._key(index), value)
-        elif self.accumulate and self._placed(xp, x, index, value, True) is not NotImplemented:
-            return
         elif self.accumulate and x.flags.c_contiguous:
             add_at(x, self._positions(x.shape, index), value)
         elif self.accumulate:

@@ -238,3 +238,25 @@ def test_what_comes_again_is_launched_with_the_same_result_and_errors(name, monk
                 with pytest.raises(IndexError):
                     call(*map(ad.from_numpy, wrong))
             np.testing.assert_array_equal(wrong[0], before)
+
+
+def test_methods_in_place_write_by_the_routine(monkeypatch):
+    from adjoint.backends.native.lowering import names
+
+    over = []
+
+    def counted(*args, **options):
+        over.append(options["over"])
+        return movement.place(*args, **options)
+
+    monkeypatch.setattr(names, "place", counted)
+    x, index = ad.zeros(3, 5), ad.tensor([4, 0, 4])
+    x[1].index_add_(0, index, ad.tensor([1.0, 2.0, 3.0]))
+    x.index_put_((ad.tensor([0, 2, 0]),), ad.ones(3, 5), accumulate=True)
+    assert over == [True, True]
+    assert x.tolist() == [[2] * 5, [2, 0, 0, 0, 4], [1] * 5]
+    with pytest.raises(ad.IndexingError, match="5"):
+        x[1].index_add_(0, ad.tensor([0, 5]), ad.ones(2))
+    with pytest.raises(ad.IndexingError, match="negative"):
+        x[1].index_add_(0, ad.tensor([0, -1]), ad.ones(2))
+    assert x[1].tolist() == [2, 0, 0, 0, 4]
