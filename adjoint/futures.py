@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .core.errors import GraphError
+
+T = TypeVar("T")
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
 
-class Future:
+class Future(Generic[T]):
     """A value, or an error, that somebody sets and others wait for."""
 
     def __init__(self, *, devices: Any = None) -> None:

@@ -17,7 +17,7 @@ UNMADE = (
     "ConcreteModuleType", "ConcreteModuleTypeBuilder", "DeepCopyMemoTable",
     "DeserializationStorageContext", "ErrorReport", "ExecutionPlan", "Gradient",
     "GraphExecutorState", "IODescriptor", "InterfaceType", "LiteScriptModule", "ModuleDict", "Node",
-    "OperatorInfo", "ParameterDict", "ScriptClass", "ScriptClassFunction", "ScriptDict",
+    "OperatorInfo", "ParameterDict", "PyTorchFileReader", "PyTorchFileWriter", "ScriptClass", "ScriptClassFunction", "ScriptDict",
     "ScriptDictIterator", "ScriptDictKeyIterator", "ScriptFunction", "ScriptList",
     "ScriptListIterator", "ScriptMethod", "ScriptModule", "ScriptModuleSerializer", "ScriptObject",
     "ScriptObjectProperty", "SerializationStorageContext", "StaticModule", "ThroughputBenchmark",

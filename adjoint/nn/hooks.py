@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from ..autograd.function import Function
@@ -54,6 +55,56 @@ class HookHandle(RemovableHandle):
         super().remove()
         if not self._module._hooks:
             self._module.__dict__.pop("_hooks", None)
+
+
+class HookFunctions(MutableMapping[int, Any]):
+    """The functions of a module's hooks of one kind by their numbers, as PyTorch's `_forward_hooks`
+    are: what is removed here does not run any more, what is put here does.
+    """
+
+    def __init__(self, module: Any, kind: str) -> None:
+        self._module, self._kind = module, kind
+
+    def _entries(self) -> dict[int, Entry]:
+        hooks = self._module._hooks
+        return {} if hooks is None else getattr(hooks, self._kind)
+
+    def __getitem__(self, number: int) -> Any:
+        return self._entries()[number].function
+
+    def __setitem__(self, number: int, function: Any) -> None:
+        if self._module._hooks is None:
+            self._module._hooks = Hooks()
+        self._entries()[number] = Entry(function)
+
+    def __delitem__(self, number: int) -> None:
+        del self._entries()[number]
+        if not self._module._hooks:
+            self._module.__dict__.pop("_hooks", None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._entries()))
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
+
+class HooksOfKind:
+    """The attribute of modules with the hooks of one kind; set, it has those that are given."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __get__(self, module: Any, owner: Any = None) -> Any:
+        return self if module is None else HookFunctions(module, self._kind)
+
+    def __set__(self, module: Any, functions: Mapping[int, Any]) -> None:
+        given, now = dict(functions), HookFunctions(module, self._kind)
+        now.clear()
+        now.update(given)
 
 
 def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:

@@ -2,3 +2,5 @@
 
 from ..distributed.data_parallel import DistributedDataParallel as DistributedDataParallel
 from .modules.data_parallel import DataParallel as DataParallel
+
+__path__: list[str] = []  # PyTorch's is a package

@@ -17,8 +17,9 @@ from ..autograd.modes import enable_grad
 from ..core.errors import AutogradError, InvalidArgument, Unsupported
 from ..ops.random.random import get_rng_state, set_rng_state
 from ..tensor import Tensor
+from ._pytree import tree_leaves
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "noop_context_fn", "set_device_states"]
 
 Contexts = tuple[Any, Any]  # entered around the first run and around each recomputation
 
@@ -31,6 +32,35 @@ def noop_context_fn() -> Contexts:
     2
     """
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The accelerators that tensors are on, and the states of their generators: none here.
+
+    Errors: Unsupported for tensors of other devices than the CPU.
+
+    >>> from adjoint.utils.checkpoint import get_device_states
+    >>> get_device_states(ad.ones(2), 3)
+    ([], [])
+    """
+    others = {str(x.device) for x in tree_leaves(args) if isinstance(x, Tensor)} - {"cpu", "meta"}
+    if others:
+        raise Unsupported(f"get_device_states: of {sorted(others)}; random.fork_rng keeps theirs")
+    return [], []
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Give accelerators the states of `get_device_states` back.
+
+    Errors: Unsupported where there are some.
+
+    >>> from adjoint.utils.checkpoint import get_device_states, set_device_states
+    >>> set_device_states(*get_device_states(ad.ones(2)))
+    """
+    if devices or states:
+        raise Unsupported(f"set_device_states: of the devices {list(devices)}; the CPU's generator")
 
 
 def checkpoint(

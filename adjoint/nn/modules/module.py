@@ -19,6 +19,7 @@ from ..hooks import (
     EVERYWHERE,
     Entry,
     Hooks,
+    HooksOfKind,
     add,
     add_to,
     call_with_hooks,
@@ -28,6 +29,7 @@ from ..hooks import (
     register_module_full_backward_pre_hook,
 )
 from ..parameter import Buffer, Parameter
+from ..state import _IncompatibleKeys as _IncompatibleKeys
 
 __all__ = [
     "Module", "register_module_forward_hook", "register_module_forward_pre_hook",
@@ -59,6 +61,10 @@ class Module:
     call_super_init: bool = False
     _version: int = 1
     _hooks: Hooks | None = None  # made when the first hook is registered
+    _forward_pre_hooks = HooksOfKind("forward_pre")
+    _forward_hooks = HooksOfKind("forward")
+    _backward_pre_hooks = HooksOfKind("backward_pre")
+    _backward_hooks = HooksOfKind("backward")
     _state_dict_hooks: dict[str, dict[int, Any]] | None = None
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
