@@ -44,6 +44,9 @@ class Finder(importlib.abc.MetaPathFinder):
         top, _, rest = fullname.partition(".")
         if top == PACKAGE:
             return self._ours(fullname, path, target)
+        if fullname == "functorch":  # PyTorch's older name, a package of its own
+            given = importlib.import_module(f"{PACKAGE}.func")
+            return importlib.machinery.ModuleSpec(fullname, Given(given), origin=PACKAGE)
         if top != "torch":
             return None
         module = the_module() if not rest else find(rest)
@@ -84,6 +87,7 @@ def offer(module: ModuleType) -> None:
     below = {name.rpartition(".")[2] for name in OWN if name.rpartition(".")[0] == above}
     if not above or not below:
         return
+    vars(module).setdefault("__path__", [])  # so that what is below it can be imported
     before = vars(module).get("__getattr__")
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - of the module

@@ -31,8 +31,9 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.data_names": "utils.data._utils",
     f"{HERE}.dcp_names": "distributed.checkpoint.default_planner "
     "distributed.checkpoint.hf_storage distributed.checkpoint.state_dict",
-    f"{HERE}.dtensor": "distributed._functional_collectives distributed._tensor distributed.device_mesh "
-    "distributed.tensor distributed.tensor._utils distributed.tensor.placement_types",
+    f"{HERE}.dtensor": "distributed._functional_collectives distributed._tensor "
+    "distributed.device_mesh distributed.tensor distributed.tensor._utils "
+    "distributed.tensor.placement_types",
     f"{HERE}.dynamo": "_dynamo _dynamo._trace_wrapped_higher_order_op "
     "_dynamo.eval_frame _dynamo.exc _dynamo.utils",
     f"{HERE}.dynamo_config": "_dynamo.config",
@@ -44,6 +45,8 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.scatter_gather": "nn.parallel.scatter_gather",
     f"{HERE}.torch_version": "torch_version",
     f"{HERE}.version": "version",
+    f"{PACKAGE}.amp.cuda": "cuda.amp cuda.amp.autocast_mode cuda.amp.grad_scaler",
+    f"{PACKAGE}.cuda": "cuda.random",
     f"{PACKAGE}.data.collate": "utils.data._utils.collate",
     f"{PACKAGE}.data.worker": "utils.data._utils.worker",
     f"{PACKAGE}.distributed": "distributed.distributed_c10d",

@@ -13,9 +13,10 @@ __all__ = ["device", "get_default_device", "set_default_device"]
 
 
 KINDS = ["cpu", "cuda", "torch", "meta"]  # and those of further backends
-NAMED = frozenset((  # PyTorch's others: a device may be one, so that programs can compare; none is here
-    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl", "opengl",
-    "privateuseone", "ve", "vulkan", "xla", "xpu",
+# PyTorch's others: a device may be one, so that programs can compare with it; none is here.
+NAMED = frozenset((
+    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl",
+    "opengl", "privateuseone", "ve", "vulkan", "xla", "xpu",
 ))  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from ..ops.create.memory import as_tensor
 from ..ops.shape.joining import stack
 from ..tensor import Tensor
 
-
 Functions = dict[Any, Callable[..., Any]]  # by types of items, or tuples of types
 np_str_obj_array_pattern = re.compile(r"[SaUO]")  # of dtypes that no batch is made of
 
@@ -71,7 +70,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) ->
     Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
 
     >>> from adjoint.data.collate import collate
-    >>> collate([{"n": 2}, {"n": 4}], collate_fn_map={int: lambda items, collate_fn_map: sum(items)})
+    >>> by_type = {int: lambda items, collate_fn_map: sum(items)}
+    >>> collate([{"n": 2}, {"n": 4}], collate_fn_map=by_type)
     {'n': 6}
     """
     first = batch[0]
@@ -82,7 +82,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) ->
     if isinstance(first, Mapping):
         return _same_type(
             first,
-            {key: collate([item[key] for item in batch], collate_fn_map=functions) for key in first},
+            {
+                key: collate([item[key] for item in batch], collate_fn_map=functions)
+                for key in first
+            },
         )
     if isinstance(first, Sequence):
         if any(len(item) != len(first) for item in batch):
@@ -90,9 +93,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) ->
                 "default_collate: each element in list of batch should be of equal size, got "
                 f"lengths {sorted({len(item) for item in batch})}; pad them, or pass a collate_fn"
             )
-        columns = [
-            collate(column, collate_fn_map=functions) for column in zip(*batch, strict=True)
-        ]
+        columns = [collate(column, collate_fn_map=functions) for column in zip(*batch, strict=True)]
         return columns if type(first) is tuple else _rebuilt(first, columns)
     raise InvalidType(_REFUSED.format(kind=type(first)))
 

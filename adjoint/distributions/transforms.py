@@ -682,7 +682,6 @@ class StickBreakingTransform(Transform):
         return arange(count, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Any) -> Any:
-        info = finfo(x.dtype)
         z = _clipped_sigmoid(x - self._offset(x, x.shape[-1]))
         left = (1 - z).cumprod(-1)
         one = ones_like(z[..., :1])

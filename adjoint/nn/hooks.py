@@ -53,8 +53,8 @@ class HookHandle(RemovableHandle):
     def remove(self) -> None:
         """Take the hook away; a second time does nothing."""
         super().remove()
-        if not self._module._hooks:
-            self._module.__dict__.pop("_hooks", None)
+        if not self._module._call_hooks:
+            self._module.__dict__.pop("_call_hooks", None)
 
 
 class HookFunctions(MutableMapping[int, Any]):
@@ -66,21 +66,21 @@ class HookFunctions(MutableMapping[int, Any]):
         self._module, self._kind = module, kind
 
     def _entries(self) -> dict[int, Entry]:
-        hooks = self._module._hooks
+        hooks = self._module._call_hooks
         return {} if hooks is None else getattr(hooks, self._kind)
 
     def __getitem__(self, number: int) -> Any:
         return self._entries()[number].function
 
     def __setitem__(self, number: int, function: Any) -> None:
-        if self._module._hooks is None:
-            self._module._hooks = Hooks()
+        if self._module._call_hooks is None:
+            self._module._call_hooks = Hooks()
         self._entries()[number] = Entry(function)
 
     def __delitem__(self, number: int) -> None:
         del self._entries()[number]
-        if not self._module._hooks:
-            self._module.__dict__.pop("_hooks", None)
+        if not self._module._call_hooks:
+            self._module.__dict__.pop("_call_hooks", None)
 
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._entries()))
@@ -109,9 +109,9 @@ class HooksOfKind:
 
 def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:
     """Register `entry` as a hook of a module; the handle removes it."""
-    if module._hooks is None:
-        module._hooks = Hooks()
-    hooks = getattr(module._hooks, kind)
+    if module._call_hooks is None:
+        module._call_hooks = Hooks()
+    hooks = getattr(module._call_hooks, kind)
     return add(hooks, entry, prepend, HookHandle(hooks, module))
 
 
@@ -130,7 +130,7 @@ def add(
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`module(*args, **kwargs)` with every hook run."""
-    hooks = module._hooks or Hooks()
+    hooks = module._call_hooks or Hooks()
     done: set[int] = set()
     try:
         return _call(module, hooks, args, kwargs, done)

@@ -278,9 +278,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
-def _calculate_correct_fan(
-    tensor: Tensor, mode: str, name: str = "_calculate_correct_fan"
-) -> int:
+def _calculate_correct_fan(tensor: Tensor, mode: str, name: str = "_calculate_correct_fan") -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise InvalidArgument(

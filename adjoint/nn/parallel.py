@@ -2,5 +2,3 @@
 
 from ..distributed.data_parallel import DistributedDataParallel as DistributedDataParallel
 from .modules.data_parallel import DataParallel as DataParallel
-
-__path__: list[str] = []  # PyTorch's is a package

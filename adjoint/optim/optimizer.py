@@ -300,7 +300,7 @@ class Optimizer:
                     loss = closure()
             groups, sparse = [], False
             for group in self.param_groups:
-                parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
+                parameters = [p for p in group["params"] if p.grad is not None]
                 if parameters:
                     groups.append((group, parameters))
                 for p in parameters:

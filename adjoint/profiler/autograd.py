@@ -27,7 +27,6 @@ class emit_itt(Unmade):  # noqa: N801 - PyTorch's name
     said = "autograd.profiler", "of Intel's tools; profiler.profile writes traces"
 
 
-
 class profile(_profile):  # noqa: N801 - PyTorch's name
     """A profile of a block, whose results are asked of itself; `enabled=False` records nothing.
 

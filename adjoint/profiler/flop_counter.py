@@ -58,11 +58,13 @@ class FlopCounterMode:
         custom_mapping: dict[Any, Any] | None = None,
     ) -> None:
         if mods is not None:
-            warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
+            warnings.warn(
+                "mods argument is not needed anymore, you can stop passing it", stacklevel=2
+            )
         if custom_mapping:
             raise Unsupported(
-                f"FlopCounterMode: custom_mapping of {list(custom_mapping)}; what operators take is "
-                "counted by their own kinds here"
+                f"FlopCounterMode: custom_mapping of {list(custom_mapping)}; what operators take "
+                "is counted by their own kinds here"
             )
         self.depth = depth
         self.display = display

@@ -6,9 +6,11 @@ Source: https://docs.pytorch.org/docs/stable/checkpoint.html
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..absent import refused
 from ..amp import autocast_again
 from ..autograd import backward
 from ..autograd.function import Function
@@ -19,9 +21,35 @@ from ..ops.random.random import get_rng_state, set_rng_state
 from ..tensor import Tensor
 from ._pytree import tree_leaves
 
-__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "noop_context_fn", "set_device_states"]
+__all__ = [
+    "CheckpointPolicy",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "get_device_states",
+    "noop_context_fn",
+    "set_device_states",
+]
 
 Contexts = tuple[Any, Any]  # entered around the first run and around each recomputation
+
+
+class CheckpointPolicy(enum.Enum):
+    """What becomes of an operator's results: names, for programs that choose among them."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+create_selective_checkpoint_contexts = refused(
+    "utils.checkpoint",
+    "create_selective_checkpoint_contexts",
+    "operators cannot be chosen among here; checkpoint() parts of the model",
+)
 
 
 def noop_context_fn() -> Contexts:

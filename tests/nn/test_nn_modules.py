@@ -463,7 +463,7 @@ def test_lazy_layers_become_what_they_stand_for():
     assert [type(m) for m in model] == [
         ad.nn.Conv2d, ad.nn.BatchNorm2d, ad.nn.Flatten, ad.nn.Linear,
     ]  # fmt: skip
-    assert model[3].in_features == 36 and model[3]._hooks is None
+    assert model[3].in_features == 36 and model[3]._call_hooks is None
     fresh = ad.nn.Sequential(
         ad.nn.LazyConv2d(4, 3), ad.nn.LazyBatchNorm2d(), ad.nn.Flatten(), ad.nn.LazyLinear(2)
     )
