@@ -71,7 +71,7 @@ class Future(Generic[T]):
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """A future of `callback(self)`, which is called when the value is there."""
-        made = Future()
+        made: Future[Any] = Future()
 
         def call(_: Future) -> None:
             try:

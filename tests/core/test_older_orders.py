@@ -1,4 +1,4 @@
-"""Calls in orders that PyTorch has deprecated, beside PyTorch's; what Python asks the right side."""
+"""Calls in orders that PyTorch has deprecated, beside PyTorch's; who else operators ask."""
 
 from __future__ import annotations
 

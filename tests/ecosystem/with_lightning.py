@@ -11,7 +11,7 @@ from common import data, fill, labels
 from lightning.pytorch.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 

@@ -56,13 +56,8 @@ def case_dora():
 
 
 def case_ia3():
-    return adapted(
-        peft.IA3Config(
-            target_modules=["k_proj", "down_proj"],
-            feedforward_modules=["down_proj"],
-            task_type="CAUSAL_LM",
-        )  # fmt: skip
-    )
+    more = {"feedforward_modules": ["down_proj"], "task_type": "CAUSAL_LM"}
+    return adapted(peft.IA3Config(target_modules=["k_proj", "down_proj"], **more))
 
 
 def case_lokr():
