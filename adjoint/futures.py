@@ -93,7 +93,8 @@ def collect_all(futures: list[Future]) -> Future:
     """
     import threading
 
-    made, held, lock = Future(), list(futures), threading.Lock()
+    made: Future[Any] = Future()
+    held, lock = list(futures), threading.Lock()
     left = len(held)
 
     def count(done: Future) -> None:
