@@ -23,7 +23,6 @@ TOP: Reasons = (
      r"fused_moving_avg_obs_fake_quant", _QUANTIZED),
     ("mkldnn_rnn_layer", "of oneDNN alone; lstm, gru, rnn_tanh and rnn_relu"),
     ("slice_inverse", "private to PyTorch's compiler; slice_scatter writes into a copy"),
-    ("PyTorchFile(Reader|Writer)", "adjoint.load and adjoint.save read and write the files"),
     ("LockingLogger NoopLogger", "of PyTorch's own counters; adjoint.profiler counts"),
     ("FileCheck", "checks texts of PyTorch's compilers; use `in`, or re"),
     ("ExcludeDispatchKeyGuard", "there is no dispatcher; autocast(enabled=False) switches it off"),

@@ -38,6 +38,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_initialized = False  # the switch that PyTorch programs read; is_initialized() asks
+
+
 def _torch() -> Any:
     """`torch.cuda` where it can serve; None elsewhere."""
     found = torch_with_cuda()

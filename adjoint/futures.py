@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .core.errors import GraphError
+
+T = TypeVar("T")
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
 
-class Future:
+class Future(Generic[T]):
     """A value, or an error, that somebody sets and others wait for."""
 
     def __init__(self, *, devices: Any = None) -> None:
@@ -69,7 +71,7 @@ class Future:
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """A future of `callback(self)`, which is called when the value is there."""
-        made = Future()
+        made: Future[Any] = Future()
 
         def call(_: Future) -> None:
             try:
@@ -91,7 +93,8 @@ def collect_all(futures: list[Future]) -> Future:
     """
     import threading
 
-    made, held, lock = Future(), list(futures), threading.Lock()
+    made: Future[Any] = Future()
+    held, lock = list(futures), threading.Lock()
     left = len(held)
 
     def count(done: Future) -> None:

@@ -50,7 +50,8 @@ FILES = {
     "CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable "
     "DeserializationStorageContext ErrorReport ExecutionPlan FatalError Gradient "
     "GraphExecutorState IODescriptor InterfaceType JITException LiteScriptModule ModuleDict Node "
-    "OperatorInfo ParameterDict SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator "
+    "OperatorInfo ParameterDict PyTorchFileReader PyTorchFileWriter SUM "
+    " ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator "
     "ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod ScriptModule "
     "ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext "
     "StaticModule Tag ThroughputBenchmark TracingState Use Value",

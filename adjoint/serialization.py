@@ -17,6 +17,8 @@ __all__ = [
     "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "save", "trust",
 ]  # fmt: skip
 
+DEFAULT_PROTOCOL = 2  # of the pickles in files
+
 # What annotations need.
 MAP_LOCATION = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 FILE_LIKE = Any

@@ -31,7 +31,7 @@ from .core.errors import (
     Unsupported,
 )
 from .core.handles import RemovableHandle, register
-from .core.mistakes import assert_tensor, misplaced
+from .core.mistakes import REFLECTED, assert_tensor, misplaced
 from .core.mode import MODE
 from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
 from .core.spec import Size, normalize_axis
@@ -117,6 +117,21 @@ class _SizeOrCount:
         return count
 
 
+class _Attributes:
+    """`__dict__` of a tensor, which may be set, as PyTorch's may: to the entries of another."""
+
+    def __get__(self, x: Any, owner: Any = None) -> Any:
+        return _ATTRIBUTES.__get__(x, owner)
+
+    def __set__(self, x: Any, entries: dict[str, Any]) -> None:
+        given, own = dict(entries), _ATTRIBUTES.__get__(x, type(x))
+        own.clear()
+        own.update(given)
+
+
+_ATTRIBUTES: Any = vars(TensorBase)["__dict__"]
+
+
 class Tensor(TensorBase):
     """An array with automatic differentiation.
 
@@ -135,6 +150,7 @@ class Tensor(TensorBase):
     """
 
     __slots__ = ()
+    __dict__ = _Attributes()  # type: ignore[assignment]
 
     if TYPE_CHECKING:  # methods made from public functions are attached below
 
@@ -1188,6 +1204,11 @@ def _warn_of_no_gradient(x: Tensor) -> None:
             "the leaf Tensor instead.",
             stacklevel=3,
         )
+
+
+REFLECTED.update(
+    {getattr(Tensor, f"__{name}__"): f"__r{name}__" for name in ("add", "sub", "mul", "truediv")}
+)
 
 
 def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:

@@ -16,10 +16,13 @@ from ..core.mode import MODE, mode_with
 from ..core.overrides import DisableTorchFunction as DisableTorchFunction
 from ..core.overrides import DisableTorchFunctionSubclass, disabled, is_unasked
 from ..core.tensor_base import TensorBase
+from ..nn.modules.module import _parse_to
 
 __all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "TensorBase"]
 
 _TensorBase = TensorBase
+_TensorMeta = type(adjoint.Tensor)
+_has_cuda = _has_mps = _has_xpu = False  # what PyTorch's library was built for
 assert issubclass(_LinAlgError, RuntimeError)
 
 
@@ -78,6 +81,18 @@ def _is_torch_function_enabled() -> bool:
 
 
 _is_torch_function_all_disabled = is_unasked
+
+
+class _nn:  # noqa: N801 - PyTorch's name
+    """What PyTorch's modules ask of its extension."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Device, dtype, non_blocking and memory format that the arguments of `to` ask for."""
+        where, kind = _parse_to(*args, **kwargs)
+        flags = [each for each in args if isinstance(each, bool)]
+        blocking = kwargs.get("non_blocking", flags[0] if flags else False)
+        return where, kind, blocking, kwargs.get("memory_format")
 
 
 class Value:

@@ -89,6 +89,7 @@ def offer(module: ModuleType) -> None:
     below = {name.rpartition(".")[2] for name in OWN if name.rpartition(".")[0] == above}
     if not above or not below:
         return
+    vars(module).setdefault("__path__", [])  # so that what is below it can be imported
     before = vars(module).get("__getattr__")
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - of the module

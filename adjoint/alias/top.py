@@ -27,22 +27,35 @@ SHARED = frozenset((  # modules that are the same under both names, with all bel
 ASKED = {  # modules whose names adjoint has for others, or which only PyTorch programs ask for
     f"{HERE}.c": "_C",
     f"{HERE}.config": "__config__",
+    f"{HERE}.cpp_extension": "utils.cpp_extension",
+    f"{HERE}.data_names": "utils.data._utils",
     f"{HERE}.dcp_names": "distributed.checkpoint.default_planner "
     "distributed.checkpoint.hf_storage distributed.checkpoint.state_dict",
-    f"{HERE}.dtensor": "distributed._functional_collectives distributed.device_mesh "
-    "distributed.tensor distributed.tensor._utils distributed.tensor.placement_types",
+    f"{HERE}.dtensor": "distributed._functional_collectives distributed._tensor "
+    "distributed.device_mesh distributed.tensor distributed.tensor._utils "
+    "distributed.tensor.placement_types",
     f"{HERE}.dynamo": "_dynamo _dynamo._trace_wrapped_higher_order_op "
     "_dynamo.eval_frame _dynamo.exc _dynamo.utils",
     f"{HERE}.dynamo_config": "_dynamo.config",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
+    f"{HERE}.functional": "functional",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
     f"{HERE}.internal": "_utils",
     f"{HERE}.nvtx": "cuda.nvtx",
     f"{HERE}.ops": "ops",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
     f"{HERE}.storage": "storage",
+    f"{HERE}.scatter_gather": "nn.parallel.scatter_gather",
     f"{HERE}.torch_version": "torch_version",
     f"{HERE}.version": "version",
+    f"{PACKAGE}.amp.cuda": "cuda.amp cuda.amp.autocast_mode cuda.amp.grad_scaler",
+    f"{PACKAGE}.cuda": "cuda.random",
+    f"{PACKAGE}.data.collate": "utils.data._utils.collate",
+    f"{PACKAGE}.data.worker": "utils.data._utils.worker",
+    f"{PACKAGE}.distributed": "distributed.distributed_c10d",
+    f"{PACKAGE}.distributed.data_parallel": "nn.parallel.distributed",
+    f"{PACKAGE}.distributed.functional": "distributed.nn distributed.nn.functional",
+    f"{PACKAGE}.distributed.group": "distributed.constants",
     f"{PACKAGE}.distributed.fsdp": "distributed._composable distributed._composable.fsdp "
     "distributed.fsdp.fully_sharded_data_parallel distributed.fsdp.wrap",
     f"{PACKAGE}.jit": "_jit_internal jit.annotations",
@@ -50,6 +63,7 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{PACKAGE}.nn.attention": "nn.attention.flex_attention",
     f"{PACKAGE}.onnx.symbolic_helper": " ".join(f"onnx.symbolic_opset{n}" for n in range(7, 21)),
     f"{PACKAGE}.ops.return_types": "return_types",
+    f"{PACKAGE}.profiler.flop_counter": "utils.flop_counter",
     f"{PACKAGE}.printing": "_tensor_str",
     f"{PACKAGE}.tensor": "_tensor",
 }

@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_NAMES = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
+_NAMES = [
+    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_itt", "emit_nvtx", "profile",
+    "record_function",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -663,7 +663,7 @@ class CompiledModule(Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         modules = self.__dict__.get("_modules") or {}
-        if "_orig_mod" in modules and name not in ("_orig_mod", "_hooks"):
+        if "_orig_mod" in modules and name not in ("_orig_mod", "_call_hooks"):
             setattr(modules["_orig_mod"], name, value)
         else:
             super().__setattr__(name, value)

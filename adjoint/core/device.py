@@ -13,6 +13,11 @@ __all__ = ["device", "get_default_device", "set_default_device"]
 
 
 KINDS = ["cpu", "cuda", "torch", "meta"]  # and those of further backends
+# PyTorch's others: a device may be one, so that programs can compare with it; none is here.
+NAMED = frozenset((
+    "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "mkldnn", "mps", "mtia", "opencl",
+    "opengl", "privateuseone", "ve", "vulkan", "xla", "xpu",
+))  # fmt: skip
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -37,7 +42,7 @@ class device:  # noqa: N801 - PyTorch's name
         if isinstance(type, int):
             type, index = "cuda", type
         kind, colon, number = type.partition(":")
-        if kind not in KINDS or (colon and not number.isdecimal()):
+        if not (kind in KINDS or kind in NAMED) or (colon and not number.isdecimal()):
             raise DeviceError(
                 f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, "
                 f"{', '.join(KINDS[2:])}"

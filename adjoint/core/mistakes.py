@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
 from . import config
 from .errors import AdjointError, InvalidType
+from .older_orders import in_present_order
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .tensor_base import TensorBase
 
@@ -128,6 +130,9 @@ def explain(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
             raise _error(value, called, argument, due) from None
 
 
+REFLECTED: dict[Callable[..., Any], str] = {}  # operators: what Python asks of the right side
+
+
 def recovered(
     error: Exception,
     asking: Callable[..., Any],
@@ -145,6 +150,16 @@ def recovered(
             if said is not ABSENT:
                 return said
             leave(OTHERS)
+        if hasattr(args[-1], REFLECTED.get(asking, "")) and not isinstance(args[-1], TensorBase):
+            return NotImplemented  # Python asks the other one
+        older = in_present_order(asking.__name__, args, kwargs)
+        if older is not None:
+            warnings.warn(
+                f"{asking.__name__}: this order of arguments is deprecated; "
+                f"{', '.join(older[1])} after the tensors, by name",
+                stacklevel=3,
+            )
+            return asking(*older[0], **older[1])
         explain(error, function, args, kwargs)
         raise error
     finally:

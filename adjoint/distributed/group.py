@@ -51,6 +51,9 @@ class ReduceOp(enum.Enum):
     BXOR = "BXOR"
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name of its values' type
+
+
 class Agreement(Pending, Protocol):
     """A question to all ranks that is under way."""
 

@@ -74,12 +74,12 @@ class MultivariateNormal(Distribution):
         super().__init__(batch, loc.shape[-1:], validate_args)
         # of the matrix's own batch shape: it is decomposed, and solved with, once
         if name == "scale_tril":
-            self._factor = matrix
+            self._unbroadcasted_scale_tril = matrix
         elif name == "covariance_matrix":
-            self._factor = cholesky(matrix)
+            self._unbroadcasted_scale_tril = cholesky(matrix)
         else:
             flipped = cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
-            self._factor = solve_triangular(
+            self._unbroadcasted_scale_tril = solve_triangular(
                 flipped,
                 eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device),
                 upper=False,
@@ -88,8 +88,13 @@ class MultivariateNormal(Distribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same with another batch shape."""
         new = super().expand(batch_shape, _instance)
-        new._factor = self._factor
+        new._unbroadcasted_scale_tril = self._factor
         return new
+
+    @property
+    def _factor(self) -> Any:
+        """Under PyTorch's name for it, which subclasses set or override."""
+        return self._unbroadcasted_scale_tril
 
     def _matrix(self, value: Any) -> Any:
         return value.expand((*self._batch_shape, *self._event_shape, *self._event_shape))

@@ -59,7 +59,7 @@ class Transform:
     @property
     def inv(self) -> Any:
         """The inverse transform."""
-        return _Inverse(self)
+        return _InverseTransform(self)
 
     @property
     def sign(self) -> Any:
@@ -105,7 +105,7 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     """The inverse of a bijective transform."""
 
     def __init__(self, transform: Transform) -> None:
@@ -156,10 +156,10 @@ class _Inverse(Transform):
         return self._transform.forward_shape(shape)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Inverse) and self._transform == other._transform
+        return isinstance(other, _InverseTransform) and self._transform == other._transform
 
     def __hash__(self) -> int:
-        return hash((_Inverse, self._transform))
+        return hash((_InverseTransform, self._transform))
 
     def __repr__(self) -> str:
         return f"Inverse({self._transform!r})"
@@ -468,6 +468,12 @@ class PowerTransform(Transform):
     __hash__ = Transform.__hash__
 
 
+def _clipped_sigmoid(x: Any) -> Any:
+    """The sigmoid, inside of the open interval (0, 1)."""
+    info = finfo(x.dtype)
+    return x.sigmoid().clamp(min=info.tiny, max=1 - info.eps)
+
+
 def _broadcast(shape: Sequence[int], *values: Any) -> Any:
     shapes = [v.shape for v in values if isinstance(v, Tensor)]
     return Size(broadcast_shapes(shape, *shapes, op="transform"))
@@ -489,8 +495,7 @@ class SigmoidTransform(_Increasing):
     codomain = constraints.unit_interval
 
     def _call(self, x: Any) -> Any:
-        info = finfo(x.dtype)
-        return x.sigmoid().clamp(min=info.tiny, max=1 - info.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Any) -> Any:
         info = finfo(y.dtype)
@@ -677,8 +682,7 @@ class StickBreakingTransform(Transform):
         return arange(count, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Any) -> Any:
-        info = finfo(x.dtype)
-        z = (x - self._offset(x, x.shape[-1])).sigmoid().clamp(min=info.tiny, max=1 - info.eps)
+        z = _clipped_sigmoid(x - self._offset(x, x.shape[-1]))
         left = (1 - z).cumprod(-1)
         one = ones_like(z[..., :1])
         return cat([z, one], -1) * cat([one, left], -1)

@@ -32,7 +32,7 @@ _CACHES = frozenset((
     "_all_weights", "_flat_weight_refs", "_flat_weights", "_flat_weights_names",
     "_is_full_backward_hook", "_compiled_call_impl", "_reversed_padding_repeated_twice",
 ))  # fmt: skip
-_OWN = frozenset(("_hooks", "_state_dict_hooks"))  # where our modules keep theirs
+_OWN = frozenset(("_call_hooks", "_state_dict_hooks"))  # where our modules keep theirs
 
 
 def restore_module(module: Any, state: Any) -> None:
@@ -82,7 +82,7 @@ def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any
 
 def hooks_of(state: dict[str, Any]) -> str:
     """What hooks the `__dict__` of a module of ours holds, in words; empty for none."""
-    if state.get("_hooks"):
+    if state.get("_call_hooks"):
         return "hooks around its forward or backward"
     return "hooks of its state dict" if any((state.get("_state_dict_hooks") or {}).values()) else ""
 
@@ -91,7 +91,7 @@ def pytorch_state(module: Module, state: dict[str, Any]) -> dict[str, Any]:
     """The `__dict__` that PyTorch's class has where ours has `state`, without hooks."""
     hooks: dict[str, Any] = {name: OrderedDict() for name in sorted(_HOOKS)}
     found = {"training": module.training, **hooks, "_is_full_backward_hook": None}
-    found.update((k, v) for k, v in state.items() if k not in ("_hooks", "_state_dict_hooks"))
+    found.update((k, v) for k, v in state.items() if k not in ("_call_hooks", "_state_dict_hooks"))
     for kind, more in _MORE:
         if isinstance(module, kind):
             found.update((k, v) for k, v in more(module).items() if k not in state)

@@ -117,7 +117,7 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     >>> ad.jit.wait(ad.jit.fork(lambda x: x + 1, ad.ones(1)))
     tensor([2.])
     """
-    made = Future()
+    made: Future[Any] = Future()
     try:
         made.set_result(func(*args, **kwargs))
     except Exception as error:

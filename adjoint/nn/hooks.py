@@ -53,70 +53,65 @@ class HookHandle(RemovableHandle):
     def remove(self) -> None:
         """Take the hook away; a second time does nothing."""
         super().remove()
-        _tidy(self._module)
-
-
-def _tidy(module: Any) -> None:
-    if not module._hooks:
-        module.__dict__.pop("_hooks", None)
+        if not self._module._call_hooks:
+            self._module.__dict__.pop("_call_hooks", None)
 
 
 class HookFunctions(MutableMapping[int, Any]):
-    """A module's hooks of one kind, by their handles' `id`, as PyTorch's dictionaries have them.
-
-    What is set, deleted or cleared here is so for the module.
+    """The functions of a module's hooks of one kind by their numbers, as PyTorch's `_forward_hooks`
+    are: what is removed here does not run any more, what is put here does.
     """
 
     def __init__(self, module: Any, kind: str) -> None:
-        self._module = module
-        self._kind = kind
+        self._module, self._kind = module, kind
 
-    @property
     def _entries(self) -> dict[int, Entry]:
-        return {} if self._module._hooks is None else getattr(self._module._hooks, self._kind)
+        hooks = self._module._call_hooks
+        return {} if hooks is None else getattr(hooks, self._kind)
 
-    def __getitem__(self, key: int) -> Any:
-        return self._entries[key].function
+    def __getitem__(self, number: int) -> Any:
+        return self._entries()[number].function
 
-    def __setitem__(self, key: int, function: Any) -> None:
-        if self._module._hooks is None:
-            self._module._hooks = Hooks()
-        self._entries[key] = Entry(function)
+    def __setitem__(self, number: int, function: Any) -> None:
+        if self._module._call_hooks is None:
+            self._module._call_hooks = Hooks()
+        self._entries()[number] = Entry(function)
 
-    def __delitem__(self, key: int) -> None:
-        del self._entries[key]
-        _tidy(self._module)
+    def __delitem__(self, number: int) -> None:
+        del self._entries()[number]
+        if not self._module._call_hooks:
+            self._module.__dict__.pop("_call_hooks", None)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._entries)
+        return iter(list(self._entries()))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries())
 
     def __repr__(self) -> str:
         return repr(OrderedDict(self))
 
 
-def hook_functions(kind: str) -> property:
-    """The attribute under which PyTorch's modules have their hooks of a kind."""
+class HooksOfKind:
+    """The attribute of modules with the hooks of one kind; set, it has those that are given."""
 
-    def get(module: Any) -> HookFunctions:
-        return HookFunctions(module, kind)
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
 
-    def put(module: Any, functions: Mapping[int, Any]) -> None:
-        kept = dict(functions)
-        found = HookFunctions(module, kind)
-        found.clear()
-        found.update(kept)
+    def __get__(self, module: Any, owner: Any = None) -> Any:
+        return self if module is None else HookFunctions(module, self._kind)
 
-    return property(get, put)
+    def __set__(self, module: Any, functions: Mapping[int, Any]) -> None:
+        given, now = dict(functions), HookFunctions(module, self._kind)
+        now.clear()
+        now.update(given)
 
 
 def add_to(module: Any, kind: str, entry: Entry, prepend: bool = False) -> RemovableHandle:
     """Register `entry` as a hook of a module; the handle removes it."""
-    if module._hooks is None:
-        module._hooks = Hooks()
-    hooks = getattr(module._hooks, kind)
+    if module._call_hooks is None:
+        module._call_hooks = Hooks()
+    hooks = getattr(module._call_hooks, kind)
     return add(hooks, entry, prepend, HookHandle(hooks, module))
 
 
@@ -135,7 +130,7 @@ def add(
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`module(*args, **kwargs)` with every hook run."""
-    hooks = module._hooks or Hooks()
+    hooks = module._call_hooks or Hooks()
     done: set[int] = set()
     try:
         return _call(module, hooks, args, kwargs, done)

@@ -278,12 +278,17 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str, name: str) -> float:
+def _calculate_correct_fan(tensor: Tensor, mode: str, name: str = "_calculate_correct_fan") -> int:
+    mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise InvalidArgument(
             f"{name}: Mode {mode} not supported, please use one of ['fan_in', 'fan_out']"
         )
-    fan = _fans(tensor, name)[mode == "fan_out"]
+    return _fans(tensor, name)[mode == "fan_out"]
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str, name: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode, name)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 

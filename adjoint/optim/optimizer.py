@@ -23,6 +23,7 @@ from ..tensor import RemovableHandle, Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
+ParamsT = Iterable[Any]  # what optimizers take: parameters, groups, or names with parameters
 Group = dict[str, Any]  # parameters, and the options that they have in common
 State = dict[str, Any]  # what an optimizer remembers of one parameter
 
@@ -299,7 +300,7 @@ class Optimizer:
                     loss = closure()
             groups, sparse = [], False
             for group in self.param_groups:
-                parameters = [p for p in group["params"] if p.grad is not None and p.requires_grad]
+                parameters = [p for p in group["params"] if p.grad is not None]
                 if parameters:
                     groups.append((group, parameters))
                 for p in parameters:

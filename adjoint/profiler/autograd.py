@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..absent import Unmade
 from .annotations import record_function
 from .events import EventList, FunctionEvent, FunctionEventAvg
 from .profiling import profile as _profile
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
+__all__ = [
+    "EventList", "FunctionEvent", "FunctionEventAvg", "emit_itt", "emit_nvtx", "profile",
+    "record_function",
+]  # fmt: skip
+
+
+class emit_nvtx(Unmade):  # noqa: N801 - PyTorch's name
+    """Marks of ops for NVIDIA's tools."""
+
+    said = "autograd.profiler", "of NVIDIA's tools; profiler.profile writes traces"
+
+
+class emit_itt(Unmade):  # noqa: N801 - PyTorch's name
+    """Marks of ops for Intel's tools."""
+
+    said = "autograd.profiler", "of Intel's tools; profiler.profile writes traces"
 
 
 class profile(_profile):  # noqa: N801 - PyTorch's name

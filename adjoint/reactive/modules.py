@@ -40,6 +40,6 @@ class Calls:
                 name = names.get(id(module), type(module).__name__)
                 state.scope = (*scope[:1], *name.split(".")) if name else scope
             try:
-                return module._call(args, kwargs)
+                return module._call_impl(*args, **kwargs)
             finally:
                 state.scope, self._names = scope, names

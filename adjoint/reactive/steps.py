@@ -192,7 +192,7 @@ class Steps:
         """Call a module; where it is trusted, its result may be known."""
         mode = MODE.get()
         if module not in self._pure:
-            return module._call(args, kwargs)
+            return module._call_impl(*args, **kwargs)
         state = (*module.parameters(), *module.buffers())
         inputs = (*args, *kwargs.values(), *state)
         wants = mode.grad and any(isinstance(x, TensorBase) and x._node for x in inputs)
@@ -207,7 +207,7 @@ class Steps:
                 f"({self._reason(module, inputs)}); said once for each module",
                 stacklevel=users_frame()[0],
             )
-        return self._once(key, module, inputs, lambda: module._call(args, kwargs))
+        return self._once(key, module, inputs, lambda: module._call_impl(*args, **kwargs))
 
     def _once(self, key: Any, op: Any, inputs: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """What `compute()` gives, or gave for this key: tensors that want no gradient."""

@@ -160,13 +160,13 @@ _tuple_flatten_with_keys = SUPPORTED_NODES[tuple].flatten_with_keys_fn
 _dict_flatten_with_keys = SUPPORTED_NODES[dict].flatten_with_keys_fn
 
 
-def _kind(tree: Any) -> Any:
+def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
     return NamedTuple if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
 def _is_node(tree: Any, is_leaf: Callable[[Any], bool] | None) -> bool:
-    return not (is_leaf is not None and is_leaf(tree)) and _kind(tree) in SUPPORTED_NODES
+    return not (is_leaf is not None and is_leaf(tree)) and _get_node_type(tree) in SUPPORTED_NODES
 
 
 def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
@@ -231,7 +231,7 @@ class TreeSpec:
             found.append(tree)
             return
         mappings = (dict, OrderedDict, defaultdict)
-        kind = _kind(tree)
+        kind = _get_node_type(tree)
         if kind is not self.type and not (kind in mappings and self.type in mappings):
             raise InvalidArgument(f"pytree: expected a {self.type}, got {type(tree)!r}")
         children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
@@ -286,7 +286,7 @@ def _flatten(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if not _is_node(tree, is_leaf):
         leaves.append(tree)
         return LeafSpec()
-    kind = _kind(tree)
+    kind = _get_node_type(tree)
     children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
     return TreeSpec(kind, context, [_flatten(each, leaves, is_leaf) for each in children])
 
@@ -398,7 +398,7 @@ def _walk(path: tuple[Any, ...], tree: Any, found: list[Any], is_leaf: Any) -> N
     if not _is_node(tree, is_leaf):
         found.append((path, tree))
         return
-    keys = SUPPORTED_NODES[_kind(tree)].flatten_with_keys_fn
+    keys = SUPPORTED_NODES[_get_node_type(tree)].flatten_with_keys_fn
     if keys is None:
         raise InvalidArgument(f"pytree: {type(tree)} was registered without flatten_with_keys_fn")
     for key, child in keys(tree)[0]:

@@ -6,9 +6,11 @@ Source: https://docs.pytorch.org/docs/stable/checkpoint.html
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..absent import refused
 from ..amp import autocast_again
 from ..autograd import backward
 from ..autograd.function import Function
@@ -17,10 +19,37 @@ from ..autograd.modes import enable_grad
 from ..core.errors import AutogradError, InvalidArgument, Unsupported
 from ..ops.random.random import get_rng_state, set_rng_state
 from ..tensor import Tensor
+from ._pytree import tree_leaves
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "CheckpointPolicy",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "get_device_states",
+    "noop_context_fn",
+    "set_device_states",
+]
 
 Contexts = tuple[Any, Any]  # entered around the first run and around each recomputation
+
+
+class CheckpointPolicy(enum.Enum):
+    """What becomes of an operator's results: names, for programs that choose among them."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+create_selective_checkpoint_contexts = refused(
+    "utils.checkpoint",
+    "create_selective_checkpoint_contexts",
+    "operators cannot be chosen among here; checkpoint() parts of the model",
+)
 
 
 def noop_context_fn() -> Contexts:
@@ -31,6 +60,35 @@ def noop_context_fn() -> Contexts:
     2
     """
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The accelerators that tensors are on, and the states of their generators: none here.
+
+    Errors: Unsupported for tensors of other devices than the CPU.
+
+    >>> from adjoint.utils.checkpoint import get_device_states
+    >>> get_device_states(ad.ones(2), 3)
+    ([], [])
+    """
+    others = {str(x.device) for x in tree_leaves(args) if isinstance(x, Tensor)} - {"cpu", "meta"}
+    if others:
+        raise Unsupported(f"get_device_states: of {sorted(others)}; random.fork_rng keeps theirs")
+    return [], []
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Give accelerators the states of `get_device_states` back.
+
+    Errors: Unsupported where there are some.
+
+    >>> from adjoint.utils.checkpoint import get_device_states, set_device_states
+    >>> set_device_states(*get_device_states(ad.ones(2)))
+    """
+    if devices or states:
+        raise Unsupported(f"set_device_states: of the devices {list(devices)}; the CPU's generator")
 
 
 def checkpoint(

@@ -76,7 +76,7 @@ def test_a_hook_that_is_removed_within_works():
     assert ad.allclose(step(x), layer(x) * 2)
     assert step(x) is not None and w.grad.tolist() == [5.0, 5.0]
     assert len(step.programs) == 1
-    assert "_hooks" not in layer.__dict__
+    assert "_call_hooks" not in layer.__dict__
 
 
 def test_retain_grad_of_what_comes_or_goes_is_refused():

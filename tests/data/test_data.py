@@ -527,3 +527,25 @@ def test_ten_thousand_million_draws_are_made_in_pieces():
     expected = ad.randint(0, 50, (2**20,), generator=g).tolist()
     assert found[: 2**20] == expected
     assert found[2**20 :] == ad.randint(0, 50, (2**20,), generator=g).tolist()[:7]
+
+
+def test_types_may_be_added_to_what_makes_batches(monkeypatch):
+    from adjoint.data import collate
+
+    class Own:
+        def __init__(self, value):
+            self.value = value
+
+    with pytest.raises(TypeError):
+        collate.default_collate([Own(1)])
+    monkeypatch.setitem(
+        collate.default_collate_fn_map,
+        Own,
+        lambda batch, *, collate_fn_map: collate.collate(
+            [each.value for each in batch], collate_fn_map=collate_fn_map
+        ),
+    )
+    found = collate.default_collate([{"a": (Own(1), "x")}, {"a": (Own(2), "y")}])
+    assert found["a"][0].tolist() == [1, 2] and list(found["a"][1]) == ["x", "y"]
+    with pytest.raises(TypeError):
+        collate.collate([1, 2])

@@ -789,7 +789,7 @@ STATE = b"}(" + REGISTRIES + b"u"
         (b"cargparse\nNamespace\n)\x81K\1b", "attributes"),
         (b"cargparse\nNamespace\n)\x81q\0}" + text_of("a") + b"h\0sb", "contains itself"),
         (LINEAR + b")\x81", "without its state"),
-        (LINEAR + b")\x81}(" + text_of("_hooks") + b"}ub", r"replaces Linear\._hooks"),
+        (LINEAR + b")\x81}(" + text_of("_call_hooks") + b"}ub", r"replaces Linear\._call_hooks"),
         (LINEAR + b")\x81}(" + text_of("forward") + b"Nub", r"replaces Linear\.forward"),
         (LINEAR + b")\x81}(" + text_of("_forward_hooks") + b"}K\1K\1sub", "forward hooks"),
         (LINEAR + b")\x81}" + text_of("_modules") + b"}" + text_of("a") + LINEAR + b"ssb",

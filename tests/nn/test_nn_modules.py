@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import typing
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -463,7 +465,7 @@ def test_lazy_layers_become_what_they_stand_for():
     assert [type(m) for m in model] == [
         ad.nn.Conv2d, ad.nn.BatchNorm2d, ad.nn.Flatten, ad.nn.Linear,
     ]  # fmt: skip
-    assert model[3].in_features == 36 and model[3]._hooks is None
+    assert model[3].in_features == 36 and model[3]._call_hooks is None
     fresh = ad.nn.Sequential(
         ad.nn.LazyConv2d(4, 3), ad.nn.LazyBatchNorm2d(), ad.nn.Flatten(), ad.nn.LazyLinear(2)
     )
@@ -569,3 +571,64 @@ UNUSUAL = [
 @pytest.mark.parametrize(("name", "settings"), UNUSUAL, ids=str)
 def test_unusual_settings_are_shown_as_pytorch_shows_them(name: str, settings: tuple) -> None:
     assert repr(getattr(ad.nn, name)(*settings)) == repr(getattr(torch.nn, name)(*settings))
+
+
+@pytest.mark.parametrize("t", [ad, torch])
+def test_hooks_are_seen_and_changed_by_their_kinds(t):
+    layer, ran = t.nn.Linear(2, 2), []
+    handle = layer.register_forward_hook(lambda *_: ran.append("after"))
+    layer.register_forward_pre_hook(lambda *_: ran.append("before"))
+    layer.register_full_backward_hook(lambda *_: ran.append("back"))
+    kinds = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+    assert [len(getattr(layer, kind)) for kind in kinds] == [1, 1, 1, 0]
+    assert list(layer._forward_hooks) == [handle.id]
+    layer._forward_hooks.clear()
+    layer(t.ones(1, 2))
+    assert ran == ["before"]
+    layer._forward_pre_hooks = OrderedDict()
+    layer._backward_hooks = OrderedDict()
+    layer._forward_hooks[7] = lambda module, inputs, output: output * 0
+    assert layer(t.ones(1, 2)).tolist() == [[0, 0]] and ran == ["before"]
+    del layer._forward_hooks[7]
+    assert layer(t.ones(1, 2)).tolist() != [[0, 0]]
+    handle.remove()
+    with pytest.raises(KeyError):
+        del layer._forward_hooks[7]
+
+
+@pytest.mark.parametrize("t", [ad, torch])
+def test_programs_may_use_other_names(t):
+    class Own(t.nn.Module):
+        _registry: typing.ClassVar = {}
+        _repr = "x"
+
+        def __init__(self):
+            super().__init__()
+            self._hooks, self._call, self.is_frozen = [1], 3, "mine"
+            self.layer = t.nn.Linear(2, 2)
+            self.register_buffer("b", t.ones(1))
+
+        def _get_member(self):
+            raise AssertionError("nobody asks")
+
+        _set_buffer = _forget = _assert_new_name = _to_floating = _get_member
+
+        def forward(self, x):
+            return self.layer(x)
+
+    module = Own()
+    module.b = t.zeros(1)
+    module.layer = t.nn.Linear(2, 3)
+    module.double()
+    assert module(t.ones(1, 2).double()).dtype == t.float64 and module.is_frozen == "mine"
+    assert list(module.state_dict()) == ["b", "layer.weight", "layer.bias"]
+    assert module.get_parameter("layer.weight").shape == (3, 2) and "layer" in repr(module)
+
+
+def test_fans_by_mode():
+    w = ad.empty(4, 3, 2)
+    for mode in ("fan_in", "FAN_OUT"):
+        expected = torch.nn.init._calculate_correct_fan(torch.empty(4, 3, 2), mode)
+        assert ad.nn.init._calculate_correct_fan(w, mode) == expected
+    with pytest.raises(ValueError, match="not supported"):
+        ad.nn.init._calculate_correct_fan(w, "fan")

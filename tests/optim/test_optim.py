@@ -327,3 +327,18 @@ def test_a_schedule_that_steps_first_warns():
     schedule = optim.lr_scheduler.StepLR(optim.SGD([P], lr=0.1), 1)
     with pytest.warns(UserWarning, match=r"before `optimizer.step\(\)`"):
         schedule.step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+def test_what_has_a_gradient_is_stepped_also_where_none_is_asked_for(name):
+    found = []
+    for t in (ad, torch):
+        x = t.zeros(3)
+        optimizer = getattr(t.optim, name)([x], lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            x.grad = t.ones(3)
+            optimizer.step()
+        found.append(x.tolist())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    assert found[0][0] < 0

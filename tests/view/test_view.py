@@ -385,7 +385,7 @@ def test_summary_changes_nothing():
     assert model.scale.grad.equal(grad) and model.last is last and model.seen == [1]
     assert model.training and not model.norm.training and model.drop.training
     assert ad.get_rng_state().equal(state)
-    assert model._hooks is None and model.norm._hooks is None
+    assert model._call_hooks is None and model.norm._call_hooks is None
     assert ad.is_grad_enabled()
 
 

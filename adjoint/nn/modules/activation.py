@@ -21,7 +21,7 @@ __all__ = [
 class _MayOverwrite(Module):
     """The base of activations that may overwrite their input."""
 
-    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("inplace", False),)
+    _shown_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("inplace", False),)
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _MayOverwrite(Module):
 class _WithAlpha(_MayOverwrite):
     """The base of the two that are linear above 0 and approach -alpha below."""
 
-    _repr = "alpha={alpha}"
+    _shown_as = "alpha={alpha}"
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -41,7 +41,7 @@ class _WithAlpha(_MayOverwrite):
 class _Shrinks(Module):
     """The base of the two for which what lies within lambd of 0 is 0."""
 
-    _repr = "{lambd}"
+    _shown_as = "{lambd}"
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Shrinks(Module):
 class _Along(Module):
     """The base of those that normalise along one dimension."""
 
-    _repr = "dim={dim}"
+    _shown_as = "dim={dim}"
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class LeakyReLU(_MayOverwrite):
     [-0.5, 2.0]
     """
 
-    _repr = "negative_slope={negative_slope}"
+    _shown_as = "negative_slope={negative_slope}"
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -119,7 +119,7 @@ class RReLU(_MayOverwrite):
     [1.0]
     """
 
-    _repr = "lower={lower}, upper={upper}"
+    _shown_as = "lower={lower}, upper={upper}"
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
@@ -188,7 +188,7 @@ class GELU(Module):
     [0.0]
     """
 
-    _repr = "approximate={approximate!r}"
+    _shown_as = "approximate={approximate!r}"
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -284,7 +284,7 @@ class Softplus(Module):
     tensor([0.6931])
     """
 
-    _repr = "beta={beta}, threshold={threshold}"
+    _shown_as = "beta={beta}, threshold={threshold}"
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -366,7 +366,7 @@ class Hardtanh(_MayOverwrite):
     [-1.0, 1.0]
     """
 
-    _repr = "min_val={min_val}, max_val={max_val}"
+    _shown_as = "min_val={min_val}, max_val={max_val}"
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -388,7 +388,7 @@ class Hardsigmoid(_MayOverwrite):
     [0.5]
     """
 
-    _repr_unless = ()  # PyTorch does not show it
+    _shown_unless = ()  # PyTorch does not show it
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -405,7 +405,7 @@ class Hardswish(_MayOverwrite):
     [0.0]
     """
 
-    _repr_unless = ()  # PyTorch does not show it
+    _shown_unless = ()  # PyTorch does not show it
 
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
@@ -422,7 +422,7 @@ class Threshold(_MayOverwrite):
     [7.0]
     """
 
-    _repr = "threshold={threshold}, value={value}"
+    _shown_as = "threshold={threshold}, value={value}"
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -444,7 +444,7 @@ class GLU(Module):
     [0.0]
     """
 
-    _repr = "dim={dim}"
+    _shown_as = "dim={dim}"
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -528,7 +528,7 @@ class PReLU(Module):
     [-0.25, 2.0]
     """
 
-    _repr = "num_parameters={num_parameters}"
+    _shown_as = "num_parameters={num_parameters}"
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None

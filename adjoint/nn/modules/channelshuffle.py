@@ -21,7 +21,7 @@ class ChannelShuffle(Module):
     tensor([0., 2., 1., 3.])
     """
 
-    _repr = "groups={groups}"
+    _shown_as = "groups={groups}"
 
     def __init__(self, groups: int) -> None:
         super().__init__()

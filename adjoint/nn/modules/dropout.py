@@ -12,7 +12,7 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _Dropout(Module):
-    _repr = "p={p}, inplace={inplace}"
+    _shown_as = "p={p}, inplace={inplace}"
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ class Flatten(Module):
     adjoint.Size([2, 12])
     """
 
-    _repr = "start_dim={start_dim}, end_dim={end_dim}"
+    _shown_as = "start_dim={start_dim}, end_dim={end_dim}"
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Unflatten(Module):
     adjoint.Size([2, 3, 4])
     """
 
-    _repr = "dim={dim}, unflattened_size={unflattened_size}"
+    _shown_as = "dim={dim}, unflattened_size={unflattened_size}"
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()

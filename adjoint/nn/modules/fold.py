@@ -21,7 +21,7 @@ class Fold(Module):
     adjoint.Size([1, 3, 4, 5])
     """
 
-    _repr = (
+    _shown_as = (
         "output_size={output_size}, kernel_size={kernel_size}, dilation={dilation}, "
         "padding={padding}, stride={stride}"
     )
@@ -59,7 +59,7 @@ class Unfold(Module):
     adjoint.Size([2, 30, 4])
     """
 
-    _repr = "kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
+    _shown_as = "kernel_size={kernel_size}, dilation={dilation}, padding={padding}, stride={stride}"
 
     def __init__(
         self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1

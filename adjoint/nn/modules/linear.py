@@ -39,7 +39,7 @@ class Linear(Module):
     adjoint.Size([128, 30])
     """
 
-    _repr = "in_features={in_features}, out_features={out_features}, bias={bias}"
+    _shown_as = "in_features={in_features}, out_features={out_features}, bias={bias}"
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Bilinear(Module):
     adjoint.Size([5, 4])
     """
 
-    _repr = (
+    _shown_as = (
         "in1_features={in1_features}, in2_features={in2_features}, out_features={out_features}, "
         "bias={bias}"
     )

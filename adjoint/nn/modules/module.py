@@ -19,16 +19,17 @@ from ..hooks import (
     EVERYWHERE,
     Entry,
     Hooks,
+    HooksOfKind,
     add,
     add_to,
     call_with_hooks,
-    hook_functions,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
 from ..parameter import Buffer, Parameter
+from ..state import _IncompatibleKeys as _IncompatibleKeys
 
 __all__ = [
     "Module", "register_module_forward_hook", "register_module_forward_pre_hook",
@@ -36,6 +37,18 @@ __all__ = [
 ]  # fmt: skip
 
 _EXTRA_STATE_KEY_SUFFIX = state.EXTRA_STATE  # packages know it by this name
+
+
+class _Frozen:
+    """Whether there are parameters in a module and below, and none gets a gradient; a program's own
+    attribute of the name hides it.
+    """
+
+    def __get__(self, module: Any, owner: Any = None) -> Any:
+        if module is None:
+            return self
+        flags = [p.requires_grad for p in module.parameters()]
+        return bool(flags) and not any(flags)
 
 
 class Module:
@@ -59,14 +72,20 @@ class Module:
     training: bool
     call_super_init: bool = False
     _version: int = 1
-    _hooks: Hooks | None = None  # made when the first hook is registered
+    _call_hooks: Hooks | None = None  # made when the first hook is registered
+    _forward_pre_hooks = HooksOfKind("forward_pre")
+    _forward_hooks = HooksOfKind("forward")
+    _backward_pre_hooks = HooksOfKind("backward_pre")
+    _backward_hooks = HooksOfKind("backward")
     _state_dict_hooks: dict[str, dict[int, Any]] | None = None
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set[str]
     _modules: dict[str, Any]
-    _repr: ClassVar[str] = ""  # what extra_repr says, with the names of attributes in braces
-    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = ()  # what it adds if values are not these
+    _shown_as: ClassVar[str] = ""  # what extra_repr says, with the names of attributes in braces
+    _shown_unless: ClassVar[
+        tuple[tuple[str, Any], ...]
+    ] = ()  # what it adds if values are not these
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -100,23 +119,23 @@ class Module:
         executor = MODE.get().executor
         try:
             if executor is None:
-                if self._hooks is None and not EVERYWHERE:
+                if self._call_hooks is None and not EVERYWHERE:
                     return self.forward(*args, **kwargs)
             elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this
                 return executor.call_module(self, args, kwargs)
-            return self._call(args, kwargs)
+            return self._call_impl(*args, **kwargs)
         except MISTAKES as error:
             explain(error, self.forward, args, kwargs)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._hooks is None and not EVERYWHERE:
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        if self._call_hooks is None and not EVERYWHERE:
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)
 
     # ---- registration ------------------------------------------------------------------------
 
-    def _registry(self, which: str, what: str) -> Any:
+    def __registry(self, which: str, what: str) -> Any:
         found = self.__dict__.get(which)
         if found is None:
             raise AttributeError(
@@ -125,7 +144,7 @@ class Module:
             )
         return found
 
-    def _assert_new_name(self, name: Any, registered: Mapping[str, Any], what: str) -> None:
+    def __assert_new_name(self, name: Any, registered: Mapping[str, Any], what: str) -> None:
         if not isinstance(name, str):
             raise InvalidType(f"{what} name should be a string. Got {type(name).__name__}")
         if "." in name:
@@ -146,8 +165,8 @@ class Module:
         >>> [name for name, _ in m.named_parameters()]
         ['w']
         """
-        registered = self._registry("_parameters", "parameters")
-        self._assert_new_name(name, registered, "parameter")
+        registered = self.__registry("_parameters", "parameters")
+        self.__assert_new_name(name, registered, "parameter")
         if param is not None and not isinstance(param, Parameter):
             raise InvalidType(
                 f"cannot assign '{_type_name(param)}' object to parameter '{name}' "
@@ -181,8 +200,8 @@ class Module:
         >>> list(m.state_dict())
         ['mean']
         """
-        registered = self._registry("_buffers", "buffer")
-        self._assert_new_name(name, registered, "buffer")
+        registered = self.__registry("_buffers", "buffer")
+        self.__assert_new_name(name, registered, "buffer")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise InvalidType(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
@@ -207,8 +226,8 @@ class Module:
         """
         if module is not None and not isinstance(module, Module):
             raise InvalidType(f"{_type_name(module)} is not a Module subclass")
-        registered = self._registry("_modules", "module")
-        self._assert_new_name(name, registered, "module")
+        registered = self.__registry("_modules", "module")
+        self.__assert_new_name(name, registered, "module")
         registered[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
@@ -224,8 +243,8 @@ class Module:
         own = self.__dict__
         parameters = own.get("_parameters")
         if isinstance(value, Parameter):
-            self._registry("_parameters", "parameters")
-            self._forget(name, "_parameters")
+            self.__registry("_parameters", "parameters")
+            self.__forget(name, "_parameters")
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
@@ -236,8 +255,8 @@ class Module:
                 )
             parameters[name] = None
         elif isinstance(value, Module):
-            self._registry("_modules", "module")
-            self._forget(name, "_modules")
+            self.__registry("_modules", "module")
+            self.__forget(name, "_modules")
             own["_modules"][name] = value
         elif name in own.get("_modules", ()):
             if value is not None:
@@ -247,24 +266,24 @@ class Module:
                 )
             own["_modules"][name] = None
         elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
-            self._set_buffer(name, value)
+            self.__set_buffer(name, value)
         else:
             object.__setattr__(self, name, value)
 
-    def _set_buffer(self, name: str, value: Any) -> None:
-        buffers = self._registry("_buffers", "buffer")
+    def __set_buffer(self, name: str, value: Any) -> None:
+        buffers = self.__registry("_buffers", "buffer")
         if value is not None and not isinstance(value, Tensor):
             raise InvalidType(
                 f"cannot assign '{_type_name(value)}' as buffer '{name}' "
                 "(adjoint.nn.Buffer, adjoint.Tensor or None expected)"
             )
         if isinstance(value, Buffer):
-            self._forget(name, "_buffers")
+            self.__forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
         else:
             buffers[name] = value
 
-    def _forget(self, name: str, keep: str) -> None:
+    def __forget(self, name: str, keep: str) -> None:
         """Take `name` out of every place but `keep`, where it is about to be put."""
         own = self.__dict__
         own.pop(name, None)
@@ -482,7 +501,7 @@ class Module:
         >>> ad.nn.Linear(3, 2).get_parameter("weight").shape
         adjoint.Size([2, 3])
         """
-        return self._get_member(target, "_parameters", "nn.Parameter")
+        return self.__get_member(target, "_parameters", "nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a path such as "norm.running_mean".
@@ -493,9 +512,9 @@ class Module:
         >>> ad.nn.BatchNorm1d(3).get_buffer("running_mean").shape
         adjoint.Size([3])
         """
-        return self._get_member(target, "_buffers", "buffer")
+        return self.__get_member(target, "_buffers", "buffer")
 
-    def _get_member(self, target: str, registry: str, what: str) -> Any:
+    def __get_member(self, target: str, registry: str, what: str) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
@@ -578,7 +597,7 @@ class Module:
         wanted = as_dtype(dst_type)
         return self._apply(lambda x: x.to(dtype=wanted))
 
-    def _to_floating(self, wanted: dtype) -> Any:
+    def __to_floating(self, wanted: dtype) -> Any:
         return self._apply(lambda x: x.to(dtype=wanted) if x.is_floating_point() else x)
 
     def float(self) -> Any:
@@ -589,7 +608,7 @@ class Module:
         >>> ad.nn.Linear(1, 1).double().float().weight.dtype
         adjoint.float32
         """
-        return self._to_floating(float32)
+        return self.__to_floating(float32)
 
     def double(self) -> Any:
         """Convert floating-point parameters and buffers to float64, in place.
@@ -599,7 +618,7 @@ class Module:
         >>> ad.nn.Linear(1, 1).double().weight.dtype
         adjoint.float64
         """
-        return self._to_floating(float64)
+        return self.__to_floating(float64)
 
     def half(self) -> Any:
         """Convert floating-point parameters and buffers to float16, in place.
@@ -609,7 +628,7 @@ class Module:
         >>> ad.nn.Linear(1, 1).half().weight.dtype
         adjoint.float16
         """
-        return self._to_floating(float16)
+        return self.__to_floating(float16)
 
     def bfloat16(self) -> Any:
         """Convert floating-point parameters and buffers to bfloat16, in place.
@@ -619,7 +638,7 @@ class Module:
         >>> ad.nn.Linear(1, 1).bfloat16().weight.dtype
         adjoint.bfloat16
         """
-        return self._to_floating(bfloat16)
+        return self.__to_floating(bfloat16)
 
     def cpu(self) -> Any:
         """Move to the CPU, in place.
@@ -721,11 +740,7 @@ class Module:
         """
         return self.requires_grad_(True)
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether there are parameters here or below and none gets a gradient."""
-        flags = [p.requires_grad for p in self.parameters()]
-        return bool(flags) and not any(flags)
+    is_frozen = _Frozen()
 
     def share_memory(self) -> Any:
         """Move all parameters and buffers to memory that processes share (`share_memory_`).
@@ -888,15 +903,10 @@ class Module:
 
     register_backward_hook = register_full_backward_hook
 
-    _forward_pre_hooks = hook_functions("forward_pre")
-    _forward_hooks = hook_functions("forward")
-    _backward_pre_hooks = hook_functions("backward_pre")
-    _backward_hooks = hook_functions("backward")
-
     def _state_hooks(self, kind: str) -> dict[int, Any]:
         return (self._state_dict_hooks or {}).get(kind) or {}
 
-    def _add_state_hook(self, kind: str, hook: Any) -> RemovableHandle:
+    def __add_state_hook(self, kind: str, hook: Any) -> RemovableHandle:
         if self._state_dict_hooks is None:
             self._state_dict_hooks = {}
         return add(self._state_dict_hooks.setdefault(kind, {}), hook)
@@ -911,7 +921,7 @@ class Module:
         >>> _ = m.state_dict()
         saving
         """
-        return self._add_state_hook("pre", hook)
+        return self.__add_state_hook("pre", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` collected.
@@ -923,7 +933,7 @@ class Module:
         >>> list(m.state_dict())
         ['note']
         """
-        return self._add_state_hook("post", hook)
+        return self.__add_state_hook("post", hook)
 
     _register_state_dict_hook = register_state_dict_post_hook
 
@@ -938,14 +948,14 @@ class Module:
         >>> m.load_state_dict({"old": ad.ones(1)})
         <All keys matched successfully>
         """
-        return self._add_state_hook("load_pre", hook)
+        return self.__add_state_hook("load_pre", hook)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         if with_module:
-            return self._add_state_hook("load_pre", hook)
-        return self._add_state_hook("load_pre", lambda module, *args: hook(*args))
+            return self.__add_state_hook("load_pre", hook)
+        return self.__add_state_hook("load_pre", lambda module, *args: hook(*args))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after this module loaded; it may change the keys.
@@ -957,7 +967,7 @@ class Module:
         >>> m.load_state_dict({"extra": ad.ones(1)})
         <All keys matched successfully>
         """
-        return self._add_state_hook("load_post", hook)
+        return self.__add_state_hook("load_post", hook)
 
     # ---- text --------------------------------------------------------------------------------
 
@@ -965,14 +975,14 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows of the module's own settings; subclasses define it, or `_repr`.
+        """What `repr` shows of the module's own settings; subclasses define it, or `_shown_as`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.extra_repr
 
         >>> ad.nn.Linear(1, 2).extra_repr()
         'in_features=1, out_features=2, bias=True'
         """
-        return self._shown(self._repr, self._repr_unless)
+        return self._shown(self._shown_as, self._shown_unless)
 
     def _shown(self, text: str, unless: Iterable[tuple[str, Any]]) -> str:
         """`text` with attributes in the place of their names in braces, then those attributes that

@@ -41,7 +41,9 @@ class LayerNorm(Affine):
     adjoint.Size([2, 4])
     """
 
-    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias}"
+    _shown_as = (
+        "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias}"
+    )
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class RMSNorm(Module):
     adjoint.Size([2, 4])
     """
 
-    _repr = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
+    _shown_as = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class GroupNorm(Affine):
     adjoint.Size([2, 4, 3])
     """
 
-    _repr = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias}"
+    _shown_as = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias}"
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class LocalResponseNorm(Module):
     adjoint.Size([1, 5, 7])
     """
 
-    _repr = "{size}, alpha={alpha}, beta={beta}, k={k}"
+    _shown_as = "{size}, alpha={alpha}, beta={beta}, k={k}"
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

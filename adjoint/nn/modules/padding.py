@@ -18,7 +18,7 @@ __all__ = [
 class _Pad(Module):
     """What all have in common: the widths, from the last dimension to the first."""
 
-    _repr = "{padding}"
+    _shown_as = "{padding}"
 
     rank: int
     mode: str
@@ -54,7 +54,7 @@ class _CircularPad(_Pad):
 
 
 class _ConstantPad(_Pad):
-    _repr = "padding={padding}, value={value}"
+    _shown_as = "padding={padding}, value={value}"
     mode = "constant"
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -67,7 +67,7 @@ class _ConstantPad(_Pad):
 
 
 class _ZeroPad(_ConstantPad):
-    _repr = "{padding}"
+    _shown_as = "{padding}"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)

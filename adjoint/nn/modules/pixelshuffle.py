@@ -21,7 +21,7 @@ class PixelShuffle(Module):
     adjoint.Size([1, 1, 12, 12])
     """
 
-    _repr = "upscale_factor={upscale_factor}"
+    _shown_as = "upscale_factor={upscale_factor}"
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class PixelUnshuffle(Module):
     adjoint.Size([1, 9, 4, 4])
     """
 
-    _repr = "downscale_factor={downscale_factor}"
+    _shown_as = "downscale_factor={downscale_factor}"
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class _MaxPool(Module):
-    _repr = (
+    _shown_as = (
         "kernel_size={kernel_size}, stride={stride}, padding={padding}, dilation={dilation}, "
         "ceil_mode={ceil_mode}"
     )
@@ -55,7 +55,7 @@ class _MaxPool(Module):
 
 
 class _AvgPool(Module):
-    _repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
+    _shown_as = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
     rank: int
 
     def __init__(
@@ -95,7 +95,7 @@ class _AvgPool(Module):
 
 
 class _AdaptiveAvgPool(Module):
-    _repr = "output_size={output_size}"
+    _shown_as = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any) -> None:
@@ -186,7 +186,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _AdaptiveMaxPool(Module):
-    _repr = "output_size={output_size}"
+    _shown_as = "output_size={output_size}"
     rank: int
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -279,7 +279,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 
 class _LPPool(Module):
-    _repr = (
+    _shown_as = (
         "norm_type={norm_type}, kernel_size={kernel_size}, stride={stride}, ceil_mode={ceil_mode}"
     )
     rank: int
@@ -340,7 +340,7 @@ class LPPool3d(_LPPool):
 
 
 class _MaxUnpool(Module):
-    _repr = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
+    _shown_as = "kernel_size={kernel_size}, stride={stride}, padding={padding}"
     rank: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:

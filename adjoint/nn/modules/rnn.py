@@ -25,8 +25,8 @@ class RNNBase(Module):
     adjoint.Size([9, 2])
     """
 
-    _repr = "{input_size}, {hidden_size}"
-    _repr_unless = (
+    _shown_as = "{input_size}, {hidden_size}"
+    _shown_unless = (
         ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False),
         ("dropout", 0.0), ("bidirectional", False),
     )  # fmt: skip
@@ -272,8 +272,8 @@ class RNNCellBase(Module):
     adjoint.Size([12, 2])
     """
 
-    _repr = "{input_size}, {hidden_size}"
-    _repr_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("bias", True),)
+    _shown_as = "{input_size}, {hidden_size}"
+    _shown_unless: ClassVar[tuple[tuple[str, Any], ...]] = (("bias", True),)
 
     def __init__(
         self,
@@ -334,7 +334,7 @@ class RNNCell(RNNCellBase):
     adjoint.Size([3, 8])
     """
 
-    _repr_unless = (("bias", True), ("nonlinearity", "tanh"))
+    _shown_unless = (("bias", True), ("nonlinearity", "tanh"))
 
     def __init__(
         self,

@@ -70,8 +70,8 @@ class Embedding(_Rows):
     adjoint.Size([2, 2, 3])
     """
 
-    _repr = "{num_embeddings}, {embedding_dim}"
-    _repr_unless = (
+    _shown_as = "{num_embeddings}, {embedding_dim}"
+    _shown_unless = (
         ("padding_idx", None), ("max_norm", None), ("norm_type", 2), ("scale_grad_by_freq", False),
         ("sparse", False),
     )  # fmt: skip

@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _activation(activation: Any) -> Callable[[Any], Any]:
+def _get_activation_fn(activation: Any) -> Callable[[Any], Any]:
     if callable(activation):
         return activation
     found = {"relu": F.relu, "gelu": F.gelu}.get(activation)
@@ -67,7 +67,7 @@ class _Layer(Module):
             self.add_module(f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, **options))
         for i in range(1, len(self.attentions) + 2):
             self.add_module(f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _feed_forward(self, x: Any) -> Any:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))

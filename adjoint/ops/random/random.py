@@ -764,7 +764,7 @@ def randn_like(
 @public(method=False)
 def randint_like(
     input: Tensor,
-    low: Any,
+    low: Any = None,
     high: Any = None,
     *,
     generator: Generator | None = None,
@@ -785,7 +785,9 @@ def randint_like(
     """
     assert_strided("randint_like", layout)
     assert_row_major(memory_format, "randint_like")
-    low, high = (0, low) if high is None else (low, high)
+    if low is None and high is None:
+        raise InvalidType("randint_like: missing a required argument: 'high'")
+    low, high = (0, low) if high is None else (0 if low is None else low, high)
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = _draw_integers(low, high, tuple(input.shape), d, generator, place, input)
