@@ -598,12 +598,16 @@ class Tensor(TensorBase):
             self._changes.bump("data")
 
     def freeze(self) -> Tensor:
-        """Store no gradient for this leaf from now on; `requires_grad_(False)`.
+        """Store no gradient for this leaf from now on, and drop the one that it has: optimizers
+        leave it alone. `requires_grad_(False)` keeps that one, and they take it, as in PyTorch.
 
         >>> ad.ones(1, requires_grad=True).freeze().is_frozen
         True
         """
-        return self.requires_grad_(False)
+        self.requires_grad_(False)
+        if self.grad is not None:
+            self.grad = None
+        return self
 
     def unfreeze(self) -> Tensor:
         """Store gradients for this leaf again; `requires_grad_(True)`.

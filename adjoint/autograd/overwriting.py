@@ -16,7 +16,6 @@ from ..core.dtype import LOW_PRECISION
 from ..core.errors import NotTraceable
 from ..core.mistakes import MISTAKES, explain
 from ..core.mode import MODE
-from ..core.older_orders import in_present_order
 from ..core.op import Op
 from ..core.scalar import Arithmetic
 from ..core.tensor_base import TensorBase
@@ -44,6 +43,8 @@ def write_anew(owner: Any, name: str, function: Any, args: Any, kwargs: Any, giv
     one; otherwise, also where an error is due, do nothing and return False. `owner`, called `name`,
     did not know one for the arguments, which are `given` as one sequence.
     """
+    from ..core.older_orders import in_present_order
+
     if in_present_order(name, args, kwargs) is not None:
         return False
     few = args[0]._data.size <= policy.SMALL

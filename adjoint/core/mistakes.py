@@ -13,7 +13,6 @@ from typing import Any
 
 from . import config
 from .errors import AdjointError, InvalidType
-from .older_orders import in_present_order
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .tensor_base import TensorBase
 
@@ -150,8 +149,10 @@ def recovered(
             if said is not ABSENT:
                 return said
             leave(OTHERS)
-        if hasattr(args[-1], REFLECTED.get(asking, "")) and not isinstance(args[-1], TensorBase):
+        if asking in REFLECTED and _has_a_say(args[-1], REFLECTED[asking]):
             return NotImplemented  # Python asks the other one
+        from .older_orders import in_present_order
+
         older = in_present_order(asking.__name__, args, kwargs)
         if older is not None:
             warnings.warn(
@@ -164,6 +165,15 @@ def recovered(
         raise error
     finally:
         del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
+
+
+def _has_a_say(right: Any, name: str) -> bool:
+    """Whether the right side of an operator is of a class that somebody wrote with such a method;
+    numbers, arrays and PyTorch's tensors have it, too, and would only be asked in vain.
+    """
+    kind = type(right)
+    known = kind.__module__.partition(".")[0] in ("builtins", "numpy", "torch")
+    return not known and not isinstance(right, TensorBase) and hasattr(kind, name)
 
 
 def _is_ambiguous(error: Exception) -> bool:

@@ -223,7 +223,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._consolidated = None
         self._note_step()
         parameters = list(self._parameters())
-        changing = [p.requires_grad and p.grad is not None for p in parameters]
+        changing = [p.grad is not None for p in parameters]
         for group, local, pieces in zip(
             self.param_groups, self.optim.param_groups, self.pieces, strict=True
         ):
@@ -250,7 +250,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                 "another when the optimizer was made; make the optimizer again"
             )
         piece.tensor._data = memory
-        if p.requires_grad and p.grad is not None:
+        if p.grad is not None:
             piece.tensor.grad = wrap(p.grad._data.reshape(-1)[piece.start : piece.stop])
 
     def _exchange_ranges(self, parameters: list[Any], changing: list[bool]) -> None:

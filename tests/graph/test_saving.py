@@ -566,6 +566,7 @@ def test_every_op_that_only_graphs_have_can_be_saved():
     never = {"Opaque", "_Passing"}  # a user's code; of eager backward passes
     never |= {"Followed"}  # numbers of PyTorch's generator, which graphs refuse
     never |= {"Apart"}  # of duals, which graphs refuse
+    never |= {"OfMemory"}  # of arrays that lie in some way, which what is recorded does not
     found = {k for k in found if not k.opaque and not issubclass(k, Fused)}
     missing = {k.__name__ for k in found} - set(saving._OPS.further) - never
     assert not missing, f"add {missing} to saving._OPS, with what their fields are"

@@ -725,12 +725,15 @@ class Module:
         return self
 
     def freeze(self) -> Any:
-        """Store no gradients for the parameters here and below; gradients still flow through.
+        """Store no gradients for the parameters here and below, and drop those that they have:
+        optimizers leave them alone. Gradients still flow through.
 
         >>> ad.nn.Linear(1, 1).freeze().is_frozen
         True
         """
-        return self.requires_grad_(False)
+        for p in self.parameters():
+            p.freeze()
+        return self
 
     def unfreeze(self) -> Any:
         """Store gradients for the parameters here and below again.

@@ -28,7 +28,12 @@ MAKING = {
     "ones_like", "randint", "randn", "scalar_tensor", "to", "tril_indices", "triu_indices", "zeros",
     "zeros_like",
 }  # fmt: skip
-MAKING |= {"to_sparse"}  # sparse tensors are of the host's memory
+MAKING |= {
+    "sparse.mm/reduce",
+    "sparse.sampled_addmm",
+    "to_sparse",
+}  # sparse tensors are of the host's memory
+MAKING |= {"as_strided/partial_views"}  # of memory between elements, which copies lack
 MAKING |= {"linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve"}  # SciPy's
 
 
