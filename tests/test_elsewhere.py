@@ -49,3 +49,18 @@ def test_a_program_chooses_its_device():
         if getattr(ad, kind).is_available():
             found = kind
     assert found == "cpu" or ad.cuda.is_available()
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu:1", "xla"])
+def test_a_device_that_is_not_here_can_be_named_and_compared(name):
+    for t in (ad, torch):
+        place = t.device(name)
+        assert place == t.device(name) != t.device("cpu")
+        assert (str(place), place.type) == (name, name.partition(":")[0])
+        assert t.zeros(2).device.type != place.type
+        with pytest.raises((RuntimeError, AssertionError)):
+            t.ones(1, device=place)
+    with pytest.raises(ad.DeviceError, match="no backend serves"):
+        ad.nn.Linear(1, 1).to(name)
+    with pytest.raises(ad.DeviceError, match="Invalid device string"):
+        ad.device("mpx")

@@ -592,3 +592,11 @@ def test_large_lists_take_the_short_way():
     assert ad.tensor(values).tolist() == values
     assert ad.tensor([values, values], dtype=ad.float64).shape == (2, 100_000)
     assert ad.tensor([*values, 0.5]).dtype is ad.float32
+
+
+def test_the_bounds_of_randint_like_have_names():
+    for t in (ad, torch):
+        x = t.zeros(3)
+        assert t.randint_like(x, high=1).tolist() == t.randint_like(x, 1).tolist() == [0, 0, 0]
+        for found in (t.randint_like(x, 4, 5), t.randint_like(x, low=4, high=5)):
+            assert found.tolist() == [4, 4, 4] and found.dtype is x.dtype
