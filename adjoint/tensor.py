@@ -739,7 +739,7 @@ class Tensor(TensorBase):
         2
         """
         data = laid_out(self)
-        return int(data.ctypes.data - _owner(data).ctypes.data) // self.element_size()
+        return int(data.ctypes.data - memory.owner_of(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps; with a `memory_format` of
@@ -1290,16 +1290,6 @@ def _rebuild_sparse(
     tensor = adopt(cls, conversion.sparse_of(kept, parts, is_coalesced))
     tensor.__dict__.update(attributes)
     return tensor.requires_grad_(requires_grad)
-
-
-def _owner(array: Any) -> Any:
-    while True:
-        base = array.base
-        if not isinstance(base, type(array)):  # NumPy's as_strided has something between
-            base = getattr(base, "base", None)
-        if not isinstance(base, type(array)):
-            return array
-        array = base
 
 
 class _OfSparse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -90,8 +90,4 @@ def _get_all_device_indices() -> list[int]:
 
 def _import_dotted_name(name: str) -> Any:
     """What a name with dots stands for, whose first part is a module."""
-    first, *rest = name.split(".")
-    found: Any = importlib.import_module(first)
-    for part in rest:
-        found = getattr(found, part)
-    return found
+    return pkgutil.resolve_name(name)

@@ -6,34 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.function import Function
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
 from ..eager.tensors import wrap
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
 from ..ops.shape.joining import cat
-from .collectives import all_reduce, assert_eager
+from .collectives import assert_eager
+from .functional import all_reduce
 from .group import group_of, is_initialized
 
 __all__ = ["SyncBatchNorm"]
 
 _NAME = "SyncBatchNorm"
-
-
-class _Sum(Function):
-    """The sum of all ranks' tensors, on all ranks; its gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, group: Any) -> Any:
-        ctx.group = group
-        total = x.detach().clone().contiguous()
-        all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return _Sum.apply(g, ctx.group), None
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -93,7 +78,7 @@ class SyncBatchNorm(_BatchNorm):
         dims = [d for d in range(x.ndim) if d != 1]
         shape = [1, -1] + [1] * (x.ndim - 2)
         own = wrap(np.full(1, x.numel() // max(x.shape[1], 1), x._data.dtype))
-        sums = _Sum.apply(cat([x.sum(dims), own]), group)
+        sums = all_reduce(cat([x.sum(dims), own]), group=group)
         count = float(sums[-1].item())
         if count < 2:
             raise InvalidArgument(
@@ -102,7 +87,7 @@ class SyncBatchNorm(_BatchNorm):
             )
         mean = sums[:-1] / count
         centered = x - mean.reshape(shape)
-        var = _Sum.apply(centered.square().sum(dims), group) / count
+        var = all_reduce(centered.square().sum(dims), group=group) / count
         if self.training and self.track_running_stats:
             factor = self._update_factor()
             with no_grad():

@@ -16,6 +16,7 @@ import numpy as np
 from ..core.device import CPU, as_device, device, namespace_of, transfer
 from ..core.errors import DeviceError
 from ..nn.modules.module import Module
+from ..ops.create.memory import owner_of
 from ..tensor import Tensor
 
 
@@ -63,7 +64,7 @@ class Placement:
     def shown_on(self, tensor: Any, there: device) -> Any:
         """The same part of the same memory on a device."""
         array = tensor._data
-        owner = _owner(array)
+        owner = owner_of(array)
         key = (id(owner), there)
         if key not in self.memories:
             whole = owner.reshape(-1).view(np.uint8) if owner.size else owner.reshape(-1)
@@ -77,18 +78,6 @@ class Placement:
         result._changes = None
         result._data = namespace_of(flat).as_strided(flat, array.shape, array.strides)
         return result
-
-
-def _owner(array: Any) -> Any:
-    """The array whose memory `array` shows; `as_strided` puts an object of its own between."""
-    while array.base is not None:
-        base = (
-            array.base if isinstance(array.base, np.ndarray) else getattr(array.base, "base", None)
-        )
-        if not isinstance(base, np.ndarray):
-            break
-        array = base
-    return array
 
 
 def place(value: Any, map_location: Any) -> Any:

@@ -540,3 +540,13 @@ def test_as_strided_refuses_what_it_would_get_wrong():
     w.mul_(2)
     with pytest.raises(ad.Unsupported, match="write to the tensor itself"):
         u.sum().backward()
+
+
+def test_the_storage_of_strided_views():
+    for t in (ad, torch):
+        x = t.arange(10.0)
+        y = x.as_strided((2, 2), (1, 3), 1)
+        for part in (y, x[2:].unfold(0, 2, 1)):
+            assert part.untyped_storage().nbytes() == 40
+            assert part.untyped_storage().data_ptr() == x.data_ptr()
+        assert y.detach().as_strided((3,), (2,), 4).tolist() == [4, 6, 8]

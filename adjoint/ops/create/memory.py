@@ -295,10 +295,20 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 
 def owner_of(array: Any) -> Any:
-    """The array that owns the memory which `array` shows."""
-    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
-        array = array.base
-    return array
+    """The array that owns the memory which `array` shows; NumPy's `as_strided` puts an object of
+    its own between.
+    """
+    while True:
+        base = array.base
+        if not _is_array(base):
+            base = getattr(base, "base", None)
+        if not _is_array(base):
+            return array
+        array = base
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or is_device_array(x)
 
 
 class UntypedStorage:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from .memory import owner_of
 
 _sent: set[type] = set()  # the classes of which shared tensors are sent so
 
@@ -45,9 +46,8 @@ def shared_memory(nbytes: int, kind: type) -> mmap.mmap:
 
 def memory_of(array: np.ndarray[Any, Any]) -> Any:
     """What processes share an array by, or None."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    found = getattr(array.base, "obj", array.base)
+    base = owner_of(array).base
+    found = getattr(base, "obj", base)
     return found if isinstance(found, mmap.mmap) else None
 
 

@@ -97,6 +97,15 @@ def run(op: Any, *inputs: Any) -> Any:
 
 def product(name: str, a: Any, b: Any) -> Any:
     """The product of two matrices, one or both of which are sparse."""
+    _assert_fit(name, a, b)
+    if not is_sparse(b):
+        return run(Product(a._data.pattern), entries(a), b)
+    if not is_sparse(a):
+        return run(Product(b._data.pattern.flipped()), entries(b), a.t()).t()
+    return _of_both(a, b)
+
+
+def _assert_fit(name: str, a: Any, b: Any) -> None:
     for x in (a, b):
         if x.ndim != 2 or (is_sparse(x) and x._data.pattern.sparse_dim != 2):
             sparse = a if is_sparse(a) else b
@@ -114,34 +123,26 @@ def product(name: str, a: Any, b: Any) -> Any:
         )
     if a.dtype.name == "bool":
         raise DTypeError(f"{name}: not implemented for bool; convert with .to()")
-    if not is_sparse(b):
-        return run(Product(a._data.pattern), entries(a), b)
-    if not is_sparse(a):
-        return run(Product(b._data.pattern.flipped()), entries(b), a.t()).t()
-    return _of_both(a, b)
 
 
 def reduced_product(name: str, a: Any, b: Any, how: str) -> Any:
     """The product of a sparse matrix and a dense one with another way to put the terms of a row
     together than adding all that there would be: of its entries alone, 0 where there are none.
     """
-    y = product(name, a, b)
-    if how == "sum":
-        return y
     pattern = a._data.pattern
-    begin, columns, order = pattern.rows()
+    begin, columns, _ = pattern.rows()  # of CSR, whose entries are in order
     counts = np.diff(begin)
+    if how == "sum" or not pattern.count:
+        return product(name, a, b)
     if how == "mean":
+        y = product(name, a, b)
         return y / wrap(np.maximum(counts, 1)[:, None]).to(y.dtype)
+    _assert_fit(name, a, b)
     values, right = array_of(name, entries(a)), array_of(name, b)
-    order = np.arange(pattern.count) if order is None else order
-    chosen = _extreme(_wide(values[order]), _wide(right), begin, columns, how)
+    chosen = _extreme(_wide(values), _wide(right), begin, columns, how)
     empty = counts == 0
-    if not pattern.count:
-        return y
-    chosen[empty] = 0  # any
     places = index(columns[chosen]), index(np.broadcast_to(np.arange(b.shape[1]), chosen.shape))
-    y = entries(a).index_select(0, index(order[chosen].reshape(-1))).reshape(y.shape) * b[places]
+    y = entries(a).index_select(0, index(chosen.reshape(-1))).reshape(chosen.shape) * b[places]
     return y.masked_fill(wrap(empty[:, None]), 0) if empty.any() else y
 
 
@@ -167,13 +168,11 @@ def _extreme(values: Any, x: Any, begin: Any, columns: Any, how: str) -> Any:
 def sampled_product(name: str, pattern: Pattern, a: Any, b: Any) -> Any:
     """The entries of a @ b at the places of the pattern."""
     for x in (a, b):
-        if is_sparse(x) or x.ndim != 2:
-            raise (
-                refused(name, x._data, "takes two dense matrices")
-                if is_sparse(x)
-                else ShapeError(
-                    f"{name}: expected mat1 and mat2 to be matrices, got shape {tuple(x.shape)}"
-                )
+        if is_sparse(x):
+            raise refused(name, x._data, "takes two dense matrices")
+        if x.ndim != 2:
+            raise ShapeError(
+                f"{name}: expected mat1 and mat2 to be matrices, got shape {tuple(x.shape)}"
             )
     (n, k), (inner, m) = a.shape, b.shape
     if inner != k or (n, m) != pattern.shape:
