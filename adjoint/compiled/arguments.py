@@ -13,6 +13,7 @@ from ..eager.arrays import address
 from ..eager.elements import owner
 from ..graph.lazy import LazyValue
 from ..graph.node import INFERENCE
+from ..ops.create.memory import owner_of
 
 SHARED = (
     "compile: memory that is written is shown by another tensor too (x.detach(), x.data, a view); "
@@ -24,11 +25,20 @@ class Memory:
     """Whether arguments show memory that a program writes, or write memory that it knows."""
 
     def __init__(
-        self, states: Iterable[Any], written: Iterable[Any], arguments: Sequence[int]
+        self,
+        states: Iterable[Any],
+        written: Iterable[Any],
+        arguments: Sequence[int],
+        ordered: Sequence[tuple[int, bool]] = (),
     ) -> None:
-        """`states` and `written` are arrays, `arguments` the numbers of those that are written."""
+        """`states` and `written` are arrays, `arguments` the numbers of those that are written;
+        `ordered` those of which the program goes by the order of memory, and whether by where a
+        storage begins.
+        """
         self.written = _by_owner(written)
         self.arguments = arguments
+        self.ordered = ordered
+        self.asked = bool(arguments or ordered)  # in each call
         self.known = _by_owner(states) if arguments else self.written
 
     def check(self, arguments: Sequence[Any]) -> None:
@@ -36,6 +46,8 @@ class Memory:
 
         Errors: AutogradError, Unsupported.
         """
+        for n, begins in self.ordered:
+            assert_ordered(arguments[n]._data, begins)
         for n in self.arguments:
             _assert_writable(arguments[n])
         if not self.written and not self.arguments:
@@ -50,6 +62,18 @@ class Memory:
             for k, x in enumerate(arguments):
                 if k != n and np.may_share_memory(array, x._data):
                     raise Unsupported(SHARED)
+
+
+def assert_ordered(array: Any, begins: bool) -> None:
+    """Refuse memory that is not row-major, or, where a storage is to begin with it, does not.
+
+    Errors: Unsupported.
+    """
+    if not array.flags.c_contiguous or (begins and _begin(array) != _begin(owner_of(array))):
+        raise Unsupported(
+            "compile: as_strided: of memory from outside that is not row-major, or, with a "
+            "storage_offset, not from the beginning of its storage; give its contiguous() or clone"
+        )
 
 
 def place_of(array: Any) -> Any:

@@ -121,6 +121,7 @@ class Captured(NamedTuple):
     alike: list[tuple[Any, Any]]  # tensors, and those that show the same memory
     device: Any  # of all tensors
     looked: list[tuple[Any, Any]]  # tensors whose values Python has read, and these
+    ordered: list[tuple[int, bool]]  # inputs that are to lie row-major; and to begin a storage
 
 
 class _Recorder:
@@ -150,6 +151,7 @@ class _Recorder:
         self.computed: set[int] = set()  # ids of arguments that have a history outside
         self.given: set[int] = set()  # ids of arguments, which another call may give other values
         self.looked: dict[int, tuple[Any, Any]] = {}  # tensors that are to hold what they do
+        self.ordered: dict[int, bool] = {}  # ids of symbols; see `note_memory`
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
         """The recorded result."""
@@ -396,6 +398,12 @@ class _Recorder:
         for op in reversed(ops[1:]):
             array = run(op, [array])
         return bool(np.may_share_memory(run(ops[0], [array]), array))
+
+    def note_memory(self, symbol: LazyValue, begins: bool) -> None:
+        """The program goes by the order of memory from outside; `begins`: and by where that of a
+        storage begins.
+        """
+        self.ordered[id(symbol)] = begins or self.ordered.get(id(symbol), False)
 
     def sources(self) -> list[Any]:
         """Tensors with a history of their own, whose gradients may be wanted; each node once."""
@@ -814,6 +822,7 @@ def capture(
         [call for call, _, _ in recorder.calls], len(operands.options_given),
         [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
         recorder.device or CPU, list(recorder.looked.values()),
+        [(n, recorder.ordered[id(x)]) for n, x in enumerate(given) if id(x) in recorder.ordered],
     )  # fmt: skip
 
 

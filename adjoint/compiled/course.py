@@ -97,7 +97,7 @@ class Course:
     def run(self, arguments: list[Any], observer: Any, lease: Any, numbers: Sequence[Any]) -> Any:
         """What the function returns."""
         memory = self._memory
-        if memory.arguments or (memory.written and _show(arguments, memory.written)):
+        if memory.asked or (memory.written and _show(arguments, memory.written)):
             memory.check(arguments)
         take_all(self._inputs, arguments)
         for stream in self._streams:

@@ -269,7 +269,7 @@ class OnDevice(Compiled):
         tensors = (*self.after.values(), *(self._state(n) for n, _ in self.writes))
         changed, held = [x._data for x in tensors], [array for _, array, _ in self.bound]
         assert_apart(held, changed)
-        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes], self._ordered())
 
     def _check(self, arguments: Sequence[Any]) -> None:
         """Refuse arguments that cannot be written, or show what is; see `Memory`."""

@@ -21,7 +21,14 @@ from ..backends import native
 from ..core import debug, policy
 from ..core.device import CPU
 from ..core.dtype import get_default_dtype
-from ..core.errors import AdjointError, InvalidArgument, InvalidType, RecordingError, Unsupported
+from ..core.errors import (
+    AdjointError,
+    InvalidArgument,
+    InvalidType,
+    LayoutError,
+    RecordingError,
+    Unsupported,
+)
 from ..core.mode import MODE, Mode, observed
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.spec import Size
@@ -29,6 +36,7 @@ from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
 from ..nn import hooks
 from ..nn.modules.module import Module
+from ..ops.create.conversion import strided
 from ..ops.random.random import is_following
 from ..optim import optimizer
 from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
@@ -309,6 +317,11 @@ class CompiledFunction:
             if observer is not None and observer is not mode.observer:
                 raise Unsupported("explain: an argument is of a graph; give its snapshot()")
             return self._recorded(full, args, kwargs, tensors, signature.objects)
+        why = "" if signature.host else _sparse(tensors)
+        if why and self._fallback == "eager":
+            return self._give_up(why, args, kwargs)
+        if why:
+            raise LayoutError(f"compile: {why}")
         host = signature.host or _on_host(tensors)
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
@@ -721,6 +734,17 @@ def _overrides(mode: Mode, tensors: list[Any]) -> str:
             return (
                 f"an argument is of the subclass {type(x).__name__}, and programs are given plain "
                 "tensors; give x.as_subclass(Tensor), and make it one of the subclass inside"
+            )
+    return ""
+
+
+def _sparse(tensors: list[Any]) -> str:
+    """Why arguments cannot be a program's; empty if they can."""
+    for x in tensors:
+        if x.layout is not strided:
+            return (
+                f"an argument is of layout {x.layout}, and sparse tensors are computed with "
+                "eagerly alone; give its to_dense(), or call the function without compile"
             )
     return ""
 

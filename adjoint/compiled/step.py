@@ -53,7 +53,7 @@ from ..ops.index.advanced import Index, IndexSum
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from ..program.standing import Held, hold_items, hooks_of, want_gradients
-from .arguments import Memory, are_alike, assert_apart
+from .arguments import Memory, are_alike, assert_apart, assert_ordered
 from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 from .counting import Counted, Counter, Launch, launch_all
@@ -349,6 +349,14 @@ class Compiled:
         owner = self.captured.owners[n]
         return self.captured.states[n] if owner is None else owner._leaf.grad
 
+    def _ordered(self) -> list[tuple[int, bool]]:
+        """The arguments whose memory is to be in order in each call, now that states' is."""
+        first = self.captured.arguments
+        for n, begins in self.captured.ordered:
+            if n >= first and (x := self._state(n - first)) is not None:
+                assert_ordered(x._data, begins)
+        return [each for each in self.captured.ordered if each[0] < first]
+
     def _bind(self) -> None:
         """Connect all kernels to the memory of now."""
         try:
@@ -435,7 +443,7 @@ class Compiled:
         changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
         held = [array for _, array, _ in self.bound]
         assert_apart(held, changed)
-        self.memory = Memory(held, changed, [n for n, _ in self.given_writes])
+        self.memory = Memory(held, changed, [n for n, _ in self.given_writes], self._ordered())
         self.returned = [_array(known, y) for y in self.results]
         made = [set(part.wanted) for part in self.parts]
         self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part

@@ -57,7 +57,7 @@ def _places(x: Any) -> tuple[Any, Any]:
     """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
     view = x._view
     base = x._data if view is None else view.base._data
-    memory = part = np.empty(base.shape, base.dtype)
+    memory = part = base if type(base) is ndarray else np.empty(base.shape, base.dtype)
     for each in () if view is None else view.ops:
         part = each.compute(backend, part)
     return memory, part

@@ -313,6 +313,7 @@ class _Reader:
             alike=[],
             device=CPU,
             looked=[],
+            ordered=[self._ordered(*each) for each in checked_list(found.get("ordered", []))],
         )
 
     # ---- values ----------------------------------------------------------------------------------
@@ -322,6 +323,12 @@ class _Reader:
         if type(n) is not int or not 0 <= n < len(self.text.states):
             raise CheckpointError(f"it has no state {n!r:.40}")
         return n
+
+    def _ordered(self, n: Any, begins: Any) -> tuple[int, bool]:
+        """The number of an argument that is to lie row-major."""
+        if type(n) is not int or not 0 <= n < len(self.text.examples):
+            raise CheckpointError(f"it has no argument {n!r:.40}")
+        return n, checked(begins, bool)
 
     def _leaf(self, n: Any) -> Any:
         return self.contents.leaf(n)

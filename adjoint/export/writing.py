@@ -288,6 +288,7 @@ class _Program:
             "leaves": [number(x) for x in captured.leaves],
             "presence": [(number(x), had) for x, had in captured.presence],
             "dropped": [number(x) for x in captured.dropped],
+            "ordered": [each for each in captured.ordered if each[0] < captured.arguments],
             "returned": self._returned(),
             "histories": list(captured.returned.histories),
             "made": list(captured.returned.leaves),

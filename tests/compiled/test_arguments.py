@@ -6,7 +6,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
-from adjoint.core.errors import AutogradError, Unsupported
+from adjoint.core.errors import AutogradError, ShapeError, Unsupported
 from adjoint.eager.tensors import wrap
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -141,3 +141,59 @@ def test_an_error_leaves_arguments_as_they_are():
     with pytest.raises(IndexError):
         compiled(x, ad.tensor([3]))
     assert x.tolist() == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize("offset", [None, 0, 2])
+@pytest.mark.parametrize("record", ["lazy", "compiled"])
+def test_as_strided_sees_the_memory_that_eager_execution_sees_or_is_refused(record, offset):
+    """Results lie row-major in programs and lazy recordings, eager ones like what they are of."""
+    base = ad.arange(24.0).view(4, 6)
+    parts = [base, base.t(), base[1:], base[:, 1:], base[:1].expand(4, 6), base[:0], base[2, 3]]
+    kinds = {
+        "itself": lambda x: x,
+        "t": lambda x: x.mT,
+        "row-major": lambda x: x.mT.clone(memory_format=ad.contiguous_format),
+        "computed": lambda x: x * 2 + 1,
+        "computed of t": lambda x: x.mT * 2,
+        "clone": lambda x: x.mT.clone(),
+        "part": lambda x: x[..., 1:] * 1,
+    }
+    for name, kind in kinds.items():
+
+        def function(x, kind=kind):
+            return kind(x).as_strided((2, 2), (1, 3), offset)
+
+        compiled, agreed = ad.compile(function), 0
+        for x in [*parts, *reversed(parts)]:
+            try:
+                expected = function(x)
+            except (RuntimeError, IndexError):
+                continue
+            try:
+                if record == "lazy":
+                    with ad.lazy():
+                        found = function(x)
+                else:
+                    found = compiled(x)
+            except (Unsupported, ShapeError) as error:
+                assert "as_strided: " in str(error)
+                continue
+            assert found.equal(expected), (name, x.stride(), x.storage_offset())
+            agreed += 1
+        assert agreed or name in ("computed of t", "clone"), (name, agreed)
+
+
+def test_as_strided_of_a_state_that_is_not_row_major_is_refused():
+    state = ad.from_numpy(np.arange(6.0).reshape(2, 3).T)
+    compiled = ad.compile(lambda x: state.as_strided((2, 2), (1, 2)) + x)
+    with pytest.raises(Unsupported, match=r"as_strided: .* row-major"):
+        compiled(ad.ones(1))
+
+
+def test_sparse_arguments():
+    x = ad.eye(3).to_sparse_csr()
+    with pytest.raises(Unsupported, match="sparse tensors are computed with eagerly alone"):
+        ad.compile(ad.sparse.mm)(x, ad.ones(3, 2))
+    with pytest.warns(UserWarning, match="runs eagerly: an argument is of layout"):
+        found = ad.compile(ad.sparse.mm, fallback="eager")(x, ad.ones(3, 2))
+    assert found.equal(ad.ones(3, 2))

@@ -901,3 +901,15 @@ def test_what_python_does_beside_a_program_is_refused(function, says):
 p = nn.Parameter(ad.ones(2))
 STEPPED = ad.optim.SGD([p], lr=0.1)
 SCHEDULE = ad.optim.lr_scheduler.StepLR(STEPPED, 2)
+
+
+def test_a_program_that_goes_by_the_order_of_memory(tmp_path):
+    ad.export(
+        lambda x: x.as_strided((2, 2), (1, 2), 0), (ad.arange(6.0).view(2, 3),), tmp_path / "a"
+    )
+    loaded = ad.export.load(tmp_path / "a")
+    x = ad.arange(12.0).view(4, 3)
+    assert loaded(x[:2]).tolist() == [[0, 2], [1, 3]]
+    for other in (x[2:], ad.arange(6.0).view(3, 2).t()):
+        with pytest.raises(Unsupported, match=r"as_strided: of memory from outside"):
+            loaded(other)

@@ -27,6 +27,7 @@ REASONS = (
     "reads a value", "the function writes to an argument", "the function calls",
     "the function returned a", "changes Python's own state", "random numbers by another way",
     "as_strided: setStorage",  # of a part of memory: arguments have none beyond themselves
+    "as_strided: of memory from outside", "as_strided: of what is computed from a tensor that",
     "a write to windows",  # in which an element may stand twice
     "sparse tensors are computed with eagerly alone",
     "is computed eagerly alone",  # SciPy's LDL

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends import numpy as backend
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
@@ -20,8 +21,9 @@ from ...core.spec import Spec, normalize_axis, prod
 from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.public import explaining, public, rebinding
+from ...graph.lazy import LazyValue
 from ..samples import array, strided
-from ..shape.movement import Movement, as_writable, sizes_of
+from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
 
 __all__ = [
@@ -744,7 +746,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     offset = here if storage_offset is None else operator.index(storage_offset)
     last = offset + _reach(sizes, strides)
     for candidate in (input, input._base):
-        if candidate is None or not candidate._data.flags.c_contiguous:
+        if candidate is None or not is_row_major(candidate):
             continue
         kinds = type(input._data), type(candidate._data)  # not the data, which lazy ones compute
         if hasattr(kinds[0], "tangent") and not hasattr(kinds[1], "tangent"):
@@ -752,6 +754,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         begin = candidate.storage_offset()
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
+            if isinstance(candidate._data, LazyValue):
+                _assert_lies(candidate._data, storage_offset is not None)
             return apply_view(AsStrided(sizes, strides, offset - begin), candidate)
     if type(input._data) is np.ndarray and MODE.get().executor is None:
         steps = input.stride()
@@ -767,6 +771,41 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         f"as_strided: sizes {list(sizes)}, strides {list(strides)}, offset {offset} need the "
         "storage of a tensor that is not row-major; use .contiguous() first"
     )
+
+
+def _assert_lies(value: Any, begins: bool) -> None:
+    """Refuse what is only recorded where eager execution may not lay it out row-major: what is
+    computed of an input that is not follows that one's order. `begins`: an offset is counted from
+    the beginning of a storage.
+    """
+    note = getattr(MODE.get().executor, "note_memory", None)  # a capture's
+    stack, seen = [(value, begins)], set()
+    while stack:
+        x, begins = stack.pop()
+        if (id(x), begins) in seen:
+            continue
+        seen.add((id(x), begins))
+        ops: list[Op] = []
+        while isinstance(x, LazyValue) and x.op is not None and x.array is None and x.op.view:
+            ops.append(x.op)
+            x = x.inputs[0]
+        array = x.array if isinstance(x, LazyValue) else x
+        computed = array is None and x.op is not None
+        if array is None:
+            array = np.empty(x.shape, x.dtype)
+            if not computed and note is not None:
+                note(x, begins)
+        for op in reversed(ops):
+            array = op.compute(backend, array)
+        steps = [abs(s) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+        if steps != sorted(steps, reverse=True):
+            raise Unsupported(
+                "as_strided: of what is computed from a tensor that is not row-major, where "
+                "operations are recorded; use .clone(memory_format=contiguous_format) first"
+            )
+        if computed and not (isinstance(x.op, Clone) and x.op.order == "C"):
+            given = (y for y in x.inputs if isinstance(y, (LazyValue, np.ndarray)))
+            stack += [(y, False) for y in given]
 
 
 # ---- a copy with one part replaced ---------------------------------------------------------------

@@ -888,17 +888,19 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
-    if _is_row_major(input):
+    if is_row_major(input):
         return input
     return apply(_CLONE_C, input)
 
 
-def _is_row_major(x: Tensor) -> bool:
+def is_row_major(x: Tensor) -> bool:
     """Whether memory is row-major without gaps; of what is recorded, where its base is that."""
     data, view = x._data, x._view
     if view is None or not isinstance(data, (LazyValue, Cell)):
         return bool(data.flags.c_contiguous)
-    return bool(shown(np.empty(view.base._data.shape, data.dtype), view).flags.c_contiguous)
+    base = view.base._data
+    memory = base if type(base) is np.ndarray else np.empty(base.shape, base.dtype)
+    return bool(shown(memory, view).flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
