@@ -17,6 +17,7 @@ cdef object _first, _second
 
 cdef extern from "numpy/arrayobject.h":
     c_ndarray PyArray_NewFromDescr(type, c_dtype, int, npy_intp*, npy_intp*, void*, int, object)
+    c_ndarray PyArray_New(type, int, npy_intp*, int, npy_intp*, void*, int, int, object)
     int PyArray_SetBaseObject(c_ndarray, object) except -1
 
 cdef extern from "Python.h":
@@ -58,7 +59,7 @@ cdef class Launcher:
     cdef public tuple given, outputs, views, rest
     cdef public object keeps, pack
     cdef int64_t _address, _chunks, _run, _state
-    cdef bint _quick
+    cdef bint _ordered, _quick
     cdef Py_ssize_t _count, _pointers, _outputs, _before, _total
     cdef bytearray _words
     cdef bytes _views
@@ -72,6 +73,9 @@ cdef class Launcher:
                    several=list, span=p_int64, place=int64_t, low=int64_t, high=int64_t,
                    other=int64_t, meets=bint, behind=int64_t)
     cdef object _call(self, list arrays, Stream stream)
+
+@cython.locals(steps=p_int64)
+cdef object _made(int64_t* shape, int64_t kind, bint ordered)
 
 cdef class Viewer:
     cdef public object compute

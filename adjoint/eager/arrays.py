@@ -283,13 +283,14 @@ class Launcher:
     """
 
     __slots__ = (
-        "_address", "_before", "_chunks", "_count", "_outputs", "_pointers", "_quick", "_run",
+        "_address", "_before", "_chunks", "_count", "_ordered", "_outputs", "_pointers", "_quick",
+        "_run",
         "_shapes", "_spans", "_state", "_total", "_types", "_views", "_words", "given", "keeps",
         "outputs", "pack", "rest", "views",
     )  # fmt: skip
 
     given: tuple[Any, ...]  # dtype, shape and strides of each input
-    outputs: tuple[Any, ...]  # shape and dtype of each
+    outputs: tuple[Any, ...]  # shape, dtype and strides of each; None for row-major ones
     views: tuple[Any, ...]
     rest: tuple[Any, ...]  # the other arguments
     keeps: Any  # what owns memory that the words point to
@@ -301,7 +302,9 @@ class Launcher:
         spans: Sequence[tuple[int, int, bool]] = (),
     ) -> None:  # fmt: skip
         self.given = tuple([(x.dtype, x.shape, x.strides) for x in given])
-        self.outputs = tuple([(tuple(shape), np.dtype(kind)) for shape, kind in outputs])
+        self.outputs = tuple(
+            [(tuple(s), np.dtype(kind), *(more or (None,))) for s, kind, *more in outputs]
+        )
         self.views = tuple(views)
         self.rest = address, chunks, before, after, pool, quick
         self.keeps = self.pack = None
@@ -319,9 +322,10 @@ class Launcher:
         )
         self._views = np.array(self.views, np.int64).reshape(-1, 2).tobytes()
         self._spans = np.array(spans, np.int64).tobytes()
-        self._shapes = np.array([n for s, _ in self.outputs for n in (len(s), *s)], np.int64)
-        self._shapes = self._shapes.tobytes()
-        self._types = np.array([kind.num for _, kind in self.outputs], np.int64).tobytes()
+        self._ordered = any(steps is not None for *_, steps in self.outputs)
+        words = [(len(s), *s, *(steps or _row_major(s, kind))) for s, kind, steps in self.outputs]
+        self._shapes = np.array([n for each in words for n in each], np.int64).tobytes()
+        self._types = np.array([kind.num for _, kind, _ in self.outputs], np.int64).tobytes()
 
     def rebased(self, given: Sequence[Any], views: Sequence[Any]) -> Launcher | None:
         """The same for arrays like `given`, of which it gets these views; None where it takes views
@@ -360,6 +364,7 @@ class Launcher:
         other._views = self._views
         other._spans = self._spans
         other._shapes = self._shapes
+        other._ordered = self._ordered
         other._types = self._types
         words = bytearray(self._words)
         if cython.compiled:
@@ -389,7 +394,9 @@ class Launcher:
         """
         if cython.compiled:
             return self._call(arrays, stream)
-        results = tuple([np.empty(shape, kind) for shape, kind in self.outputs])
+        results = tuple(
+            [np.ndarray(shape, kind, strides=steps) for shape, kind, steps in self.outputs]
+        )
         code = bytearray(self._words)
         words = np.frombuffer(code, np.int64)
         end = self._before + len(self.views) + len(results)
@@ -428,12 +435,12 @@ class Launcher:
         result = None
         several = None
         if self._outputs == 1:
-            result = PyArray_SimpleNew(shape[0], shape + 1, types[0])
+            result = _made(shape, types[0], self._ordered)
         else:
             several = []
             for k in range(self._outputs):
-                several.append(PyArray_SimpleNew(shape[0], shape + 1, types[k]))
-                shape += 1 + shape[0]
+                several.append(_made(shape, types[k], self._ordered))
+                shape += 1 + 2 * shape[0]
         owned = self._words if self._quick else bytearray(self._words)
         # From here on no Python runs until the code has, so that `owned` is nobody else's.
         words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
@@ -486,6 +493,22 @@ class Launcher:
         if words[self._total]:
             return None
         return result if several is None else tuple(several)
+
+
+def _row_major(shape: tuple[int, ...], kind: Any) -> list[int]:
+    """The strides of such an array."""
+    steps = [kind.itemsize]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    return steps[::-1] if shape else []
+
+
+def _made(shape, kind, ordered):  # type: ignore[no-untyped-def]
+    """A new array: the number of dimensions, then sizes, then strides, which count if `ordered`."""
+    if not ordered:
+        return PyArray_SimpleNew(shape[0], shape + 1, kind)
+    steps = shape + 1 + shape[0]
+    return PyArray_New(ndarray, shape[0], shape + 1, kind, steps, cython.NULL, 0, 0, None)
 
 
 class Viewer:

@@ -398,10 +398,8 @@ def prepare(a: Any, b: Any, bias: Any = None) -> None:
     plan = None
     if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
         plan = _planned(a, b, bias, None, batch)
-    if plan is None and a.dtype == BFLOAT16:
-        return
-    if plan is None or not any(plan[1:]):
-        run = None if plan is None else plan[0].run
+    if plan is not None or a.dtype != BFLOAT16:
+        run = None if plan is None else _run_of(*plan)
         _remember(a, b, bias, run, (*batch, a.shape[-2], b.shape[-1]))
 
 
@@ -506,11 +504,19 @@ def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
     """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
     bias = arrays[2] if len(arrays) > 2 else None
     ready = ready_for(arrays[0], arrays[1], bias, library)
-    plan = None if ready is None else getattr(ready.run, "__self__", None)
+    run = None if ready is None else ready.run
+    copies = type(run) is _OnCopies
+    plan = run.plan if copies else getattr(run, "__self__", None)
     if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
         return LAUNCHERS[library]
-    launch: Any = plan.launcher(arrays, c)
+    launch: Any = plan.launcher(run.given(*arrays) if copies else arrays, c)
+    if copies:
+        launch = functools.partial(_launch_on_copies, launch, run.given)
     return functools.partial(quietly, launch) if c.nbytes >= block_cache.SMALLEST // 2 else launch
+
+
+def _launch_on_copies(launch: Any, given: Any, *arrays: Any) -> Any:
+    return launch(*given(*arrays))
 
 
 def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -> None:
@@ -601,11 +607,13 @@ def _library(
     if plan is None:
         return None
     plan, copy_a, copy_b = plan
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    if out is None and activation is None:
+        _remember(a, b, bias, _run_of(plan, copy_a, copy_b), shape)
     if copy_a:
         a = np.ascontiguousarray(a)
     if copy_b:
         b = np.ascontiguousarray(b)
-    shape = (*batch, a.shape[-2], b.shape[-1])
     fresh = (
         out is None
         or not out.flags.c_contiguous
@@ -618,12 +626,34 @@ def _library(
     else:
         plan.run(a, b, c, np.ascontiguousarray(bias))
     if out is None:
-        if activation is None and not copy_a and not copy_b:
-            _remember(a, b, bias, plan.run, shape)
         return c
     if fresh:
         np.copyto(out, c)
     return out
+
+
+class _OnCopies:
+    """A plan for operands of which some are copied first."""
+
+    __slots__ = ("copy_a", "copy_b", "plan")
+
+    def __init__(self, plan: Any, copy_a: bool, copy_b: bool) -> None:
+        self.plan, self.copy_a, self.copy_b = plan, copy_a, copy_b
+
+    def __call__(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
+        """Compute the product into `c`."""
+        a, b, *bias = self.given(a, b, *bias)
+        self.plan.run(a, b, c, *bias)
+
+    def given(self, a: Any, b: Any, *bias: Any) -> tuple[Any, ...]:
+        """What the plan is given."""
+        a = np.ascontiguousarray(a) if self.copy_a else a
+        b = np.ascontiguousarray(b) if self.copy_b else b
+        return a, b, *bias
+
+
+def _run_of(plan: Any, copy_a: bool, copy_b: bool) -> Any:
+    return _OnCopies(plan, copy_a, copy_b) if copy_a or copy_b else plan.run
 
 
 def is_little(a: Any, b: Any) -> bool:

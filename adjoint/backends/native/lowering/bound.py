@@ -198,7 +198,7 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         ready = products.ready_for(a, b, *bias)
         run = None if ready is None else ready.run
         plan = getattr(run, "__self__", None)
-        if run is None and products.is_little(a, b):  # also what eagerly is copied first
+        if plan is None and products.is_little(a, b):  # also what eagerly is copied first
             plan = products.generated(a, b, *bias)
         if isinstance(plan, gemm.Plan):
             return [plan.call((a, b, *bias), c)]

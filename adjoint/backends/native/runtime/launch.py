@@ -47,8 +47,10 @@ def launcher(
     entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
         return _pair(entry, given, arrays, views, shapes, scalars, parallel)
-    dtypes = [compiled.dtype(k) for k in range(len(shapes))]
-    outputs = list(zip(shapes, dtypes, strict=True))
+    outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
+    if not entry.row_major:
+        made = [y.reshape(shape) for y, shape in zip(entry.allocate(), shapes, strict=True)]
+        outputs = [(y.shape, y.dtype, y.strides) for y in made]
     return _single(entry, given, views, outputs, scalars, parallel)
 
 
@@ -56,11 +58,11 @@ def _single(
     entry: Entry,
     given: Sequence[np.ndarray],
     views: Sequence[View],
-    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    outputs: Sequence[tuple[Any, ...]],
     scalars: Sequence[float],
     parallel: bool,
 ) -> Launcher | None:
-    if not entry.row_major or not outputs:
+    if not outputs:
         return None
     made = bare(
         entry.address, entry.chunks, given, outputs, entry.head, entry.pack(*scalars), parallel,
@@ -75,7 +77,7 @@ def bare(
     address: int,
     chunks: int,
     given: Sequence[np.ndarray],
-    outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    outputs: Sequence[tuple[Any, ...]],
     before: bytes,
     after: bytes,
     parallel: bool,
