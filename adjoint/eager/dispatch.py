@@ -11,7 +11,7 @@ from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..graph.node import INFERENCE
-from ..program.compute import compute_anew
+from ..program.compute import compute, compute_anew
 from ..program.executable import find, find_numbered, inputs_of
 from .arrays import signature
 from .record import item, parents_of, record
@@ -61,7 +61,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
                 wants = True
         else:
             arrays.append(x)
-    result = compute_anew(op, arrays)
+    result = compute_anew(op, arrays) if op.view or not several else compute(op, arrays)
     if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
     mode = get_mode()

@@ -126,10 +126,10 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         if low and not op.exact:
             return quietly(_compute_and_round, op, xp, *_widened(op, arrays))
         result = quietly(op.compute, xp, *arrays)
-        again = op.kept and not op.view and op.n_outputs == 1
+        again = op.kept and not op.view
         if large and op.library:  # which decides by values too
             again = False
-        if again and type(result) is _ndarray and any(type(a) is _ndarray for a in arrays):
+        if again and any(type(a) is _ndarray for a in arrays):
             remember(op, arrays, launcher_of(op, xp), result)
         return result
     except AdjointError:
@@ -179,17 +179,19 @@ def remember_numbered(
 
 
 def _records(op: Op, result: Any) -> bool:
-    return op.differentiable and result.dtype.kind in "fcV"
+    """Whether a result may want a gradient; of several this is not asked."""
+    return op.differentiable and type(result) is _ndarray and result.dtype.kind in "fcV"
 
 
 def _is_kept(arrays: list[Any], result: Any) -> bool:
     """Whether calls with such inputs may go straight to what gave `result`: numbers must be of the
     arrays' kind, since others, and those beside narrow floats, are converted before.
     """
-    if type(result) is not _ndarray:
+    results = result if type(result) is tuple else (result,)
+    if not all(type(y) is _ndarray for y in results):
         return False
     numbers = [a for a in arrays if type(a) is not _ndarray]
-    if not numbers or result.dtype in _WIDE:
+    if not numbers or all(y.dtype in _WIDE for y in results):
         return True
     dtypes = {a.dtype for a in arrays if type(a) is _ndarray} - {_BOOL}
     if all(type(n) is int for n in numbers) and {d.kind for d in dtypes} == {"i"}:

@@ -158,7 +158,8 @@ class Program:
         """
         if not op.kept:
             return
-        large = type(found) is ndarray and found.nbytes >= block_cache.SMALLEST // 2
+        results = found if self.several else (found,)
+        large = any(y.nbytes >= block_cache.SMALLEST // 2 for y in results)
         if not self.varies:
             launch = functools.partial(quietly, launch) if large else launch
             core_compute.remember(op, list(arrays), launch, found)
