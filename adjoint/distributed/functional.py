@@ -9,12 +9,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autograd.function import Function
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, Unsupported
 from ..ops.create.creation import empty_like, zeros_like
 from . import collectives
 from .group import ReduceOp, get_rank, get_world_size
 
 __all__ = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce", "reduce_scatter"]
+
+
+def _share(name: str, op: Any, group: Any) -> float:
+    """What each rank's tensor counts in a sum or a mean.
+
+    Errors: Unsupported for other operations, whose gradients are not those of a sum.
+    """
+    if op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise Unsupported(
+            f"{name}: has no gradient for {op}; use ReduceOp.SUM or AVG, or all_gather and compute"
+        )
+    return 1.0 if op == ReduceOp.SUM else 1 / get_world_size(group)
 
 
 class _AllReduce(Function):
@@ -27,7 +39,8 @@ class _AllReduce(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return _AllReduce.apply(g, ctx.op, ctx.group), None, None
+        total = _AllReduce.apply(g, ReduceOp.SUM, ctx.group)
+        return total * _share("all_reduce", ctx.op, ctx.group), None, None
 
 
 class _AllToAll(Function):
@@ -73,34 +86,37 @@ class _Broadcast(Function):
 class _Reduce(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, dst: int, op: Any, group: Any) -> Any:
-        ctx.dst, ctx.group = dst, group
+        ctx.dst, ctx.op, ctx.group = dst, op, group
         total = x.detach().clone().contiguous()
         collectives.reduce(total, dst, op, group)
         return total
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return _Broadcast.apply(g, ctx.dst, ctx.group), None, None, None
+        given = _Broadcast.apply(g, ctx.dst, ctx.group)
+        return given * _share("reduce", ctx.op, ctx.group), None, None, None
 
 
 class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, op: Any, group: Any, *parts: Any) -> Any:
-        ctx.group = group
+        ctx.op, ctx.group = op, group
         found = empty_like(parts[get_rank(group)]).contiguous()
         collectives.reduce_scatter(found, [x.detach().contiguous() for x in parts], op, group)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return None, None, *_AllGather.apply(g, ctx.group)
+        share = _share("reduce_scatter", ctx.op, ctx.group)
+        return None, None, *(part * share for part in _AllGather.apply(g, ctx.group))
 
 
 def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
     """What the ranks' tensors become by `op`, on all ranks.
 
-    The gradient is that of all ranks together, by `op`, as PyTorch's is.
-    Errors: DistributedError where ranks do not answer.
+    The gradient is that of all ranks together.
+    Errors: DistributedError where ranks do not answer; in backward, Unsupported where `op` is none
+    of SUM and AVG (PyTorch combines gradients by `op`, which is no derivative).
     Source: https://docs.pytorch.org/docs/stable/distributed.html
 
     >>> from adjoint.distributed import functional

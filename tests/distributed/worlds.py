@@ -58,7 +58,7 @@ class World:
     """Three ranks of an engine, which start when first something is asked of them."""
 
     SIZE = 3
-    MODULES = ("test_collectives", "test_data_parallel", "test_sharded")
+    MODULES = ("test_collectives", "test_data_parallel", "test_functional", "test_sharded")
 
     def __init__(self, folder):
         self.folder = folder  # of all processes that test
