@@ -35,7 +35,7 @@ ALONG = ["sum", "mean", "amax", "amin", "cumsum", "softmax", "argmax", "prod", "
 # (PyTorch raises, or gives what its loop happens to; here it is as if they were apart), `out=` of
 # another shape (PyTorch refuses to make NumPy's memory larger), signs of zeros (PyTorch's own
 # vector code gives others than its scalar code), softmax of integers and
-# bools; products of large numbers, whose order decides whether they become infinite on the way to 0;
+# bools; products of large numbers, whose order decides whether they become infinite on the way;
 # what depends on strides of results, which are row-major here.
 
 
