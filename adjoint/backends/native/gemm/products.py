@@ -504,7 +504,7 @@ def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
     """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
     bias = arrays[2] if len(arrays) > 2 else None
     ready = ready_for(arrays[0], arrays[1], bias, library)
-    run = None if ready is None else ready.run
+    run: Any = None if ready is None else ready.run
     copies = type(run) is _OnCopies
     plan = run.plan if copies else getattr(run, "__self__", None)
     if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
@@ -530,7 +530,8 @@ def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -
     if ready is None:
         return
     run = ready.run
-    if run is not None and not (np.may_share_memory(a, x) and np.may_share_memory(b, y)):
+    by_place = np.may_share_memory(a, x) and np.may_share_memory(b, y)
+    if run is not None and library != "product" and (not by_place or type(run) is _OnCopies):
         run = functools.partial(_run_on_operands, library, run)
     _put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
 
@@ -642,8 +643,8 @@ class _OnCopies:
 
     def __call__(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
         """Compute the product into `c`."""
-        a, b, *bias = self.given(a, b, *bias)
-        self.plan.run(a, b, c, *bias)
+        a, b, *more = self.given(a, b, *bias)
+        self.plan.run(a, b, c, *more)
 
     def given(self, a: Any, b: Any, *bias: Any) -> tuple[Any, ...]:
         """What the plan is given."""

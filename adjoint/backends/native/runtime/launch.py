@@ -47,7 +47,7 @@ def launcher(
     entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
         return _pair(entry, given, arrays, views, shapes, scalars, parallel)
-    outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
+    outputs: list[Any] = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
     if not entry.row_major:
         made = [y.reshape(shape) for y, shape in zip(entry.allocate(), shapes, strict=True)]
         outputs = [(y.shape, y.dtype, y.strides) for y in made]
