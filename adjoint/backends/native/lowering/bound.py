@@ -288,14 +288,14 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
             np.copyto(out, each, casting="no")
 
     launch = _launcher_of(op, list(inputs))
-    if launch is None:
+    if launch is None or any(steps is not None for *_, steps in launch.outputs):
         copies, calls = dense(inputs)
         if calls and _launcher_of(op, copies) is not None:
             return [*calls, *bound_op(op, copies, outs)]
         return [compute]
     if any(n < 0 for n, _ in launch.views):
         return [compute]
-    if [(y.shape, y.dtype) for y in outs] != list(launch.outputs):
+    if [(y.shape, y.dtype, None) for y in outs] != list(launch.outputs):
         return [compute]
     if not all(y.flags.c_contiguous for y in outs):
         return [compute]
