@@ -184,7 +184,7 @@ class Numbers(ad.data.Dataset):
 
 def killed_workers(rng):
     """A loader of which a worker is killed, and one that ends."""
-    data = Numbers(rng.randrange(20, 60))
+    data = Numbers(rng.randrange(60, 100))  # more batches than are made ahead
     loader = ad.data.DataLoader(data, batch_size=rng.randrange(1, 5), num_workers=2)
     try:
         for k, (_, processes) in enumerate(loader):

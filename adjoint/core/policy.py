@@ -245,6 +245,7 @@ ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
 ROUTINES = _bound("ROUTINES", 4096)  # calls of routines that were seen once
 READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
 ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
+RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count

@@ -384,7 +384,7 @@ class _KeptWeights(Recurrent):
                 each()
             if state is not None:
                 state[...] = given["c"]
-            run(loop, words, chunks)
+            run(loop.address, words, chunks)
             outs[1][...] = last
             if state is not None:
                 outs[2][...] = state

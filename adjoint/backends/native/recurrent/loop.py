@@ -18,6 +18,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ....core import policy
 from ....kernels import cache, target
 from ....kernels.emit import Body, Module, Reg
 from .cells import CELLS
@@ -58,27 +59,27 @@ class Layer(NamedTuple):
         return self.projected or self.hidden
 
 
-@functools.lru_cache(maxsize=1024)
-def forward(layer: Layer) -> int:
-    """Address of `void kernel(int64 begin, int64 end, int64 *words)`: chunks of rows, all steps.
+@functools.lru_cache(maxsize=policy.RECURRENT_LOOPS)
+def forward(layer: Layer) -> target.Code:
+    """`void kernel(int64 begin, int64 end, int64 *words)`: chunks of rows, all steps.
 
     Errors: Unsupported without llvmlite, or on a processor without fused multiply-add.
     """
     return _load(_Forward, layer)
 
 
-@functools.lru_cache(maxsize=1024)
-def backward(layer: Layer) -> int:
+@functools.lru_cache(maxsize=policy.RECURRENT_LOOPS)
+def backward(layer: Layer) -> target.Code:
     """The same for the gradients of the sums."""
     return _load(_Backward, layer)
 
 
-def _load(loop: type[_Loop], layer: Layer) -> int:
+def _load(loop: type[_Loop], layer: Layer) -> target.Code:
     """From disk, or compiled."""
     host = target.host()
     name = cache.digest(loop.__name__, repr(layer), repr(host))
     symbol = "r" + name
-    return target.kept(name, lambda: loop(layer).text(symbol), symbol)[0]
+    return target.freed(name, lambda: loop(layer).text(symbol), symbol)
 
 
 class _Loop:

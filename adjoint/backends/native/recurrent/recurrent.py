@@ -179,7 +179,7 @@ class Recurrent:
         self.width_back = form.width(self.hidden, 1)  # cells, backward
         self.width_out = form.width(self.output, 1)  # outputs
         self.loop = forward(self.layer)
-        self.back = backward(self.layer) if grad else 0
+        self.back = backward(self.layer) if grad else None
         output = Spec((*x.shape[:-1], self.output), x.dtype, x.device)
         final = output.with_(shape=(self.order.batch, self.output))
         c = final.with_(shape=(self.order.batch, self.hidden))
@@ -388,9 +388,9 @@ class Recurrent:
             found[groups, :, :, :rest] = split[:, groups * tile :].transpose(2, 0, 1)
         return found
 
-    def _run(self, loop: int, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
+    def _run(self, loop: Any, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
         """Run a loop over all chunks; for what it does not use, there may be None."""
-        default_pool().run(loop, self._words(strides, table, arrays), self.chunks)
+        default_pool().run(loop.address, self._words(strides, table, arrays), self.chunks)
 
     def _words(self, strides: Sequence[int], table: Array, arrays: Sequence[Array | None]) -> bytes:
         """What a loop gets for these arrays."""
