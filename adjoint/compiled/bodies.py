@@ -183,6 +183,13 @@ class _Recorder:
         """A value is read."""
         raise Unsupported(_READS.format(self.title))
 
+    def note_memory(self, symbol: Any, begins: bool) -> None:
+        """The order of memory from outside is gone by, of which a body knows nothing."""
+        raise Unsupported(
+            f"{self.title}: as_strided: of memory from outside of its function; use it outside, or "
+            f"of .clone(memory_format=contiguous_format){place_of_caller()}"
+        )
+
     def note_draw(self, generator: Any) -> tuple[int, int]:
         """Random numbers are drawn."""
         if self.streams is None:

@@ -290,7 +290,7 @@ class Launcher:
     )  # fmt: skip
 
     given: tuple[Any, ...]  # dtype, shape and strides of each input
-    outputs: tuple[Any, ...]  # shape, dtype and strides of each; None for row-major ones
+    outputs: tuple[Any, ...]  # shape, dtype and strides of each; None: all are row-major
     views: tuple[Any, ...]
     rest: tuple[Any, ...]  # the other arguments
     keeps: Any  # what owns memory that the words point to
@@ -323,7 +323,7 @@ class Launcher:
         self._views = np.array(self.views, np.int64).reshape(-1, 2).tobytes()
         self._spans = np.array(spans, np.int64).tobytes()
         self._ordered = any(steps is not None for *_, steps in self.outputs)
-        words = [(len(s), *s, *(steps or _row_major(s, kind))) for s, kind, steps in self.outputs]
+        words = [(len(shape), *shape, *(steps or ())) for shape, _, steps in self.outputs]
         self._shapes = np.array([n for each in words for n in each], np.int64).tobytes()
         self._types = np.array([kind.num for _, kind, _ in self.outputs], np.int64).tobytes()
 
@@ -440,7 +440,7 @@ class Launcher:
             several = []
             for k in range(self._outputs):
                 several.append(_made(shape, types[k], self._ordered))
-                shape += 1 + 2 * shape[0]
+                shape += 1 + (2 if self._ordered else 1) * shape[0]
         owned = self._words if self._quick else bytearray(self._words)
         # From here on no Python runs until the code has, so that `owned` is nobody else's.
         words = cython.cast(p_int64, PyByteArray_AS_STRING(owned))
@@ -495,16 +495,8 @@ class Launcher:
         return result if several is None else tuple(several)
 
 
-def _row_major(shape: tuple[int, ...], kind: Any) -> list[int]:
-    """The strides of such an array."""
-    steps = [kind.itemsize]
-    for size in reversed(shape[1:]):
-        steps.append(steps[-1] * max(size, 1))
-    return steps[::-1] if shape else []
-
-
 def _made(shape, kind, ordered):  # type: ignore[no-untyped-def]
-    """A new array: the number of dimensions, then sizes, then strides, which count if `ordered`."""
+    """A new array: the number of dimensions, then sizes, then, if `ordered`, strides."""
     if not ordered:
         return PyArray_SimpleNew(shape[0], shape + 1, kind)
     steps = shape + 1 + shape[0]

@@ -61,7 +61,7 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
                 wants = True
         else:
             arrays.append(x)
-    result = compute_anew(op, arrays) if op.view or not several else compute(op, arrays)
+    result = compute(op, arrays) if op.n_outputs != 1 and not op.view else compute_anew(op, arrays)
     if several:
         return finish(op, inputs, result, parents_of(inputs), wants)
     mode = get_mode()

@@ -190,6 +190,21 @@ def test_as_strided_of_a_state_that_is_not_row_major_is_refused():
         compiled(ad.ones(1))
 
 
+def test_as_strided_in_a_branch_goes_by_no_memory_from_outside():
+    """Of which it does not know how it lies: a transposed operand gave other elements."""
+    base = ad.arange(24.0).view(4, 6)
+    refused = ad.compile(lambda x: ad.cond(x.sum() > 0, lambda x: x.as_strided((2,), (3,)),
+                                           lambda x: x[0, :2], (x,)))  # fmt: skip
+    copied = ad.compile(lambda x: ad.cond(
+        x.sum() > 0, lambda x: x.clone(memory_format=ad.contiguous_format).as_strided((2,), (3,)),
+        lambda x: x[0, :2], (x,),
+    ))  # fmt: skip
+    for x in (base, base.t()):
+        with pytest.raises(Unsupported, match="as_strided: of memory from outside of its function"):
+            refused(x)
+        assert copied(x).equal(x.contiguous().view(-1)[[0, 3]])
+
+
 def test_sparse_arguments():
     x = ad.eye(3).to_sparse_csr()
     with pytest.raises(Unsupported, match="sparse tensors are computed with eagerly alone"):
