@@ -530,9 +530,9 @@ class _Native:
         part = self.part = Part(program.inputs, program.nodes, list(wanted))
         part.bind(known, {})
         fixed = part.shown.union(program.outputs)
+        calls = part.native_calls()
         self.inputs = [
-            Argument(known[x], () if x in fixed or is_small(x) else part.calls)
-            for x in program.inputs
+            Argument(known[x], () if x in fixed or is_small(x) else calls) for x in program.inputs
         ]
         self.outputs = [known.get(y, y.array) for y in program.outputs]
 

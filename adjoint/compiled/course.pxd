@@ -1,10 +1,13 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
+from ..eager.arrays cimport address
 from ..eager.elements cimport copies, owner
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
 from .form cimport Results
-from .handover cimport copy_all, give, holders, take_all, write_all
+from .handover cimport (
+    Argument, Landing, copy_all, copy_gradients, give, move_all, take_all, take_gradients, write_all,
+)
 from .signature cimport Signature
 
 cdef class Round:
@@ -15,8 +18,10 @@ cdef class Round:
 cdef class Course:
     cdef object _program, _memory, _guards, _threads
     cdef list _wanting, _presence, _steps
-    cdef bint _counted, _general
-    cdef list _rounds, _bound, _owned, _leaves, _gradients, _dropped, _holders, _inputs, _streams
+    cdef bint _general
+    cdef list _rounds, _bound, _owned, _owning, _targets, _added, _places, _dropped, _inputs
+    cdef list _streams, _reads, _movers
+    cdef Landing _landing
     cdef Results _results
     cdef Py_ssize_t _options
     cdef list _returned, _writes, _given_writes, _copies
@@ -24,9 +29,10 @@ cdef class Course:
     cdef bint stands(self) except -1
     @cython.locals(x=TensorBase)
     cpdef bint is_over(self) except -1
-    @cython.locals(mode=Mode)
+    @cython.locals(mode=Mode, landing=Landing, target=Argument)
     cpdef object run(self, list arguments, object observer, object lease, object numbers)
     @cython.locals(each=Round, undo=list)
+    cdef object _take_gradients(self, list arguments)
     cdef object _compute(self, object observer, object numbers)
 
 cdef class Entry:

@@ -9,10 +9,11 @@ from typing import Any
 from ..backends.native.runtime.pool import default_pool
 from ..core.dtype import get_default_dtype
 from ..core.mode import MODE
+from ..eager.arrays import address
 from ..eager.elements import copies, owner
 from ..program.standing import have_gradients, have_memory, want_gradients
 from .capture import CAPTURING
-from .handover import copy_all, give, holders, take_all, write_all
+from .handover import copy_all, copy_gradients, give, move_all, take_all, take_gradients, write_all
 from .signature import Signature
 
 get_mode = MODE.get
@@ -40,10 +41,10 @@ class Course:
     """A call, from the arguments to what is returned."""
 
     __slots__ = (
-        "_bound", "_copies", "_counted", "_dropped", "_general", "_given_writes", "_gradients",
-        "_guards", "_holders", "_inputs", "_leaves", "_memory", "_options", "_owned", "_presence",
-        "_program", "_results", "_returned", "_rounds", "_settled", "_steps", "_streams",
-        "_threads", "_wanting", "_writes",
+        "_added", "_bound", "_copies", "_dropped", "_general", "_given_writes", "_guards",
+        "_inputs", "_landing", "_memory", "_movers", "_options", "_owned", "_owning", "_places",
+        "_presence", "_program", "_reads", "_results", "_returned", "_rounds", "_settled", "_steps",
+        "_streams", "_targets", "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
     def __init__(self, program: Any, rounds: list[Round], threads: int) -> None:
@@ -58,11 +59,14 @@ class Course:
         self._steps, self._guards = program.steps, program.guards
         self._general = bool(program.owned or captured.alike or captured.looked)
         self._threads = threads
-        self._owned = [(x, x._leaf.grad) for x in program.owned.values()]
-        self._leaves, self._gradients = captured.leaves, program.grads
+        own = program.owning
+        self._owned = [
+            (x, x._leaf.grad) for x in program.owned.values() if x._leaf.grad._node is not None
+        ]
+        self._owning, self._targets, self._added = own, program.targets, program.added
+        self._places: list[int] = []  # where these gradients were
+        self._landing, self._reads, self._movers = program.landing, program.reads, program.movers
         self._dropped = captured.dropped
-        self._holders: list[int] = []  # of gradients, when nobody else has seen them
-        self._counted = False  # whether they are known
         self._memory = program.memory
         self._inputs = program.inputs
         self._streams = captured.streams
@@ -81,25 +85,31 @@ class Course:
         )
 
     def is_over(self) -> bool:
-        """Whether a tensor has other memory than it had, products were cut for other threads, or
-        somebody keeps the last gradients.
-        """
+        """Whether a tensor has other memory than it had, or products were cut for other threads."""
         if self._threads != default_pool().num_threads or not have_memory(self._bound):
             return True
         for x, gradient in self._owned:
             if x._leaf.grad is not gradient:
                 return True
-        for stream in self._streams:
-            if stream.is_other():
+        for x in self._owning:
+            if x._leaf.grad._node is not None:
                 return True
-        return self._counted and not holders(self._leaves, self._gradients, self._holders)
+        other = False
+        for stream in self._streams:
+            other = other or stream.is_other()
+        return other
 
     def run(self, arguments: list[Any], observer: Any, lease: Any, numbers: Sequence[Any]) -> Any:
         """What the function returns."""
         memory = self._memory
         if memory.asked or (memory.written and _show(arguments, memory.written)):
             memory.check(arguments)
+        if self._owning:
+            self._take_gradients(arguments)
         take_all(self._inputs, arguments)
+        landing = self._landing
+        landing.prepare(self._reads)
+        move_all(self._movers, landing.tensors)
         for stream in self._streams:
             stream.begin()
         try:
@@ -119,17 +129,26 @@ class Course:
         staged: list[Any] = []
         for x, source in self._writes:
             staged.append((x, source.copy()))
+        for x, source in self._added:
+            staged.append((x._leaf.grad, source.copy()))
         for n, source in self._given_writes:
             staged.append((arguments[n], source.copy()))
         with CAPTURING:
             write_all(staged)
             # Apart, since variables here would hold gradients.
-            copy_all(self._copies)
-            give(self._leaves, self._gradients, self._dropped)
-        if not self._counted:
-            holders(self._leaves, self._gradients, self._holders)
-            self._counted = True
+            copy_gradients(self._copies, landing.tensors)
+            give(landing.leaves, landing.tensors, self._dropped)
+        for target in self._targets:
+            target.given = None
         return given.rebuilt(results, arguments, numbers[self._options :])
+
+    def _take_gradients(self, arguments: list[Any]) -> None:
+        """Read gradients where they are now."""
+        shown = take_gradients(self._owning, self._targets, arguments)
+        places = [address(x._leaf.grad._data) for x in self._owning]
+        if shown or places != self._places:
+            self._program.assert_gradients_apart(arguments)
+            self._places = places
 
     def _compute(self, observer: Any, numbers: Sequence[Any]) -> None:
         """Run the parts, and the optimizers' steps between them."""

@@ -21,7 +21,7 @@ from ..ops.create.conversion import Transfer
 from ..program.compute import compute
 from ..program.program import Node, Program, Value
 from .drawing import Drawn
-from .handover import give, holders
+from .handover import give, holders, showers
 
 COPIED = 12 << 20  # bytes that take as long to be copied as the host to ask for an op
 WARM = 2  # calls before: Triton compiles, libraries choose their algorithms and take memory
@@ -165,7 +165,7 @@ class Replayed:
         wanted = dict.fromkeys((*program.gradients, *self.stepped))
         self.gradients = {y: self._empty(y) for y in wanted if y.array is None}
         self.given: list[Any] = []  # gradients as leaves have them
-        self.holders: list[int] = []  # of these, when nobody else had seen them
+        self.holders: list[tuple[int, int]] = []  # of these, when nobody else had seen them
         self.states = program.states_now()
         self.recording: Any = None
         self.kernels: list[list[Any]] = []  # of each optimizer, that were recorded
@@ -184,7 +184,12 @@ class Replayed:
         return all(a is b for a, b in zip(now, self.states, strict=True))
 
     def _held_alike(self) -> bool:
-        return holders(self.program.captured.leaves, self.given, self.holders)
+        leaves = self.program.captured.leaves
+        found = [
+            (holders(self.given, k, x._leaf), showers(self.given, k)) for k, x in enumerate(leaves)
+        ]
+        self.holders = self.holders or found
+        return found == self.holders
 
     @property
     def bytes(self) -> int:

@@ -46,14 +46,17 @@ from .device_graph import (
 )  # fmt: skip
 from .drawing import Drawn
 from .handover import give, write_all
+from .reserve import Reserve
 from .routines import Ahead, Behind
 from .step import Compiled, Part, Stepping
 
 
-def lowered(captured: Captured, guards: Guards, nearly: bool = False) -> Compiled:
-    """The program of a captured step, for the device of its tensors; `nearly`: see `Compiled`."""
+def lowered(
+    captured: Captured, guards: Guards, nearly: bool = False, reserve: Reserve | None = None
+) -> Compiled:
+    """The program of a captured step, for the device of its tensors; see `Compiled`."""
     kind = Compiled if captured.device.type == "cpu" else OnDevice
-    return kind(captured, guards, nearly)
+    return kind(captured, guards, nearly, reserve)
 
 
 RECORDINGS = 8  # of one program, of which each is for states in other memory
@@ -203,7 +206,10 @@ class Kept(Lease):
 class OnDevice(Compiled):
     """A program on one device."""
 
-    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
+    def __init__(
+        self, captured: Captured, guards: Guards, nearly: bool = False,
+        reserve: Reserve | None = None,
+    ) -> None:  # fmt: skip
         from ..backends.torch import Array
 
         self.arrays = Array
@@ -211,7 +217,7 @@ class OnDevice(Compiled):
         self.recording = recording_on(captured.device)
         self.replayed: Replayed | None = None
         self.calls = self.recorded = 0
-        super().__init__(captured, guards, nearly)
+        super().__init__(captured, guards, nearly, reserve)
 
     def _keep_less(self, graph: Program, first: int) -> None:
         """Nothing is computed again: without Triton that would be ops of their own."""

@@ -49,6 +49,7 @@ from .nodes import Nodes, are_recorded
 from .over import over
 from .pieces import PiecewiseFunction
 from .places import Learnt, Operands, Places, Written
+from .reserve import Reserve
 from .signature import BY_VALUE, Signature, is_input, replaced, without_sizes
 from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
@@ -152,7 +153,8 @@ class CompiledFunction:
     # What other functions that read one do not follow: theirs is the function itself.
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
-         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry")
+         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
+         "_reserve")
     )  # fmt: skip
 
     def __init__(
@@ -174,6 +176,7 @@ class CompiledFunction:
         self._entry: Entry | None = None  # of a call like the last one
         self._learnt = Learnt()
         self._nodes = Nodes(function, name)
+        self._reserve = Reserve()
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
@@ -438,7 +441,7 @@ class CompiledFunction:
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
             self._learnt.add_varying(each.program.varying(), False)
         variant = self._captured(mode, args, kwargs, tensors, objects, begun)
-        variant.compile(self._nearly, listing)
+        variant.compile(self._nearly, listing, self._reserve)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self._calls += 1
@@ -580,10 +583,10 @@ class _Variant:
         del self._given, self._operands
         return captured
 
-    def compile(self, nearly: bool, listing: dict[str, str]) -> None:
+    def compile(self, nearly: bool, listing: dict[str, str], reserve: Reserve) -> None:
         """Make the program of what was captured."""
         self.listing = listing
-        self.program = lowered(*self.found, nearly)
+        self.program = lowered(*self.found, nearly, reserve)
         del self.found
 
     def _run(

@@ -1,6 +1,7 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..eager.arrays cimport address, copy_memory
+from ..eager.elements cimport owner
 from ..eager.tensors cimport wrap
 from ..eager.writes cimport announce
 from ..graph.node cimport Leaf, Node, new_node
@@ -26,10 +27,33 @@ cpdef list tensors_of(list arrays)
 @cython.locals(x=TensorBase, y=TensorBase, node=object, parents=tuple, n=Py_ssize_t)
 cpdef object end_all(list tensors, list wanting, object ended, tuple states, object arguments)
 
-@cython.locals(
-    x=TensorBase, g=TensorBase, leaf=Leaf, k=Py_ssize_t, first=bint, count=Py_ssize_t,
-    more=Py_ssize_t)
-cpdef bint holders(list leaves, list gradients, list known) except -1
+cdef class Mover:
+    cdef list _moves
+    cdef object _at
+    cpdef object move(self, object array)
+
+@cython.locals(mover=Mover, x=TensorBase, k=Py_ssize_t)
+cpdef object move_all(list movers, list tensors)
+
+cdef class Landing:
+    cdef object __weakref__
+    cdef public list homes, leaves, tensors
+    @cython.locals(x=TensorBase, leaf=Leaf, k=Py_ssize_t)
+    cpdef object prepare(self, list read)
+
+@cython.locals(g=TensorBase)
+cpdef Py_ssize_t holders(list tensors, Py_ssize_t k, Leaf leaf) except -1
+
+@cython.locals(g=TensorBase)
+cpdef Py_ssize_t showers(list tensors, Py_ssize_t k) except -1
+
+cdef Py_ssize_t _ALONE, _UNSHOWN
+
+@cython.locals(x=TensorBase, g=TensorBase, leaf=Leaf, target=Argument, k=Py_ssize_t)
+cpdef bint take_gradients(list leaves, list targets, list arguments) except -1
+
+@cython.locals(x=TensorBase, k=Py_ssize_t)
+cpdef object copy_gradients(list copies, list tensors)
 
 @cython.locals(x=TensorBase, leaf=Leaf, k=Py_ssize_t)
 cpdef object give(list leaves, list gradients, list dropped)

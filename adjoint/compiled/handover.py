@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.interpreted import cython
 from ..eager.arrays import address, copy_memory
+from ..eager.elements import owner
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.node import Leaf, new_node
@@ -31,7 +31,7 @@ class Argument:
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
         self.array = array
-        self._moves = [call.moving(array) for call in calls if type(call) is Calls]
+        self._moves = [call.moving(array) for call in calls]
         self._at = self._own = address(array)
         self.given = None
 
@@ -62,7 +62,7 @@ class Fresh:
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
         self.array = array
         self.like = array.shape, array.dtype
-        self.moves = [call.moving(array) for call in calls if type(call) is Calls]
+        self.moves = [call.moving(array) for call in calls]
 
     def begin(self) -> None:
         """It is about to be computed."""
@@ -132,25 +132,130 @@ _KEPT = wrap(np.zeros(()))
 _NOWHERE: tuple[Any, ...] = (Leaf(_KEPT),)
 
 
-def holders(leaves: list[Any], gradients: list[Any], known: list[int]) -> bool:
-    """Whether the references to each gradient, but its leaf's, and to its array are as many as is
-    `known`; where nothing is, they are noted: who holds the last ones?
+class Mover:
+    """Memory that `calls` use, wherever it lies in a call."""
+
+    __slots__ = ("_at", "_moves")
+
+    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
+        self._moves = [call.moving(array) for call in calls]
+        self._at = address(array)
+
+    def move(self, array: Any) -> None:
+        """Let the calls use this one's."""
+        at = address(array)
+        if at != self._at:
+            for move in self._moves:
+                move(at)
+            self._at = at
+
+
+def move_all(movers: list[Any], tensors: list[Any]) -> None:
+    """Let calls use the arrays of tensors: pairs of a tensor's number and a `Mover`."""
+    for each in movers:
+        k, mover = each
+        x = tensors[k]
+        mover.move(x._data)
+
+
+class Landing:
+    """The gradients that programs give to some leaves, one program after another. A gradient that
+    nobody else has seen is written where it is; others stay with who has them.
     """
-    first = not known
-    for k in range(len(gradients)):
-        x, g = leaves[k], gradients[k]
+
+    __slots__ = ("__weakref__", "homes", "leaves", "tensors")
+
+    def __init__(self, leaves: list[Any], homes: list[Any]) -> None:
+        """Programs are bound to the arrays `homes`, in whose place they use the gradients'."""
+        self.leaves, self.homes = leaves, homes
+        self.tensors: list[Any] = [None] * len(leaves)
+
+    def prepare(self, read: list[Any]) -> None:
+        """Have a tensor for each leaf's next gradient, whose memory is to be written; not that of
+        the gradient that the leaf has where this one is `read` meanwhile.
+        """
+        tensors = self.tensors
+        for k in range(len(tensors)):
+            x = self.leaves[k]
+            leaf, data = x._leaf, x._data
+            if tensors[k] is not None:
+                if read[k] and leaf.grad is tensors[k]:
+                    tensors[k] = None
+                elif holders(tensors, k, leaf) == _ALONE and showers(tensors, k) == _UNSHOWN:
+                    continue
+            tensors[k] = None
+            if not read[k] and is_like(leaf.grad, data):
+                tensors[k] = leaf.grad
+                if holders(tensors, k, leaf) == _ALONE and showers(tensors, k) == _UNSHOWN:
+                    tensors[k] = anew(tensors[k])
+                    continue
+            tensors[k] = wrap(np.empty(data.shape, data.dtype))
+
+
+def anew(g: Any) -> Any:
+    """Another tensor around the memory of one, which its leaf is about to let go of."""
+    return wrap(g._data)
+
+
+def is_like(g: Any, data: Any) -> bool:
+    """Whether a gradient, if there is one, may be written where it is for one that is as `data`."""
+    if g is None or g._view is not None or type(g._data) is not ndarray:
+        return False
+    array = g._data
+    flags = array.flags
+    return bool(
+        array.shape == data.shape
+        and array.dtype == data.dtype
+        and flags.c_contiguous
+        and flags.writeable
+    )
+
+
+def holders(tensors: list[Any], k: int, leaf: Any) -> int:
+    """How many references there are to a tensor of a list, but a leaf's to its gradient."""
+    g = tensors[k]
+    if cython.compiled:
+        return Py_REFCNT(g) - (leaf.grad is g)  # type: ignore[name-defined]  # noqa: F821
+    return sys.getrefcount(g) - (leaf.grad is g)
+
+
+def showers(tensors: list[Any], k: int) -> int:
+    """How many references there are to its array, of views, too."""
+    g = tensors[k]
+    data = g._data
+    if cython.compiled:
+        return Py_REFCNT(data)  # type: ignore[name-defined]  # noqa: F821
+    return sys.getrefcount(data)
+
+
+_ALONE = holders([wrap(np.zeros(1))], 0, _NOWHERE[0])
+_UNSHOWN = showers([wrap(np.zeros(1))], 0)
+
+
+def take_gradients(leaves: list[Any], targets: list[Any], arguments: list[Any]) -> bool:
+    """Let each of some `Argument`s take the gradient of a leaf; whether one of the arguments shows
+    memory of these.
+    """
+    owners: dict[int, bool] = {}
+    for k in range(len(targets)):
+        x, target = leaves[k], targets[k]
         leaf = x._leaf
-        data = g._data
-        if cython.compiled:
-            count = Py_REFCNT(g) - (leaf.grad is g)  # type: ignore[name-defined]  # noqa: F821
-            more = Py_REFCNT(data)  # type: ignore[name-defined]  # noqa: F821
-        else:
-            count, more = sys.getrefcount(g) - (leaf.grad is g), sys.getrefcount(data)
-        if first:
-            known += (count, more)
-        elif count != known[2 * k] or more != known[2 * k + 1]:
-            return False
-    return True
+        g = leaf.grad
+        target.take(g._data)
+        owners[id(owner(g._data))] = True
+    shown = False
+    for x in arguments:
+        shown = shown or type(x._data) is not ndarray or id(owner(x._data)) in owners
+    return shown
+
+
+def copy_gradients(copies: list[Any], tensors: list[Any]) -> None:
+    """Write arrays into tensors: pairs of a tensor's number, and the array."""
+    for each in copies:
+        k, source = each
+        x = tensors[k]
+        if not copy_memory(x._data, source):
+            x._data[...] = source
 
 
 def give(leaves: list[Any], gradients: list[Any], dropped: list[Any]) -> None:

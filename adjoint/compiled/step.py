@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import collections
 import copy
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..backends.native.runtime.memory import release_memory
+from ..backends.native.runtime.memory import release_memory, zeros
 from ..backends.native.runtime.pool import default_pool
 from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.device import device_of
@@ -19,7 +19,8 @@ from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
 from ..core.spec import prod
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import references
+from ..eager.arrays import address
+from ..eager.elements import owner
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -58,11 +59,13 @@ from .backward import CompiledCall, Cotangents, Lease, history
 from .capture import CAPTURING, Captured, Update
 from .counting import Counted, Counter, Launch, launch_all
 from .course import Course, Entry, Round, stands
-from .handover import Argument, Fresh, copy_all
+from .handover import Argument, Fresh, Mover, copy_all
 from .places import Result
 from .renewal import follow
+from .reserve import Reserve, placeholder
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
+_BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
 _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # a tensor that has moved
 
 
@@ -104,9 +107,13 @@ class Part:
         self.checks: list[Callable[[], None]] = []
         self.copies: list[tuple[Any, Any]] = []
 
-    def bind(self, known: dict[Value, Any], places: dict[Value, Any]) -> None:
+    def bind(
+        self, known: dict[Value, Any], places: dict[Value, Any],
+        memory: Callable[[int], Any] = zeros, scratch: Any = None,
+    ) -> None:  # fmt: skip
         """Connect the kernels to the arrays of values that are `known`, where what is wanted is
-        added. `places` are arrays into which wanted values are to be written, if they can.
+        added. `places` are arrays into which wanted values are to be written, if they can; for
+        `memory` and `scratch` see `Workspace`.
         """
         self.let_go()
         graph = self.graph
@@ -117,7 +124,7 @@ class Part:
             if value in places and y in made and graph.outputs.count(y) == 1:
                 arrays[y] = places[value]
         self.schedule = Schedule(graph, None, lambda: None, arrays)
-        space = Workspace(self.schedule, lambda: None, arrays)
+        space = Workspace(self.schedule, lambda: None, arrays, memory, scratch)
         self.space = space  # whose memory the calls only have addresses of
         self.calls = space.calls
         roots = self.schedule.roots
@@ -200,6 +207,10 @@ class Part:
                 behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
         return False
 
+    def native_calls(self) -> list[Calls]:
+        """Those that know their arrays by addresses."""
+        return [call for call in self.calls if type(call) is Calls]
+
     def listed(self) -> list[tuple[tuple[Step, ...], bool]]:
         """What each call computes, and whether it is machine code."""
         native: list[bool] = []
@@ -225,10 +236,16 @@ class Compiled:
     arrays: Any = np.ndarray  # what tensors hold
     course: Course | None = None  # where it is connected to the host's memory
 
-    def __init__(self, captured: Captured, guards: Guards, nearly: bool = False) -> None:
-        """`nearly`: values may differ by rounding (`reassociate=True`)."""
+    def __init__(
+        self, captured: Captured, guards: Guards, nearly: bool = False,
+        reserve: Reserve | None = None,
+    ) -> None:  # fmt: skip
+        """`nearly`: values may differ by rounding (`reassociate=True`); `reserve`: of programs that
+        may run in turn.
+        """
         self.guards = guards
-        self.lock = threading.Lock()
+        self.reserve = Reserve() if reserve is None else reserve
+        self.lock = self.reserve.lock
         self.captured = captured
         graph = captured.program
         count, more = len(captured.written), len(captured.leaves)
@@ -358,7 +375,7 @@ class Compiled:
         return [each for each in self.captured.ordered if each[0] < first]
 
     def _bind(self) -> None:
-        """Connect all kernels to the memory of now."""
+        """Connect all kernels to the memory of now, which that of gradients is not a part of."""
         try:
             if not self._connect():
                 self.late = True
@@ -370,8 +387,7 @@ class Compiled:
     def _let_go(self) -> None:
         """Of all memory of its own, before there is other."""
         self.course = None
-        self.grads: list[Any] = []
-        self.copies: list[tuple[Any, Any]] = []
+        self.copies: list[tuple[int, Any]] = []
         self.steps: list[Any] = []  # of optimizers
         self.flowing: list[Fresh] = []
         self.returned: list[Any] = []
@@ -385,27 +401,37 @@ class Compiled:
         threads = default_pool().num_threads
         self.bound = []
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
+        owned: dict[Value, int] = {}  # gradients that are read where they are in each call
         for n, value in enumerate(self.states):
             if value.array is None and (captured.owners[n] is None or n in self.owned):
                 x = self._state(n)
+                if captured.owners[n] is not None and x._node is None:
+                    owned[value] = n
+                    known[value] = placeholder(value.shape, value.spec.dtype.numpy)
+                    continue
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
+        self.owning = [captured.owners[n] for n in owned.values()]
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         known.update((y, x._data) for y, x in self.after.items())
         taken = (*self.arguments, *self.seeds)
         known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
         read = set(map(id, self.owned.values()))
-        self.grads = [wrap(_memory_of_gradient(x, id(x) in read)) for x in captured.leaves]
+        self.reads = [id(x) in read for x in captured.leaves]
+        self.landing = self.reserve.landing(captured.leaves)
+        homes = self.landing.homes
         places = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in set(self.parts[-1].wanted).intersection(self.tangents)
             if x not in self.gradients and not is_small(x)
         }
-        for value, g in zip(self.gradients, self.grads, strict=True):
+        for value, home in zip(self.gradients, homes, strict=True):
             if not self.late:
-                places.setdefault(value, g._data)
+                places.setdefault(value, home)
         for k, part in enumerate(self.parts):
-            part.bind(known, places)
+            # What is computed between a call and its gradients belongs to that call.
+            memory = zeros if self.tangents else partial(self.reserve.arena, k)
+            part.bind(known, places, memory, self.reserve.scratch)
             if k < len(captured.updates):
                 node = captured.updates[k]
                 for earlier in self.parts[: k + 1]:
@@ -413,7 +439,7 @@ class Compiled:
                 arrays = [_array(known, x) for x in node.values]
                 self.steps.append(_Optimizer(cast(Update, node.op), arrays))
         shown = set().union(*(part.shown for part in self.parts))
-        calls = [call for part in self.parts for call in part.calls]
+        calls = [call for part in self.parts for call in part.native_calls()]
         ends = {*self.results, *self.gradients, *self.written, *self.tangents}
         ends.update(x for node in captured.updates for x in node.values)
         inputs = [
@@ -428,17 +454,28 @@ class Compiled:
         self.flowing = [
             Fresh(_array(known, x), calls if x in movable else ()) for x in self.tangents
         ]
-        self.copies = [
-            (g._data, _array(known, value))
-            for value, g in zip(self.gradients, self.grads, strict=True)
-            if known.get(value) is not g._data
+        skips = {node.values[-1] for node in captured.updates if cast(Update, node.op).skips}
+        followed = [*calls, *self.steps]
+        apart = self._apart(known, shown, skips)
+        self.targets = [
+            Argument(known[x], () if is_small(x) or x not in apart else followed) for x in owned
         ]
+        self.copies, self.movers = [], []
+        for k, (value, home) in enumerate(zip(self.gradients, homes, strict=True)):
+            if known.get(value) is home and value in apart:
+                self.movers.append((k, Mover(home, followed)))
+            else:
+                self.copies.append((k, _array(known, value)))
         written = [
             (n, _array(known, y))
             for n, y in zip(captured.written, self.written, strict=True)
             if y not in self.after
         ]
-        self.writes = [(self._state(n), array) for n, array in written if n >= 0]
+        numbers = set(owned.values())
+        self.added = [(captured.owners[n], array) for n, array in written if n in numbers]
+        self.writes = [
+            (self._state(n), array) for n, array in written if n >= 0 and n not in numbers
+        ]
         self.given_writes = [(~n, array) for n, array in written if n < 0]
         changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
         held = [array for _, array, _ in self.bound]
@@ -454,7 +491,7 @@ class Compiled:
             part.may_fail() or bool(errors)
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
-        grads = {id(g._data) for g in self.grads}
+        grads = set(map(id, homes))
         late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
         if late and not self.late:
             return False
@@ -470,13 +507,45 @@ class Compiled:
         self.course = Course(self, rounds, threads)
         return True
 
+    def _apart(self, known: dict[Value, Any], shown: set[Value], skips: set[Value]) -> set[Value]:
+        """Values whose memory may move: what uses it knows its address, and no other value that is
+        used as an array shows it.
+        """
+        fixed = [*self.results, *self.written, *self.tangents, *self.checked, *skips]
+        fixed += [x for x, count in collections.Counter(self.gradients).items() if count > 1]
+        arrays = [known[x] for x in fixed if x in known]
+        arrays += [array for part in self.parts for pair in part.copies for array in pair]
+        owners = {id(owner(array)) for array in arrays}
+        moved: dict[int, set[Value]] = {}
+        for x in (*self.gradients, *(x for node in self.captured.updates for x in node.values)):
+            if x in known:
+                moved.setdefault(id(owner(known[x])), set()).add(x)
+        return {
+            x
+            for x, array in known.items()
+            if x not in shown and (own := id(owner(array))) not in owners
+            and moved.get(own, {x}) == {x}
+        }  # fmt: skip
+
+    def assert_gradients_apart(self, arguments: Sequence[Any]) -> None:
+        """Refuse gradients that are read where they are, and share memory with what is written, or
+        are written and share memory.
+
+        Errors: Unsupported.
+        """
+        arrays = [x._leaf.grad._data for x in self.owning]
+        added = [x._leaf.grad._data for x, _ in self.added]
+        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+        assert_apart([*(array for _, array, _ in self.bound), *arrays], [*changed, *added])
+        Memory(arrays, added, self.memory.arguments).check(arguments)
+
     def restoring_gradients(self) -> Callable[[], None]:
         """What gives gradients whose memory has been taken their values back: the first step of an
         optimizer may fail when they have been written.
         """
         taken = [
             (g._data, g._data.copy())
-            for x, g in zip(self.captured.leaves, self.grads, strict=True)
+            for x, g in zip(self.captured.leaves, self.landing.tensors, strict=True)
             if self.steps and x._leaf.grad is not None and x._leaf.grad._data is g._data
         ]
 
@@ -488,9 +557,12 @@ class Compiled:
 
     @property
     def bytes(self) -> int:
-        """How large its memory is."""
+        """About how large the memory is that it has alone: Python's of what it runs, and what lies
+        between kernels where calls wait for their gradients.
+        """
+        calls = sum(len(part.space.steps_by_call) for part in self.parts)
         layouts = sum(part.schedule.layout.size for part in self.parts)
-        return layouts * len(self.others)
+        return (calls * _BYTES_OF_CALL + (layouts if self.tangents else 0)) * len(self.others)
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
@@ -525,6 +597,8 @@ class Compiled:
             g = x._leaf.grad
             if g is None or type(g._data) is not self.arrays or g._view is not None:
                 return f"a tensor of shape {tuple(x._data.shape)} had a gradient and has none"
+            if (g._data.shape, g._data.dtype) != (x._data.shape, x._data.dtype):
+                return f"a gradient is {tuple(g._data.shape)} {g._data.dtype}"
             seen.add(id(g))
         if len(seen) < len(self.owned):
             return "two tensors have one gradient"
@@ -653,32 +727,6 @@ def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) 
         found = node.op.compute(np, array, *node.inputs[1:])
         array = found[index] if isinstance(found, tuple) else found
     guard(spec, array)
-
-
-def _memory_of_gradient(x: Any, read: bool) -> Any:
-    """Where a leaf's gradient is to be: in the place of the one before, which nobody else has seen,
-    where that is not `read` meanwhile.
-    """
-    g = x._leaf.grad
-    if not read and g is not None and g._view is None and type(g._data) is np.ndarray:
-        array = g._data
-        alike = array.shape == x._data.shape and array.dtype == x._data.dtype
-        if alike and array.flags.c_contiguous and array.flags.writeable:
-            del array
-            if references(g) == _HELD_BY_LEAF:
-                return g._data
-    return np.zeros(x._data.shape, x._data.dtype)
-
-
-def _count_held_by_leaf() -> int:
-    """How many references there are to a gradient that only its leaf holds, as counted here."""
-    x = wrap(np.zeros(1)).requires_grad_()
-    x._leaf.grad = wrap(np.zeros(1))
-    g = x._leaf.grad
-    return references(g)
-
-
-_HELD_BY_LEAF = _count_held_by_leaf()
 
 
 def _array(known: dict[Value, Any], x: Value) -> Any:
@@ -845,6 +893,7 @@ class _Optimizer(Stepping):
         self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
         self.counted: Counted | None = None  # where all groups are counted in the short way
         self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
+        self.followed: dict[int, _Followed] = {}  # arrays in whose place others are used, by id
         self.made: dict[Any, Launch] = {}
 
     def _layout(self, g: int, parameters: Any) -> tuple[Any, ...]:
@@ -859,6 +908,10 @@ class _Optimizer(Stepping):
             found = names, rows, columns, tuple(column[0].dtype for column in columns)
             self.laid[key] = found
         return found
+
+    def moving(self, array: Any) -> Callable[[int], None]:
+        """What lets all kernels use what begins at an address instead of an array's memory."""
+        return self.followed.setdefault(id(array), _Followed(array))
 
     def run(self, numbers: Sequence[Any]) -> None:
         """Count the step, and change everything; some options are `numbers` meanwhile."""
@@ -912,15 +965,36 @@ class _Optimizer(Stepping):
         if made is None:
             joined = [[x for part in columns for x in part[k]] for k in range(len(columns[0]))]
             try:
-                call, fill = formula.run.bound(joined)
+                bound = formula.run.bound(joined)
             except NotTraceable as error:
                 name = type(self.optimizer).__name__
                 raise Unsupported(
                     f"compile: {name}.step on {error}; make parameters contiguous, or step "
                     "outside of the function"
                 ) from error
-            made = self.made[formula, places] = Launch(Calls([call]), fill)
+            made = self.made[formula, places] = Launch(Calls([bound.call]), bound.fill)
+            for x in (x for column in joined for x in column if id(x) in self.followed):
+                self.followed[id(x)].add(bound.moving(x))
         return made
+
+
+class _Followed:
+    """Memory that kernels use in an array's place."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.at = address(array)
+        self.moves: list[Callable[[int], None]] = []
+
+    def add(self, move: Callable[[int], None]) -> None:
+        """Another kernel has been bound to the array."""
+        self.moves.append(move)
+        move(self.at)
+
+    def __call__(self, at: int) -> None:
+        self.at = at
+        for move in self.moves:
+            move(at)
 
 
 def _counts_alone(optimizer: Any, batch: Any) -> bool:

@@ -251,7 +251,7 @@ INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
 FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 COMPILED_PROGRAMS = _bound("COMPILED_PROGRAMS", 16)  # of one compiled function
-COMPILED_SIZES = _bound("COMPILED_SIZES", 64)  # of arguments, for which a function has programs,
+COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
 COMPILED_PIECES = _bound("COMPILED_PIECES", 64)  # traces that mode="pieces" knows of a function
 # bytes of a NumPy array that a compiled function reads, which is compared before each call

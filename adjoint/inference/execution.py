@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.native.runtime.memory import zeros
 from ..core import policy
 from ..graph.lazy import run
 from ..program.program import Value
@@ -18,7 +19,8 @@ from .steps import Kept, LibraryStep, Step
 
 class Workspace:
     """What one run at a time needs: memory, and the steps as calls without arguments. `placed` has
-    the arrays of values that are not in the arena.
+    the arrays of values that are not in the arena, whose bytes `memory` gives, or more; `scratch`
+    is shared with others that never run meanwhile.
     """
 
     def __init__(
@@ -26,15 +28,16 @@ class Workspace:
         schedule: Schedule,
         tell: Callable[[], object],
         placed: Mapping[Value, Any] = MappingProxyType({}),
+        memory: Callable[[int], Any] = zeros,
+        scratch: Any = None,
     ) -> None:
-        from ..backends.native.runtime.memory import zeros
         from ..backends.native.runtime.sequence import Call, joined
 
         layout = schedule.layout
-        memory = zeros(layout.size + ALIGNMENT)
-        start = -memory.ctypes.data % ALIGNMENT
-        self.arena = memory[start : start + layout.size]
-        self.kept = Kept()
+        given = memory(layout.size + ALIGNMENT)
+        start = -given.ctypes.data % ALIGNMENT
+        self.arena = given[start : start + layout.size]
+        self.kept = Kept(scratch)
         arrays: dict[Value, Any] = {x: x.array for x in schedule.graph.constants()}
         arrays.update(placed)
         for x, offset, buffer in zip(
@@ -49,8 +52,9 @@ class Workspace:
         for y, x in schedule.overwritten.items():
             arrays[y] = arrays[x]
         for node in schedule.views:
-            given = [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
-            found = run(node.op, given)
+            found = run(
+                node.op, [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
+            )
             results = found if type(found) is tuple else (found,)
             arrays.update(zip(node.outputs, results, strict=True))
         self.arrays = arrays

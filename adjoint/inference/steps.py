@@ -26,10 +26,10 @@ Calls = list[Callable[[], object]]
 class Kept:
     """What calls need beside their arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Any = None) -> None:
         from ..backends.native.lowering.scratch import Scratch
 
-        self.scratch = Scratch()  # memory that one call at a time uses
+        self.scratch = scratch or Scratch()  # memory that one call at a time uses
         self.alive: list[Any] = []
 
     def append(self, x: Any) -> None:

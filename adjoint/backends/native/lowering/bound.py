@@ -182,9 +182,11 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     copied: list[Call] = []
     given = []
     for v, whole in zip((x, y), _are_at_hand(library, x, y), strict=True):
-        [v], calls = ([v], []) if whole else dense([v])
+        if not whole and not v.flags.c_contiguous:
+            copy, scratch = scratch.like(v)
+            copied += bound_copy(copy, v)
+            v = copy
         given.append(v)
-        copied += calls
     if copied:
         return [*copied, *bound_product(library, (*given, *bias), out, scratch)]
     if not out.flags.c_contiguous:

@@ -18,8 +18,8 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable
-from ....eager.arrays import call, write_rows
-from ....eager.elements import put_words
+from ....eager.arrays import address, call, write_rows
+from ....eager.elements import put_addresses, put_words
 from ....kernels.emit import Body, Module, Reg
 from ....kernels.ir import ITEMSIZE, Kernel
 from ....kernels.lower import word_names
@@ -148,11 +148,8 @@ class MultiTensor:
                 begin += rows
             table.numbers = numbers
 
-    def bound(
-        self, columns: Sequence[list[Any]]
-    ) -> tuple[Call, Callable[[list[tuple[int, Sequence[float]]]], None]]:
-        """The computation of all rows on arrays that stay where they are, and what gives it the
-        scalars' values (as `__call__` takes them) before it runs.
+    def bound(self, columns: Sequence[list[Any]]) -> Bound:
+        """The computation of all rows on arrays that stay where they are, unless it is told.
 
         Errors: NotTraceable for rows that `__call__` would leave.
         """
@@ -171,7 +168,9 @@ class MultiTensor:
             self._native.drive, chunks, table.words.tobytes(), range(0), elements >= least, False,
             (self, table, owned),
         )  # fmt: skip
-        return call, functools.partial(self._fill, table)
+        first = self._first_pointer
+        pointers = table.rows[:count, first : first + self._columns]
+        return Bound(call, functools.partial(self._fill, table), table.rows, pointers)
 
     def _start(self, table: _Table) -> int:
         """What the machine code says of a table."""
@@ -188,6 +187,25 @@ class MultiTensor:
         first = self._first_pointer
         starts = table.rows[:-1, first : first + self._columns]
         table.order[:] = np.argsort(starts.reshape(-1), kind="stable")
+
+
+class Bound(NamedTuple):
+    """A computation of rows: a call, and what gives it the scalars' values (as `MultiTensor` takes
+    them) before it runs.
+    """
+
+    call: Call
+    fill: Callable[[list[tuple[int, Sequence[float]]]], None]
+    rows: Any  # words
+    pointers: Any  # those that are addresses
+
+    def moving(self, array: Any) -> Callable[[int], None]:
+        """What lets it use the memory that begins at an address instead of an array's."""
+        words = self.rows.reshape(-1)
+        begin = self.pointers.__array_interface__["data"][0] - address(words)
+        at = np.argwhere(self.pointers == address(array))
+        places = (begin + at @ np.array(self.pointers.strides)) // words.itemsize
+        return functools.partial(put_addresses, words, places, np.zeros(len(places), np.int64))
 
 
 class _Table:

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..onednn.plan import aligned_bytes
 
+_LINE = 64  # bytes
+
 
 class Scratch:
     """Memory for calls that never run at once: each may overwrite what others have left there.
@@ -17,11 +19,24 @@ class Scratch:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, behind: tuple[Scratch, int] | None = None) -> None:
+        """With `behind` what lies so many bytes, a multiple of a cache line, behind another one's
+        beginning.
+        """
+        self._behind = behind
         self._bytes = np.empty(0, np.uint8)
 
     def __call__(self, size: int) -> Any:
         """At least `size` bytes that begin on a cache line; whoever uses them keeps them alive."""
+        if self._behind is not None:
+            whole, begin = self._behind
+            return whole(begin + size)[begin:]
         if self._bytes.size < size:
             self._bytes = aligned_bytes(size)
         return self._bytes
+
+    def like(self, x: Any) -> tuple[Any, Scratch]:
+        """A row-major array of the shape and values of `x`, and what is left."""
+        array = self(x.nbytes)[: x.nbytes].view(x.dtype).reshape(x.shape)
+        array[...] = x
+        return array, Scratch((self, -(-x.nbytes // _LINE) * _LINE))

@@ -1,0 +1,56 @@
+"""Memory that the programs of one compiled function use in turn: what no call keeps."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends.native.lowering.scratch import Scratch
+from ..backends.native.runtime.memory import zeros
+from .handover import Landing
+
+_GROWTH = 1.5  # of an arena, so that all that are in use are together at most three of the largest
+
+
+class Reserve:
+    """One program at a time, who has the `lock`, may write to it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.scratch = Scratch()
+        self._arenas: dict[int, weakref.ref[Any]] = {}
+        self._landings: weakref.WeakValueDictionary[tuple[Any, ...], Landing] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def arena(self, part: int, size: int) -> Any:
+        """At least so many bytes for what lies between the kernels of a program's part with this
+        number, shared by those parts of all programs: they keep it.
+        """
+        held = self._arenas.get(part)
+        memory = None if held is None else held()
+        if memory is None or memory.size < size:
+            if memory is not None:
+                size = max(size, int(_GROWTH * memory.size))
+            memory = zeros(size)
+            self._arenas[part] = weakref.ref(memory)
+        return memory
+
+    def landing(self, leaves: list[Any]) -> Landing:
+        """Where the gradients of leaves are written."""
+        key = tuple((id(x), x._data.shape, x._data.dtype) for x in leaves)
+        found = self._landings.get(key)
+        if found is None:
+            homes = [placeholder(x._data.shape, x._data.dtype) for x in leaves]
+            found = self._landings[key] = Landing(leaves, homes)
+        return found
+
+
+def placeholder(shape: Sequence[int], dtype: Any) -> Any:
+    """An array to bind calls to that are to use others: of memory that nobody touches."""
+    count = int(np.prod(shape, dtype=np.int64))
+    return zeros(max(1, count) * dtype.itemsize).view(dtype)[:count].reshape(shape)
