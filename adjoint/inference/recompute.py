@@ -133,11 +133,14 @@ def give_again(
     given = set(graph.inputs)
     gone: set[Value] = set()
     read = dict.fromkeys(x for node in graph.nodes if node in behind for x in node.values)
+    home: dict[Node, int] = {}
+    users: dict[Value, list[Node]] = {}
     for x in read:
         if not _is_before(x, behind) or prod(x.shape) < policy.KEPT_LARGE or x in graph.outputs:
             continue
-        home = {node: k for k, nodes in enumerate(groups) for node in nodes}
-        users = graph.users()
+        if not users:  # they have changed
+            home = {node: k for k, nodes in enumerate(groups) for node in nodes}
+            users = graph.users()
         readers = [node for node in users[x] if node in behind]
         if x.node not in home or any(node in home or node.op.view for node in readers):
             continue
@@ -157,6 +160,7 @@ def give_again(
                 node.inputs = tuple([value if y is x else y for y in node.inputs])
             sort(graph)
             gone.add(x)
+            users.clear()
             break
     return gone
 

@@ -81,7 +81,7 @@ class Node:
     @property
     def values(self) -> tuple[Value, ...]:
         """The inputs that are no numbers."""
-        return tuple(x for x in self.inputs if isinstance(x, Value))
+        return tuple([x for x in self.inputs if type(x) is Value])
 
     def __repr__(self) -> str:
         return f"<{self.op!r} of {', '.join(map(repr, self.inputs))}>"
