@@ -77,6 +77,9 @@ def _size(self: Any, dim: int | None = None) -> Any:
     """
     if dim is None:
         return self.shape
+    data = self._data
+    if type(data) is np.ndarray and type(dim) is int and -data.ndim <= dim < data.ndim:
+        return data.shape[dim]
     return self.shape[normalize_axis(dim, self.ndim, "size")]
 
 

@@ -247,6 +247,7 @@ READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
 ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
+VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made
 INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
 FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module

@@ -85,6 +85,12 @@ cdef class Viewer:
     @cython.locals(layout=p_npy_intp, place=cython.p_char, kind=c_dtype, found=c_ndarray)
     cpdef object view(self, object array)
 
+cdef class Viewers:
+    cdef public object compute, singles
+    cdef list _each
+    @cython.locals(each=Viewer, k=Py_ssize_t)
+    cpdef list views(self, object array)
+
 cpdef object address(object array)
 @cython.locals(wanted=int, size=Py_ssize_t, nd=int)
 cpdef bint copy_memory(object to, object source) except -1

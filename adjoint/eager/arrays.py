@@ -535,6 +535,31 @@ class Viewer:
         return self.compute(array)
 
 
+class Viewers:
+    """How to view such arrays in several ways: as `views` do, each by one of the ops `singles`."""
+
+    __slots__ = ("_each", "compute", "singles")
+
+    def __init__(self, views: Any, of: Any, compute: Any, singles: Any) -> None:
+        self.compute = compute
+        self.singles = singles
+        self._each = [Viewer(view, of, None) for view in views]
+
+    def __call__(self, array: Any) -> Any:
+        """The views of an array like those."""
+        return tuple(self.views(array))
+
+    def views(self, array: Any) -> list[Any]:
+        """The same in a list."""
+        if not cython.compiled:
+            return list(self.compute(array))
+        found = []
+        for k in range(len(self._each)):
+            each = self._each[k]
+            found.append(each.view(array))
+        return found
+
+
 def call(code: int, chunks: int, words: bytes | int, pool: Any, quick: bool) -> None:
     """Run machine code as a `Launcher` does, on words, or on what is at an address: nobody else may
     change it meanwhile.

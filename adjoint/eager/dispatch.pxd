@@ -2,10 +2,10 @@ cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
 from ..program.executable cimport Executable, find, find_numbered, inputs_of
-from .arrays cimport Launcher, Viewer, signature
+from .arrays cimport Launcher, Viewer, Viewers, signature
 from .record cimport parents_of, record
 from .tensors cimport wrap
-from .views cimport viewed
+from .views cimport mark_view, viewed
 
 @cython.locals(mode=Mode)
 cpdef object execute(object op, tuple inputs)
@@ -13,5 +13,7 @@ cpdef object execute(object op, tuple inputs)
 cpdef object made(object op, tuple inputs, object result, bint records, Mode mode)
 @cython.locals(mode=Mode)
 cpdef object apply_view(object op, object x)
-@cython.locals(found=Executable, arrays=list, tensors=list, inputs=tuple, mode=Mode)
+@cython.locals(y=TensorBase, k=Py_ssize_t, found=list)
+cdef object _views(object op, TensorBase x, list results, tuple singles, Mode mode)
+@cython.locals(found=Executable, viewers=Viewers, arrays=list, tensors=list, inputs=tuple, mode=Mode)
 cpdef object run_known(object owner, tuple args, bint by_gradient=*)

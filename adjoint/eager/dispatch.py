@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..backends import numpy as backend
+from ..core import policy
 from ..core.errors import AdjointError
 from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..graph.node import INFERENCE
 from ..program.compute import compute, compute_anew
-from ..program.executable import find, find_numbered, inputs_of
-from .arrays import signature
+from ..program.executable import Executable, find, find_numbered, inputs_of, keep
+from .arrays import Viewers, signature
 from .record import item, parents_of, record
 from .tensors import as_array, get_mode, ndarray, wrap
 from .views import (
@@ -45,7 +47,7 @@ EXECUTORS: dict[type, Callable[[Op, tuple[Any, ...]], Any]] = {}
 def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` now; make a Node where an input wants a gradient."""
     several = op.view or op.n_outputs != 1
-    if not several:
+    if not several or (op.view and op.n_outputs != 1):
         y = run_known(op, inputs)
         if y is not None:
             return y
@@ -63,6 +65,8 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
             arrays.append(x)
     result = compute(op, arrays) if op.n_outputs != 1 and not op.view else compute_anew(op, arrays)
     if several:
+        if op.view and op.n_outputs != 1:
+            remember_views(op, inputs, result)
         return finish(op, inputs, result, parents_of(inputs), wants)
     mode = get_mode()
     if type(result) is not ndarray:
@@ -105,6 +109,9 @@ def run_known(owner: Any, args: tuple[Any, ...], by_gradient: bool = False) -> A
         result = found.launcher.launch(arrays, found.stream)
     elif found.viewer is not None:
         return viewed(found.op, tensors[0], found.viewer.view(arrays[0]), mode)
+    elif found.viewers is not None:
+        viewers = found.viewers
+        return _views(found.op, tensors[0], viewers.views(arrays[0]), viewers.singles, mode)
     elif found.op is owner:
         result = found.launch(*[x._data if isinstance(x, TensorBase) else x for x in args])
     else:
@@ -145,14 +152,51 @@ def _wrap_several(
             if shares_storage(y._data, inputs[0], single):
                 mark_view(y, inputs[0], single, ONE_OF_SEVERAL_VIEWS)
     if wants and mode.grad and op.differentiable:
-        node = record(op, inputs, tuple(parents), ys, mode)
-        for i, y in enumerate(ys):
-            y._node = item(node, i, y._data)
+        _record_several(op, inputs, parents, ys, mode)
     if mode.inference:
         for y in ys:
             if y._changes is None:
                 y._changes = INFERENCE
     return ys
+
+
+def _record_several(
+    op: Op, inputs: tuple[Any, ...], parents: Sequence[Any], ys: tuple[Any, ...], mode: Mode
+) -> None:
+    node = record(op, inputs, tuple(parents), ys, mode)
+    for i, y in enumerate(ys):
+        y._node = item(node, i, y._data)
+
+
+def _views(op: Op, x: Any, results: list[Any], singles: Sequence[Op], mode: Mode) -> Any:
+    """The tensors of arrays that show the memory of tensor `x`, as `op` gives them all."""
+    found = []
+    for k in range(len(results)):
+        y = wrap(results[k])
+        mark_view(y, x, singles[k], ONE_OF_SEVERAL_VIEWS)
+        found.append(y)
+    ys = tuple(found)
+    if x._node is not None and mode.grad and op.differentiable:
+        _record_several(op, (x,), (x._node,), ys, mode)
+    return ys
+
+
+def remember_views(op: Op, inputs: tuple[Any, ...], results: Sequence[Any]) -> None:
+    """Let `run_known` give views like those that `op` has given."""
+    x = inputs[0]
+    data = x._data
+    if len(inputs) > 1 or type(data) is not ndarray or not get_mode().plain:
+        return
+    if len(results) > policy.VIEWS:
+        return
+    singles = tuple(op.output_views(data.shape))
+    for y, single in zip(results, singles, strict=True):
+        if type(y) is not ndarray or y.size == 0 or not shares_storage(y, x, single):
+            return
+    key = signature(op, inputs, False, [], [])
+    if key is not None:
+        compute = functools.partial(op.compute, backend)
+        keep(key, Executable(Viewers(results, data, compute, singles), op, op, True))
 
 
 def apply_view(op: Op, x: Any) -> Any:

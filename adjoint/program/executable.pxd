@@ -1,5 +1,5 @@
 cimport cython
-from ..eager.arrays cimport Launcher, Stream, Viewer, signature
+from ..eager.arrays cimport Launcher, Stream, Viewer, Viewers, signature
 
 cdef class Executable:
     cdef public object launch, owner, op, constants, seen
@@ -7,6 +7,7 @@ cdef class Executable:
     cdef public Executable then
     cdef public Launcher launcher
     cdef public Viewer viewer
+    cdef public Viewers viewers
     cdef public bint records
 
 cdef class _Cache:

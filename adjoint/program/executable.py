@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core import policy
 from ..core.op import Op
-from ..eager.arrays import Launcher, Viewer, signature
+from ..eager.arrays import Launcher, Viewer, Viewers, signature
 
 
 class Executable:
@@ -20,11 +20,12 @@ class Executable:
 
     __slots__ = (
         "constants", "launch", "launcher", "op", "owner", "records", "seen", "stream", "then",
-        "viewer",
+        "viewer", "viewers",
     )  # fmt: skip
 
     launcher: Launcher | None  # what `launch` is, where that is a kernel called by pointer
-    viewer: Viewer | None  # what `launch` is, where the result is a view of the only array
+    viewer: Viewer | None  # what `launch` is, where the result is a view of the only array,
+    viewers: Viewers | None  # and where the results are
     owner: Any  # what it computes: kept, so that no other gets its address
     op: Any  # what is recorded for it
     records: bool  # whether the result may want a gradient
@@ -40,6 +41,7 @@ class Executable:
         self.launch = launch
         self.launcher = launch if type(launch) is Launcher else None
         self.viewer = launch if type(launch) is Viewer else None
+        self.viewers = launch if type(launch) is Viewers else None
         self.owner = owner
         self.op = op
         self.records = records

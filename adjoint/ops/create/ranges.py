@@ -143,13 +143,14 @@ def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
         return np.empty(0, np.float64)
     if steps == 1:
         return np.array([start])
-    wide = np.complex128 if dtype.is_complex else np.float64
-    index = np.arange(steps)
-    exact = np.array([start, end], wide)
-    step = (exact[1] - exact[0]) / (steps - 1)
-    return np.where(
-        index < steps // 2, exact[0] + step * index, exact[1] - step * (steps - 1 - index)
-    )
+    wide = complex if dtype.is_complex else float
+    start, end, half = wide(start), wide(end), steps // 2
+    with np.errstate(all="ignore"):
+        step = np.subtract(end, start) / (steps - 1)
+        index = np.arange(steps)
+        line = start + step * index
+        line[half:] = end - step * index[: steps - half][::-1]
+    return line
 
 
 def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -163,6 +164,9 @@ def einsum(*args: Any) -> Tensor:
         operands = list(args[1]) if one_list else list(args[1:])
         if not operands:
             raise InvalidArgument("einsum: must provide at least one operand")
+        plan = _plan_of(args[0], operands)
+        if plan is not None:
+            return plan(*operands)
         inputs, output = _parse(args[0], len(operands))
     else:
         operands = list(args[0 : len(args) - len(args) % 2 : 2])
@@ -174,6 +178,90 @@ def einsum(*args: Any) -> Tensor:
     for i, operand in enumerate(operands):
         assert_tensor("einsum", operand, f"operands[{i}]")
     return _einsum(operands, inputs, output)
+
+
+class Pair(NamedTuple):
+    """How two plain tensors are contracted: as matrices (their dimensions in which order, of which
+    shape), whose product has a shape, and its dimensions an order.
+    """
+
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The contraction."""
+        left, right = (
+            _laid(x, *each) for x, *each in zip((a, b), self.orders, self.shapes, strict=True)
+        )
+        result = product("einsum", left, right)
+        if result._data.shape != self.shape:
+            result = result.reshape(self.shape)
+        return result if _is_sorted(self.order) else result.permute(self.order)
+
+
+def _laid(x: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    if not _is_sorted(order):
+        x = x.permute(order)
+    return x if x._data.shape == shape else x.reshape(shape)
+
+
+def _is_sorted(order: tuple[int, ...]) -> bool:
+    return order == tuple(range(len(order)))
+
+
+def _plan_of(equation: str, operands: list[Any]) -> Pair | None:
+    """How an equation was done before with arrays of such shapes; None for the general way."""
+    if len(operands) != 2:
+        return None
+    a, b = operands
+    if not (isinstance(a, TensorBase) and isinstance(b, TensorBase)):
+        return None
+    if type(a._data) is not np.ndarray or type(b._data) is not np.ndarray:
+        return None
+    return _planned(equation, a._data.shape, b._data.shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(equation: str, *shapes: tuple[int, ...]) -> Pair | None:
+    """What `_contract` does where both have all labels once, none is alone and summed, and sizes
+    are equal; None for everything else, and for what is wrong.
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    first, comma, second = left.partition(",")
+    if not (arrow and comma and all(map(str.isalpha, (first, second, right)))):
+        return None
+    labels, target = set(first + second), set(right)
+    if len(first) != len(set(first)) or len(second) != len(set(second)):
+        return None
+    if len(right) != len(target) or not target <= labels or not equation.isascii():
+        return None
+    if (len(first), len(second)) != tuple(map(len, shapes)):
+        return None
+    sizes: dict[str, int] = {}
+    for name, size in (*zip(first, shapes[0], strict=True), *zip(second, shapes[1], strict=True)):
+        if sizes.setdefault(name, size) != size:
+            return None
+    shared = [x for x in first if x in second]
+    summed = [x for x in shared if x not in target]
+    if not summed or labels - target - set(shared):
+        return None
+    batch = [x for x in shared if x in target]
+    only = [[x for x in own if x not in shared] for own in (first, second)]
+    k = prod(sizes[x] for x in summed)
+    rows, columns = (prod(sizes[x] for x in own) for own in only)
+    stack = tuple(sizes[x] for x in batch)
+    found = (*batch, *only[0], *only[1])
+    return Pair(
+        (
+            tuple(map(first.index, (*batch, *only[0], *summed))),
+            tuple(map(second.index, (*batch, *summed, *only[1]))),
+        ),
+        ((*stack, rows, k), (*stack, k, columns)),
+        tuple(sizes[x] for x in found),
+        tuple(map(found.index, right)),
+    )
 
 
 def _einsum(operands: list[Any], inputs: list[list[Any]], output: list[Any] | None) -> Tensor:

@@ -655,6 +655,7 @@ def _draw_integers(
     return drawn(RandInt, generator, place, low, high, shape, d)
 
 
+@functools.cache
 def _whole_numbers(d: dt.dtype) -> tuple[int, int]:
     """The range of whole numbers that `d` can hold."""
     if d.category == 1:

@@ -137,9 +137,15 @@ def _drawn(
     return result
 
 
+@functools.lru_cache(maxsize=64)
+def _kind(name: str, dtype: Any) -> Kind:
+    """Floats of a dtype, whose name NumPy makes anew each time."""
+    return Kind(name, np.dtype(dtype).name)
+
+
 def drawn_uniform(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
     """Numbers spread evenly over [0, 1), as float32 or float64."""
-    found = _drawn(Kind("uniform", np.dtype(dtype).name), seed, draw, shape, dtype)
+    found = _drawn(_kind("uniform", dtype), seed, draw, shape, dtype)
     if found is NotImplemented:
         return reference.drawn_uniform(seed, draw, shape, dtype)
     return found
@@ -147,7 +153,7 @@ def drawn_uniform(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> A
 
 def drawn_normal(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
     """Standard normal numbers, as float32 or float64."""
-    found = _drawn(Kind("normal", np.dtype(dtype).name), seed, draw, shape, dtype)
+    found = _drawn(_kind("normal", dtype), seed, draw, shape, dtype)
     if found is NotImplemented:
         return reference.drawn_normal(seed, draw, shape, dtype)
     return found
@@ -155,7 +161,7 @@ def drawn_normal(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> An
 
 def drawn_exponential(seed: int, draw: int, shape: tuple[int, ...], dtype: Any) -> Any:
     """Standard exponential numbers, as float32 or float64."""
-    found = _drawn(Kind("exponential", np.dtype(dtype).name), seed, draw, shape, dtype)
+    found = _drawn(_kind("exponential", dtype), seed, draw, shape, dtype)
     if found is NotImplemented:
         return reference.drawn_exponential(seed, draw, shape, dtype)
     return found
