@@ -6,7 +6,7 @@ The machine's multiply-add peak and bandwidth, measured beside it, say what a st
 least.
 `python -m benchmarks compile --rows mlp gpt` measures some rows only. Instead of times, `--memory`
 measures peaks of memory, `--first` the first calls, `--floors` what the machine would take at
-least, `--busy` how much slower steps get while one core is busy.
+least, `--busy` how much slower steps get while one core is busy, `--sizes` what new sizes cost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 
-from . import floors, fresh
+from . import floors, fresh, sizes
 from .steps import ROWS, WAYS, Row, prepared, ways
 from .timing import BusyCore, _time
 
@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="first calls, a process each")
     parser.add_argument("--floors", action="store_true", help="time over the machine's least")
     parser.add_argument("--busy", action="store_true", help="slowdown while one core is busy")
+    parser.add_argument("--sizes", action="store_true", help="what new sizes of a batch cost")
     options = parser.parse_args()
     if options.memory:
         fresh.print_memory(options.rows, options.ways)
@@ -114,7 +115,9 @@ def main() -> None:
         _print_busy(options.rows, options.ways)
     if options.floors:
         floors.print_floors(options.rows)
-    if options.memory or options.first or options.busy or options.floors:
+    if options.sizes:
+        sizes.print_sizes(options.rows)
+    if options.memory or options.first or options.busy or options.floors or options.sizes:
         return
     _machine()
     for name in options.rows:

@@ -214,7 +214,7 @@ class Entry:
             pass
         program = self._program
         course: Course | None = program.course
-        if course is None or not course.stands():
+        if course is None or not course.stands() or program.reserve.in_use():
             return OTHER
         with program.lock:
             if course is not program.course or course.is_over():

@@ -17,15 +17,21 @@ _GROWTH = 1.5  # of an arena, so that all that are in use are together at most t
 
 
 class Reserve:
-    """One program at a time, who has the `lock`, may write to it."""
+    """One program at a time, whose thread has the `lock`, may write to it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.scratch = Scratch()
         self._arenas: dict[int, weakref.ref[Any]] = {}
         self._landings: weakref.WeakValueDictionary[tuple[Any, ...], Landing] = (
             weakref.WeakValueDictionary()
         )
+
+    def in_use(self) -> bool:
+        """Whether this thread is in the middle of a program, of which a finalizer or an op in
+        Python calls another.
+        """
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     def arena(self, part: int, size: int) -> Any:
         """At least so many bytes for what lies between the kernels of a program's part with this

@@ -634,6 +634,11 @@ class Compiled:
         """The results, some of which are `numbers`, and calls that are to be made: everything else
         is written.
         """
+        if self.reserve.in_use():
+            raise Unsupported(
+                "compile: the function is called while it runs, by a finalizer or by an operation "
+                "that Python computes; call what it was made of there (its .function)"
+            )
         with self.lock:
             found, given = self._begin(arguments, observer, numbers)
         if not given:

@@ -1,6 +1,7 @@
 """Gradients of compiled functions: read and written where they are, bound to once."""
 
 import threading
+import weakref
 
 import pytest
 
@@ -301,3 +302,36 @@ def test_a_failed_step_leaves_gradients():
         assert ad.equal(weight, before) and ad.equal(weight.grad, gradient)
     step(x, ad.tensor([2]))
     assert not ad.equal(weight, before)
+
+
+def test_a_function_that_is_called_while_it_runs():
+    """Its memory is in use: an error, neither a deadlock nor wrong values, for any size."""
+    model = layers()
+    twin = layers()
+    said = []
+
+    def again(n):
+        try:
+            step(X[:n], Y[:n])
+        except Unsupported as error:
+            said.append(str(error))
+
+    @ad.compile
+    def step(x, y):
+        model.zero_grad()
+        return loss_of(model, x, y)
+
+    for n in (6, 4, 6, 4):
+        model.zero_grad()
+        loss_of(model)
+        for size in (6, 4):
+            weakref.finalize(model[0].weight.grad, again, size)
+        running = threading.Thread(target=step, args=(X[:n], Y[:n]), daemon=True)
+        running.start()
+        running.join(60)
+        assert not running.is_alive()
+        twin.zero_grad()
+        loss_of(twin, X[:n], Y[:n])
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            assert ad.allclose(p.grad, q.grad, atol=1e-6)
+    assert len(said) == 8 and all("while it runs" in each for each in said)
