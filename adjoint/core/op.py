@@ -121,6 +121,9 @@ class Op(metaclass=_Interned):
     # batch(size, flags, *inputs): the same for inputs of which those with a flag have one more
     # dimension in front, of that size, as its results have; where neither of these says it.
     batch: ClassVar[Callable[..., Any] | None] = None
+    # output_again(self, *what is saved before `y`): the output, where it was written to since; for
+    # ops whose output PyTorch does not save, and which may be changed in place there.
+    output_again: ClassVar[Callable[..., Any] | None] = None
 
     # Derived from the fields, and from `needs`, when the class is made.
     numbers: ClassVar[bool] = False  # among the fields may be numbers of any type

@@ -232,19 +232,40 @@ class Node(Target):
                 version = value._changes
                 if version is not None:
                     expected = 0 if versions is None else versions[i]
-                    if version.count != expected:
+                    if version.count != expected and not self._gives_again(i):
                         assert_unchanged(self.op.name, value, expected)
             elif type(value) is tuple:
                 for j, each in enumerate(value):
                     if type(each) is Packed:
                         packed = True
-                    else:
+                    elif not self._gives_again(i):
                         assert_unchanged(
                             self.op.name, each, 0 if versions is None else versions[i][j]
                         )
             elif type(value) is Packed:
                 packed = True
-        return tuple(map(unpacked, saved)) if packed else saved
+        if packed:
+            saved = tuple(map(unpacked, saved))
+        return self._with_output(saved, versions) if self.op.output_again is not None else saved
+
+    def _gives_again(self, i: int) -> bool:
+        """Whether a saved value may have changed: the output, which is computed again then."""
+        return self.op.output_again is not None and self.op.tokens[i] == "y"
+
+    def _with_output(self, saved: Any, versions: Any) -> Any:
+        """The saved values with what the op gave, which may have been written to since."""
+        place = self.op.tokens.index("y")
+        value = saved[place]
+        several = type(value) is tuple
+        for j, each in enumerate(value if several else (value,)):
+            version = getattr(each, "_changes", None)
+            expected: Any = versions[place] if versions is not None else 0
+            if several and versions is not None:
+                expected = expected[j]
+            if version is not None and version.count != expected:
+                again: Any = self.op.output_again
+                return (*saved[:place], again(*saved[:place]), *saved[place + 1 :])
+        return saved
 
     def release(self) -> None:
         """Drop the saved values."""

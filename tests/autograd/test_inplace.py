@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
+import adjoint.nn.functional as F
 
 from ..pytorch import torch
 from ..sweep import few_or_many
@@ -354,3 +355,38 @@ def test_a_copy_has_no_more_dimensions_than_what_it_is_written_to():
     x = ad.zeros(2, 3)
     x[0] = ad.ones(1, 3)
     assert x.tolist() == [[1.0] * 3, [0.0] * 3]
+
+
+POOLED = {
+    "max_pool1d": lambda x: F.max_pool1d(x[0], 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "max_pool3d": lambda x: F.max_pool3d(x[None], (1, 2, 2)),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 2),
+    "overlapping": lambda x: F.max_pool2d(x, 3, 1, 1),
+    "var": lambda x: x.var(-1),
+    "var_mean": lambda x: ad.var_mean(x, -1)[0],
+}
+
+
+@pytest.mark.parametrize("name", POOLED)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_outputs_that_pytorch_does_not_save_may_be_changed_in_place(name, compiled):
+    """As in `Sequential(Conv2d, MaxPool2d, ReLU(inplace=True))`."""
+    values = ad.randn(2, 3, 6, 6)
+
+    def gradient(in_place, changed=False):
+        def step(values):
+            x = values.clone().requires_grad_()
+            z = x * 2
+            y = POOLED[name](z)
+            y = y.mul_(3).relu_() if in_place else (y * 3).relu()
+            if changed:
+                z.add_(1)
+            return ad.autograd.grad((y * y).sum(), x, create_graph=not compiled)[0]
+
+        return (ad.compile(step) if compiled else step)(values)
+
+    assert ad.allclose(gradient(True), gradient(False), atol=1e-5)
+    if not compiled:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradient(True, changed=True)

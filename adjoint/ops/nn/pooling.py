@@ -80,6 +80,10 @@ class MaxPool(Pool):
         """g goes to the place of the maximum: the first, where several are equal."""
         return (apply(_to_input(self), x.detach(), y, g),)
 
+    def output_again(self, x: Any) -> Any:
+        """The maxima: whoever pools may go on in place."""
+        return apply(self, x.detach())
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         """The geometries, every dtype, ties and NaN."""

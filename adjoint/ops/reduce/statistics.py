@@ -69,6 +69,10 @@ class VarMean(OfSquares):
             mean = xp.squeeze(mean, self.axes)
         return (xp.sqrt(variance) if self.root else variance), mean
 
+    def output_again(self, x: Any) -> Any:
+        """Variance and mean."""
+        return apply(self, x)
+
     def gradient(self, g: Any, x: Tensor, y: Any) -> tuple[Any, ...]:
         """2 (x - mean) / (n - correction), and an equal share for the mean."""
         spread, mean = (self.restore(each, x.shape) for each in y)
