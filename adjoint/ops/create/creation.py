@@ -361,7 +361,11 @@ def _array_like(
     unknown = getattr(data, "array", data) is None  # recorded, with elements to come
     if unknown or (device is not None and input.is_meta):
         data, row_major = np.broadcast_to(np.zeros((), data.dtype), data.shape), True
-    return make(data, data.dtype if d is None else d.numpy, "C" if row_major else "K")
+    kind = data.dtype if d is None else d.numpy
+    plain = type(data) is np.ndarray and (row_major or data.flags.c_contiguous)
+    if plain and make is np.zeros_like:
+        return np.zeros(data.shape, kind)  # in half of the time
+    return make(data, kind, "C" if row_major else "K")
 
 
 @explaining

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import operator
 from collections.abc import Iterable
@@ -145,11 +146,17 @@ def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
         return np.array([start])
     wide = complex if dtype.is_complex else float
     start, end, half = wide(start), wide(end), steps // 2
-    with np.errstate(all="ignore"):
-        step = np.subtract(end, start) / (steps - 1)
-        index = np.arange(steps)
-        line = start + step * index
-        line[half:] = end - step * index[: steps - half][::-1]
+    index = np.arange(steps)
+    step = (end - start) / (steps - 1)
+    if not cmath.isfinite(step):
+        with np.errstate(all="ignore"):
+            return _from_both_ends(start, end, step, index, half)
+    return _from_both_ends(start, end, step, index, half)
+
+
+def _from_both_ends(start: Any, end: Any, step: Any, index: Any, half: int) -> Any:
+    line = start + step * index
+    line[half:] = end - step * index[: len(index) - half][::-1]
     return line
 
 

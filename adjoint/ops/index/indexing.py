@@ -255,7 +255,7 @@ def nonzero_columns(data: Any) -> tuple[Any, ...]:
     """The index per dimension of the elements that are not zero; several times faster for
     several dimensions than `np.nonzero`.
     """
-    places = np.flatnonzero(data)
+    [places] = data.ravel().nonzero()
     return (places,) if data.ndim == 1 else np.unravel_index(places, data.shape)
 
 
@@ -829,7 +829,11 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         return tuple(fresh(column) for column in columns)
     if not data.ndim:
         return fresh(np.argwhere(data))
-    return fresh(np.stack(nonzero_columns(data), 1))
+    columns = nonzero_columns(data)
+    found = np.empty((len(columns[0]), len(columns)), np.int64)
+    for k, column in enumerate(columns):
+        found[:, k] = column
+    return fresh(found)
 
 
 @public(out=True)

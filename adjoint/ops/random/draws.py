@@ -426,7 +426,7 @@ def assert_weights(x: Any, count: int, replacement: bool) -> tuple[Any, Any]:
 
 def assert_chances(x: Any) -> None:
     """Probabilities."""
-    if x.size and not (x.min() >= 0 and x.max() <= 1):
+    if not ((x >= 0) & (x <= 1)).all():
         raise InvalidArgument(
             f"bernoulli: Expected p_in >= 0 && p_in <= 1, got values from {x.min()} to {x.max()}"
         )
