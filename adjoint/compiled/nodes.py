@@ -72,7 +72,7 @@ class Nodes:
             found = _Recorded(self, capture, tensors, objects, given)
             alike.insert(0, found)
             del alike[policy.COMPILED_PROGRAMS :]
-            while len(self._known) > policy.COMPILED_SIZES:
+            while len(self._known) > policy.COMPILED_NODES:
                 del self._known[next(iter(self._known))]
         return found.apply(capture, tensors)
 
