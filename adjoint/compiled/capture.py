@@ -29,7 +29,7 @@ from ..eager.tensors import wrap
 from ..eager.views import register_view
 from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, record, run
-from ..graph.node import Item, Version
+from ..graph.node import INFERENCE, Item, Version
 from ..ops.create.conversion import Transfer
 from ..ops.index.selected import Selected, of_selected
 from ..ops.promotion import with_wide_numbers
@@ -146,6 +146,7 @@ class _Recorder:
         self.skip: Any = None  # a value where that is true, optimizers do not step
         self.set: set[int] = set()  # ids of leaves whose gradient was set
         self.read: set[int] = set()  # of those of which it was read whether they have one
+        self.counts: list[tuple[Any, int]] = []  # versions that steps of optimizers have counted
         self.cleared: set[int] = set()  # of those whose gradient was set before any was added to it
         self.hooked: dict[int, tuple[Any, dict[int, Any], dict[int, Any]]] = {}  # see `note_hooks`
         self.computed: set[int] = set()  # ids of arguments that have a history outside
@@ -528,6 +529,7 @@ class _Recorder:
         for x, value in zip(op.written(), found, strict=True):
             self.note(value)
             x._data = value
+        self.counts += announce_changes(op.written())
 
     def not_ready(self, why: str) -> None:
         """The function is to be run eagerly first.
@@ -594,6 +596,8 @@ class _Recorder:
     def restore(self) -> None:
         """Give all tensors back what they held, and generators their states."""
         self.streams.restore()
+        for version, count in reversed(self.counts):
+            version.count = count
         for _, hooks, before in self.hooked.values():
             hooks.clear()
             hooks.update(before)
@@ -611,6 +615,23 @@ class _Recorder:
 
 
 CAPTURING = threading.RLock()  # by one thread at a time: tensors hold symbols meanwhile
+
+
+def announce_changes(tensors: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Let backward refuse what was saved of tensors before a step: their versions, with the counts
+    that these had.
+    """
+    found = []
+    for x in tensors:
+        version = x._changes
+        if version is INFERENCE:  # which is never saved
+            continue
+        if version is None:
+            version = x._changes = Version()
+        found.append((version, version.count))
+        version.count += 1
+        version.changed_by = "step"
+    return found
 
 
 class Reached(Unsupported):

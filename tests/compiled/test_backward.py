@@ -376,3 +376,51 @@ def test_arguments_want_gradients_in_every_mode(mode):
     x = ad.ones(3, requires_grad=True)
     with mode():
         assert ad.compile(step)(x).tolist() == step(x).tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("kind", ["products", "cond", "while_loop", "scan"])
+def test_a_backward_behind_a_step_refuses_what_the_step_has_changed(kind):
+    """What was saved of a parameter is not what it is now: as in eager execution, an error (values
+    were those of both at once).
+    """
+    bodies = {
+        "products": lambda x, w: x * w * w,
+        "cond": lambda x, w: ad.cond(x.sum() > 0, lambda a: a * w * w, lambda a: a, (x,)),
+        "while_loop": lambda x, w: ad.while_loop(
+            lambda k, a: k < 2, lambda k, a: (k + 1, a * w), (ad.zeros((), dtype=ad.int64), x)
+        )[1],
+        "scan": lambda x, w: ad.scan(lambda c, a: (c * w.sum(), a * c * w), x[0], x)[1],
+    }
+    w = ad.tensor([0.7], requires_grad=True)
+    optimizer = ad.optim.SGD([w], lr=0.1)
+
+    def step(x, again):
+        optimizer.zero_grad()
+        loss = bodies[kind](x, w).square().sum()
+        loss.backward(retain_graph=again)
+        optimizer.step()
+        if again:
+            loss.backward()
+        return loss
+
+    compiled = ad.compile(step)
+    x = ad.ones(3)
+    outside = (w * w).sum()  # which a capture that fails leaves as it was
+    before = w.detach().clone()
+    for function in (step, compiled):
+        with ad.no_grad():
+            w.copy_(before)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            function(x, True)
+    with ad.no_grad():
+        w.copy_(before)
+    outside = (w * w).sum()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            compiled(x, True)
+        compiled.graph(x, False)
+    assert ad.equal(w, before)
+    outside.backward()
+    assert len(compiled.programs) == 0
+    compiled(x, False)
+    assert len(compiled.programs) == 1 and not ad.equal(w, before)
