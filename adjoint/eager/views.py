@@ -95,8 +95,14 @@ def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
     """Note that `y`, made from `x` by `op`, shows its storage."""
     version = x._changes
     if version is INFERENCE:
-        y._changes = INFERENCE
-        return
+        if type(y._data) is not ndarray and isinstance(y._data, LazyValue):
+            if type(x._data) is ndarray:
+                y._data = op.compute(backend, x._data)  # which shows that memory
+            else:
+                version = None  # writes to what is only recorded must find both
+        if version is INFERENCE:
+            y._changes = INFERENCE
+            return
     if version is None:
         version = x._changes = Version()
     y._changes = version
@@ -125,10 +131,12 @@ def register_view(y: Any) -> None:
 def alias(x: Any) -> Any:
     """A tensor that shares data and version with `x` and has no history."""
     version = x._changes
+    data = x._data
+    if version is INFERENCE and type(data) is not ndarray and isinstance(data, LazyValue):
+        version = None  # as of views
     if version is None:
         version = x._changes = Version()
-    y = wrap(x._data, None, version)
-    data = x._data
+    y = wrap(data, None, version)
     if type(data) is not ndarray and isinstance(data, LazyValue) and version is not INFERENCE:
         # writes must find both
         if x._view is not None:

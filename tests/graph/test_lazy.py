@@ -563,3 +563,55 @@ def test_writes_to_views_of_what_was_detached_are_no_history():
 def test_writes_to_windows_that_overlap_are_refused_where_they_are_recorded():
     with ad.lazy(), pytest.raises(Unsupported, match="windows"):
         (ad.arange(4.0) * 2).unfold(0, 2, 1)[ad.tensor([0, 0])] = 0.75
+
+
+def _detached(w):
+    x = w * 1
+    d = x.detach()
+    v = d.view(3, 1)
+    v.mul_(4)
+    z = x + 0
+    d.zero_()
+    return d, x, z, v
+
+
+def _of_memory(w):
+    x = ad.ones(3)
+    u, v, z = x[:1], x[1:], x * 2
+    u.add_(5)
+    v.mul_(3)
+    return x, z, u, v
+
+
+def _several(w):
+    x = (w * 1).reshape(1, 3)
+    first, *_ = x.unbind(1)
+    parts = x.split(1, 1)
+    x.mul_(2)
+    return first, parts[1], x
+
+
+def _through_a_view(w):
+    x = w * 1
+    u, v = x[:2], x[1:]
+    z = u * 1
+    v.add_(1)
+    y = x.reshape(3, 1)
+    y *= y + 1
+    x.sub_(1)
+    return x, u, v, y, z
+
+
+@pytest.mark.parametrize("function", [_detached, _of_memory, _several, _through_a_view])
+def test_writes_reach_views_in_inference_mode(function):
+    """Recorded values have no memory that views could show: writes to one did not reach others."""
+    w = ad.ones(3)
+    expected = [x.tolist() for x in function(w)]
+    with ad.inference_mode():
+        assert [x.tolist() for x in function(w)] == expected
+        with ad.lazy():
+            found = function(w)
+        assert [x.tolist() for x in found] == expected
+        pieces = ad.compile(function, mode="pieces")
+        for _ in range(3):
+            assert [x.tolist() for x in pieces(w)] == expected
