@@ -783,6 +783,13 @@ def capture(
         varying = [met[n].tensor for n in written if id(met[n].tensor) in recorder.looked]
         if varying:
             raise Varying(varying)
+        for n in written:
+            was, now = tuple(met[n].symbol.shape), tuple(met[n].tensor._data.shape)
+            if was != now:
+                raise Unsupported(
+                    f"compile: the function gives a tensor from outside another shape, {now} where "
+                    f"it was {was}; do that outside (t_(), squeeze_(), ...), or to a clone"
+                )
         if any(met[n].symbol.device != met[n].tensor.device for n in written):
             raise Unsupported(
                 f"compile: a tensor on {CPU} is written a value on {recorder.device}; write it by "

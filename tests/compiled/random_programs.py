@@ -32,6 +32,7 @@ MOST = 2000  # elements of a value
 REASONS = {
     "reads a value": "Python depends on what a tensor holds",
     "a tensor that it made and that has a gradient": "an own leaf is returned or kept",
+    "gives a tensor from outside another shape": "x.t_() of an argument",
     "memory that a tensor shares with an array": "from_numpy",
     "memory that is written is shown by another tensor too": "x.detach() or x.data of a state",
     "a backward within the function reaches an argument that was computed": "outside history",
