@@ -255,7 +255,7 @@ def nonzero_columns(data: Any) -> tuple[Any, ...]:
     """The index per dimension of the elements that are not zero; several times faster for
     several dimensions than `np.nonzero`.
     """
-    [places] = data.ravel().nonzero()
+    [places] = data.ravel().nonzero() if type(data) is np.ndarray else [np.flatnonzero(data)]
     return (places,) if data.ndim == 1 else np.unravel_index(places, data.shape)
 
 
@@ -830,6 +830,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if not data.ndim:
         return fresh(np.argwhere(data))
     columns = nonzero_columns(data)
+    if type(data) is not np.ndarray:
+        return fresh(np.stack(columns, 1))
     found = np.empty((len(columns[0]), len(columns)), np.int64)
     for k, column in enumerate(columns):
         found[:, k] = column
