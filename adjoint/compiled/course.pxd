@@ -6,7 +6,7 @@ from ..eager.elements cimport copies, owner
 from ..program.standing cimport Held, have_gradients, have_memory, want_gradients
 from .form cimport Results
 from .handover cimport (
-    Argument, Landing, copy_all, copy_gradients, give, move_all, take_all, take_gradients, write_all,
+    Argument, Landing, copy_all, give, move_all, take_all, take_gradients, write_all,
 )
 from .signature cimport Signature
 
@@ -31,8 +31,8 @@ cdef class Course:
     cpdef bint is_over(self) except -1
     @cython.locals(mode=Mode, landing=Landing, target=Argument)
     cpdef object run(self, list arguments, object observer, object lease, object numbers)
-    @cython.locals(each=Round, undo=list)
     cdef object _take_gradients(self, list arguments)
+    @cython.locals(each=Round, undo=list)
     cdef object _compute(self, object observer, object numbers)
 
 cdef class Entry:

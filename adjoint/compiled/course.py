@@ -13,7 +13,7 @@ from ..eager.arrays import address
 from ..eager.elements import copies, owner
 from ..program.standing import have_gradients, have_memory, want_gradients
 from .capture import CAPTURING
-from .handover import copy_all, copy_gradients, give, move_all, take_all, take_gradients, write_all
+from .handover import copy_all, give, move_all, take_all, take_gradients, write_all
 from .signature import Signature
 
 get_mode = MODE.get
@@ -59,11 +59,11 @@ class Course:
         self._steps, self._guards = program.steps, program.guards
         self._general = bool(program.owned or captured.alike or captured.looked)
         self._threads = threads
-        own = program.owning
         self._owned = [
             (x, x._leaf.grad) for x in program.owned.values() if x._leaf.grad._node is not None
         ]
-        self._owning, self._targets, self._added = own, program.targets, program.added
+        self._owning, self._targets = program.owning, program.targets
+        self._added = program.added
         self._places: list[int] = []  # where these gradients were
         self._landing, self._reads, self._movers = program.landing, program.reads, program.movers
         self._dropped = captured.dropped
@@ -136,7 +136,7 @@ class Course:
         with CAPTURING:
             write_all(staged)
             # Apart, since variables here would hold gradients.
-            copy_gradients(self._copies, landing.tensors)
+            copy_all([(landing.tensors[k]._data, source) for k, source in self._copies])
             give(landing.leaves, landing.tensors, self._dropped)
         for target in self._targets:
             target.given = None
@@ -214,9 +214,9 @@ class Entry:
             pass
         program = self._program
         course: Course | None = program.course
-        if course is None or not course.stands() or program.reserve.in_use():
+        if course is None or not course.stands():
             return OTHER
-        with program.lock:
+        with program:
             if course is not program.course or course.is_over():
                 return OTHER
             return course.run(signature.tensors, None, None, ())[0]

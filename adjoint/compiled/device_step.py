@@ -435,7 +435,7 @@ class OnDevice(Compiled):
         """The gradients of what was taken, from those of the results; None where there are none."""
         kept = lease()
         arrived = {n for n, g in enumerate(given) if g is not None}
-        with self.lock:
+        with self:
             known = dict(kept.values)
             for seed, g in zip(self.seeds, given, strict=True):
                 zeros = self.xp.zeros(seed.shape, seed.spec.dtype.numpy) if g is None else None

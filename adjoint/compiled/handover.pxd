@@ -9,10 +9,13 @@ from ..graph.node cimport Leaf, Node, new_node
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
 
-cdef class Argument:
-    cdef public object array, given
+cdef class Mover:
     cdef list _moves
-    cdef object _at, _own
+    cdef object _at
+    cpdef object move(self, object array)
+
+cdef class Argument(Mover):
+    cdef public object array, given
     cpdef object take(self, object array)
 
 @cython.locals(target=Argument, x=TensorBase, k=Py_ssize_t)
@@ -26,11 +29,6 @@ cpdef list tensors_of(list arrays)
 
 @cython.locals(x=TensorBase, y=TensorBase, node=object, parents=tuple, n=Py_ssize_t)
 cpdef object end_all(list tensors, list wanting, object ended, tuple states, object arguments)
-
-cdef class Mover:
-    cdef list _moves
-    cdef object _at
-    cpdef object move(self, object array)
 
 @cython.locals(mover=Mover, x=TensorBase, k=Py_ssize_t)
 cpdef object move_all(list movers, list tensors)
@@ -51,9 +49,6 @@ cdef Py_ssize_t _ALONE, _UNSHOWN
 
 @cython.locals(x=TensorBase, g=TensorBase, leaf=Leaf, target=Argument, k=Py_ssize_t)
 cpdef bint take_gradients(list leaves, list targets, list arguments) except -1
-
-@cython.locals(x=TensorBase, k=Py_ssize_t)
-cpdef object copy_gradients(list copies, list tensors)
 
 @cython.locals(x=TensorBase, leaf=Leaf, k=Py_ssize_t)
 cpdef object give(list leaves, list gradients, list dropped)

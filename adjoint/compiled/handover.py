@@ -21,32 +21,48 @@ from ..graph.node import Leaf, new_node
 ndarray = np.ndarray
 
 
-class Argument:
+class Mover:
+    """Memory that `calls` use, wherever it lies in a call: bound to an array, they are told where
+    another one begins.
+    """
+
+    __slots__ = ("_at", "_moves")
+
+    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
+        self._moves = [call.moving(array) for call in calls]
+        self._at = address(array)
+
+    def move(self, array: Any) -> None:
+        """Let the calls use this one's."""
+        at = address(array)
+        if at != self._at:
+            for move in self._moves:
+                move(at)
+            self._at = at
+
+
+class Argument(Mover):
     """Where an argument is read: in memory of its own, or, by `calls`, where it is."""
 
-    __slots__ = ("_at", "_moves", "_own", "array", "given")
+    __slots__ = ("array", "given")
 
     array: Any
     given: Any  # keeps what is read
 
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
+        Mover.__init__(self, array, calls)
         self.array = array
-        self._moves = [call.moving(array) for call in calls]
-        self._at = self._own = address(array)
         self.given = None
 
     def take(self, array: Any) -> None:
         """Let the calls read this one."""
-        at = self._own
         if self._moves and array.flags.c_contiguous:
-            at = address(array)
             self.given = array
-        elif type(array) is not ndarray or not copy_memory(self.array, array):
+            self.move(array)
+            return
+        if type(array) is not ndarray or not copy_memory(self.array, array):
             self.array[...] = array
-        if at != self._at:
-            for move in self._moves:
-                move(at)
-            self._at = at
+        self.move(self.array)
 
 
 def take_all(targets: list[Any], tensors: Sequence[Any]) -> None:
@@ -62,19 +78,17 @@ class Fresh:
     def __init__(self, array: Any, calls: Sequence[Any]) -> None:
         self.array = array
         self.like = array.shape, array.dtype
-        self.moves = [call.moving(array) for call in calls]
+        self.mover = Mover(array, calls) if calls else None
 
     def begin(self) -> None:
         """It is about to be computed."""
-        if self.moves:
+        if self.mover is not None:
             self.array = np.empty(*self.like)
-            at = address(self.array)
-            for move in self.moves:
-                move(at)
+            self.mover.move(self.array)
 
     def taken(self) -> Any:
         """Its array, which is the caller's alone: leaves keep such without a copy."""
-        if not self.moves:
+        if self.mover is None:
             return self.array.copy()
         array, self.array = self.array, None
         return array
@@ -130,24 +144,6 @@ def end_all(
 
 _KEPT = wrap(np.zeros(()))
 _NOWHERE: tuple[Any, ...] = (Leaf(_KEPT),)
-
-
-class Mover:
-    """Memory that `calls` use, wherever it lies in a call."""
-
-    __slots__ = ("_at", "_moves")
-
-    def __init__(self, array: Any, calls: Sequence[Any]) -> None:
-        self._moves = [call.moving(array) for call in calls]
-        self._at = address(array)
-
-    def move(self, array: Any) -> None:
-        """Let the calls use this one's."""
-        at = address(array)
-        if at != self._at:
-            for move in self._moves:
-                move(at)
-            self._at = at
 
 
 def move_all(movers: list[Any], tensors: list[Any]) -> None:
@@ -247,15 +243,6 @@ def take_gradients(leaves: list[Any], targets: list[Any], arguments: list[Any]) 
     for x in arguments:
         shown = shown or type(x._data) is not ndarray or id(owner(x._data)) in owners
     return shown
-
-
-def copy_gradients(copies: list[Any], tensors: list[Any]) -> None:
-    """Write arrays into tensors: pairs of a tensor's number, and the array."""
-    for each in copies:
-        k, source = each
-        x = tensors[k]
-        if not copy_memory(x._data, source):
-            x._data[...] = source
 
 
 def give(leaves: list[Any], gradients: list[Any], dropped: list[Any]) -> None:

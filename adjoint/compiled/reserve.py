@@ -29,7 +29,7 @@ class Reserve:
 
     def in_use(self) -> bool:
         """Whether this thread is in the middle of a program, of which a finalizer or an op in
-        Python calls another.
+        Python calls another, or the same.
         """
         return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -244,8 +245,7 @@ class Compiled:
         may run in turn.
         """
         self.guards = guards
-        self.reserve = Reserve() if reserve is None else reserve
-        self.lock = self.reserve.lock
+        self.lock = threading.Lock()
         self.captured = captured
         graph = captured.program
         count, more = len(captured.written), len(captured.leaves)
@@ -260,6 +260,9 @@ class Compiled:
         step = captured.backward.step
         self.seeds = () if step is None else step.outputs
         self.checked = dict(zip(graph.outputs[end:], captured.errors, strict=True))
+        # What is computed between a call and its gradients belongs to that call.
+        self.shares = reserve is not None and not self.tangents
+        self.reserve = reserve if reserve is not None and self.shares else Reserve()
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
@@ -347,6 +350,33 @@ class Compiled:
             parts.append(Part(inputs, nodes, wanted, nearly, self._lower))
         return parts
 
+    # ---- who runs it -----------------------------------------------------------------------------
+
+    def __enter__(self) -> None:
+        """Run it alone, and no other program on the same memory. Where another thread runs one,
+        this one gets memory of its own: threads that call a function for several sizes go on side
+        by side.
+
+        Errors: Unsupported in the middle of such a program.
+        """
+        if self.reserve.in_use():
+            raise Unsupported(
+                "compile: the function is called while it runs, by a finalizer or by an operation "
+                "that Python computes; call what it was made of there (its .function)"
+            )
+        self.lock.acquire()
+        try:
+            if not self.reserve.lock.acquire(blocking=False):
+                self.reserve, self.shares, self.course = Reserve(), False, None
+                self.reserve.lock.acquire()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self.reserve.lock.release()
+        self.lock.release()
+
     # ---- what it does ----------------------------------------------------------------------------
 
     def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
@@ -429,7 +459,6 @@ class Compiled:
             if not self.late:
                 places.setdefault(value, home)
         for k, part in enumerate(self.parts):
-            # What is computed between a call and its gradients belongs to that call.
             memory = zeros if self.tangents else partial(self.reserve.arena, k)
             part.bind(known, places, memory, self.reserve.scratch)
             if k < len(captured.updates):
@@ -477,8 +506,7 @@ class Compiled:
             (self._state(n), array) for n, array in written if n >= 0 and n not in numbers
         ]
         self.given_writes = [(~n, array) for n, array in written if n < 0]
-        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
-        held = [array for _, array, _ in self.bound]
+        held, changed = [array for _, array, _ in self.bound], self._changed()
         assert_apart(held, changed)
         self.memory = Memory(held, changed, [n for n, _ in self.given_writes], self._ordered())
         self.returned = [_array(known, y) for y in self.results]
@@ -527,6 +555,10 @@ class Compiled:
             and moved.get(own, {x}) == {x}
         }  # fmt: skip
 
+    def _changed(self) -> list[Any]:
+        """The arrays of states that are written where they are."""
+        return [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+
     def assert_gradients_apart(self, arguments: Sequence[Any]) -> None:
         """Refuse gradients that are read where they are, and share memory with what is written, or
         are written and share memory.
@@ -535,8 +567,8 @@ class Compiled:
         """
         arrays = [x._leaf.grad._data for x in self.owning]
         added = [x._leaf.grad._data for x, _ in self.added]
-        changed = [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
-        assert_apart([*(array for _, array, _ in self.bound), *arrays], [*changed, *added])
+        held = [array for _, array, _ in self.bound]
+        assert_apart([*held, *arrays], [*self._changed(), *added])
         Memory(arrays, added, self.memory.arguments).check(arguments)
 
     def restoring_gradients(self) -> Callable[[], None]:
@@ -560,9 +592,9 @@ class Compiled:
         """About how large the memory is that it has alone: Python's of what it runs, and what lies
         between kernels where calls wait for their gradients.
         """
-        calls = sum(len(part.space.steps_by_call) for part in self.parts)
+        calls = sum(len(part.schedule.steps) for part in self.parts)
         layouts = sum(part.schedule.layout.size for part in self.parts)
-        return (calls * _BYTES_OF_CALL + (layouts if self.tangents else 0)) * len(self.others)
+        return (calls * _BYTES_OF_CALL + (0 if self.shares else layouts)) * len(self.others)
 
     def difference(self) -> str:
         """What is not as it was when it was captured, in words; '' where it fits."""
@@ -634,12 +666,7 @@ class Compiled:
         """The results, some of which are `numbers`, and calls that are to be made: everything else
         is written.
         """
-        if self.reserve.in_use():
-            raise Unsupported(
-                "compile: the function is called while it runs, by a finalizer or by an operation "
-                "that Python computes; call what it was made of there (its .function)"
-            )
-        with self.lock:
+        with self:
             found, given = self._begin(arguments, observer, numbers)
         if not given:
             return found, given
@@ -659,7 +686,7 @@ class Compiled:
     def _back(self, given: Sequence[Any]) -> list[Any]:
         """The gradients of what was taken, from those of the results; None where there are none."""
         arrived = {n for n, g in enumerate(given) if g is not None}
-        with self.lock:
+        with self:
             for target, g in zip(self.cotangents, given, strict=True):
                 if g is None:
                     target.take(np.zeros(target.array.shape, target.array.dtype))

@@ -46,8 +46,8 @@ EXECUTORS: dict[type, Callable[[Op, tuple[Any, ...]], Any]] = {}
 
 def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Run `op` now; make a Node where an input wants a gradient."""
-    several = op.view or op.n_outputs != 1
-    if not several or (op.view and op.n_outputs != 1):
+    view, several = op.view, op.n_outputs != 1
+    if view == several:  # neither, or several views
         y = run_known(op, inputs)
         if y is not None:
             return y
@@ -63,10 +63,10 @@ def execute(op: Op, inputs: tuple[Any, ...]) -> Any:
                 wants = True
         else:
             arrays.append(x)
-    result = compute(op, arrays) if op.n_outputs != 1 and not op.view else compute_anew(op, arrays)
-    if several:
-        if op.view and op.n_outputs != 1:
-            remember_views(op, inputs, result)
+    result = compute(op, arrays) if several and not view else compute_anew(op, arrays)
+    if view and several:
+        remember_views(op, inputs, result)
+    if view or several:
         return finish(op, inputs, result, parents_of(inputs), wants)
     mode = get_mode()
     if type(result) is not ndarray:

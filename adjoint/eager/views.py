@@ -94,15 +94,14 @@ def viewed(op: Op, x: Any, result: Any, mode: Mode) -> Any:
 def mark_view(y: Any, x: Any, op: Op, refusal: str = "") -> None:
     """Note that `y`, made from `x` by `op`, shows its storage."""
     version = x._changes
+    if version is INFERENCE and type(y._data) is not ndarray and isinstance(y._data, LazyValue):
+        if type(x._data) is ndarray:
+            y._data = op.compute(backend, x._data)  # which shows that memory
+        else:
+            version = None  # writes to what is only recorded must find both
     if version is INFERENCE:
-        if type(y._data) is not ndarray and isinstance(y._data, LazyValue):
-            if type(x._data) is ndarray:
-                y._data = op.compute(backend, x._data)  # which shows that memory
-            else:
-                version = None  # writes to what is only recorded must find both
-        if version is INFERENCE:
-            y._changes = INFERENCE
-            return
+        y._changes = INFERENCE
+        return
     if version is None:
         version = x._changes = Version()
     y._changes = version

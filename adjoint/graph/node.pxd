@@ -30,8 +30,7 @@ cdef class Node(Target):
     @cython.locals(saved=tuple, versions=tuple, version=Version, expected=Py_ssize_t, i=Py_ssize_t,
                    packed=bint)
     cpdef tuple values(self)
-    cdef bint _gives_again(self, Py_ssize_t i) except -1
-    cdef tuple _with_output(self, tuple saved, tuple versions)
+    cdef tuple _with_output(self, tuple saved)
 
 cdef class Extra:
     cdef public dict hooks

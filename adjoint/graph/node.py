@@ -225,6 +225,8 @@ class Node(Target):
             )
         if not self.op.keeps_values:
             return saved
+        if self.op.output_again is not None:
+            saved = self._with_output(saved)
         versions = self.versions
         packed = False
         for i, value in enumerate(saved):
@@ -232,40 +234,30 @@ class Node(Target):
                 version = value._changes
                 if version is not None:
                     expected = 0 if versions is None else versions[i]
-                    if version.count != expected and not self._gives_again(i):
+                    if version.count != expected:
                         assert_unchanged(self.op.name, value, expected)
             elif type(value) is tuple:
                 for j, each in enumerate(value):
                     if type(each) is Packed:
                         packed = True
-                    elif not self._gives_again(i):
+                    else:
                         assert_unchanged(
                             self.op.name, each, 0 if versions is None else versions[i][j]
                         )
             elif type(value) is Packed:
                 packed = True
-        if packed:
-            saved = tuple(map(unpacked, saved))
-        return self._with_output(saved, versions) if self.op.output_again is not None else saved
+        return tuple(map(unpacked, saved)) if packed else saved
 
-    def _gives_again(self, i: int) -> bool:
-        """Whether a saved value may have changed: the output, which is computed again then."""
-        return self.op.output_again is not None and self.op.tokens[i] == "y"
-
-    def _with_output(self, saved: Any, versions: Any) -> Any:
-        """The saved values with what the op gave, which may have been written to since."""
+    def _with_output(self, saved: Any) -> Any:
+        """The saved values with the output computed again, where it was written to since."""
         place = self.op.tokens.index("y")
         value = saved[place]
-        several = type(value) is tuple
-        for j, each in enumerate(value if several else (value,)):
-            version = getattr(each, "_changes", None)
-            expected: Any = versions[place] if versions is not None else 0
-            if several and versions is not None:
-                expected = expected[j]
-            if version is not None and version.count != expected:
-                again: Any = self.op.output_again
-                return (*saved[:place], again(*saved[:place]), *saved[place + 1 :])
-        return saved
+        outputs = value if type(value) is tuple else (value,)
+        versions = [getattr(y, "_changes", None) for y in outputs]
+        if all(version is None or version.count == 0 for version in versions):
+            return saved
+        again: Any = self.op.output_again
+        return (*saved[:place], again(*saved[:place]), *saved[place + 1 :])
 
     def release(self) -> None:
         """Drop the saved values."""

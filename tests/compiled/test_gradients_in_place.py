@@ -281,6 +281,40 @@ def test_threads_with_other_sizes():
     assert not wrong
 
 
+def test_another_thread_in_the_middle_of_a_program_holds_up_no_other_size(bindings):
+    model = layers(64)
+    compiled = ad.compile(lambda x, y: loss_of(model, x, y))
+    for n in (6, 4):
+        model.zero_grad()
+        compiled(X[:n], Y[:n])
+    larger = next(each for each in compiled.programs if each.arguments[0].shape[0] == 6)
+    begun, ended = threading.Event(), threading.Event()
+
+    def hold():
+        with larger:
+            begun.set()
+            ended.wait(60)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    begun.wait(60)
+    bindings.clear()
+    found = []
+    for _ in range(3):
+        model.zero_grad()
+        compiled(X[:4], Y[:4])
+        found.append([p.grad.clone() for p in model.parameters()])
+    assert holding.is_alive() and len(bindings) == 1  # once, to memory of its own
+    assert sum(each.shares for each in compiled.programs) == 1
+    ended.set()
+    holding.join()
+    model.zero_grad()
+    loss_of(model, X[:4], Y[:4])
+    for gradients in found:
+        for g, p in zip(gradients, model.parameters(), strict=True):
+            assert ad.allclose(g, p.grad, atol=1e-6)
+
+
 def test_a_failed_step_leaves_gradients():
     weight = ad.randn(100, 100, requires_grad=True)
     optimizer = ad.optim.SGD([weight], lr=0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import contextlib
 import math
 import operator
 from collections.abc import Iterable
@@ -148,15 +149,9 @@ def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
     start, end, half = wide(start), wide(end), steps // 2
     index = np.arange(steps)
     step = (end - start) / (steps - 1)
-    if not cmath.isfinite(step):
-        with np.errstate(all="ignore"):
-            return _from_both_ends(start, end, step, index, half)
-    return _from_both_ends(start, end, step, index, half)
-
-
-def _from_both_ends(start: Any, end: Any, step: Any, index: Any, half: int) -> Any:
-    line = start + step * index
-    line[half:] = end - step * index[: len(index) - half][::-1]
+    with contextlib.nullcontext() if cmath.isfinite(step) else np.errstate(all="ignore"):
+        line = start + step * index
+        line[half:] = end - step * index[: steps - half][::-1]
     return line
 
 

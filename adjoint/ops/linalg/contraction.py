@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class Term:
     def ordered(self, labels: Sequence[Any]) -> Any:
         """The tensor with its dimensions in this order, size 1 for a label that it lacks."""
         own = [self.labels.index(label) for label in labels if label in self.labels]
-        tensor = self.tensor if own == list(range(len(own))) else self.tensor.permute(own)
+        tensor = _permuted(self.tensor, own)
         if len(own) == len(labels):
             return tensor
         sizes = self.sizes()
@@ -60,29 +60,73 @@ def _contract(a: Term, b: Term, keep: set[Any], dtype: Any = None) -> Term:
     alone_a = {x for x in sizes_a if x not in keep and (x not in sizes_b or x in uneven)}
     alone_b = {x for x in sizes_b if x not in keep and (x not in sizes_a or x in uneven)}
     a, b = a.summed(alone_a, dtype), b.summed(alone_b, dtype)
-    shared = [x for x in a.labels if x in b.labels]
+    pair, labels = _paired(a.labels, a.tensor.shape, b.labels, b.tensor.shape, keep)
+    if pair is None:
+        return Term(a.ordered(labels) * b.ordered(labels), labels)
+    return Term(pair(a.tensor, b.tensor), labels)
+
+
+class Pair(NamedTuple):
+    """How two tensors are contracted, as stacks of matrices: in which order their dimensions are
+    taken, and what shape that gets (None: the one it has); how many dimensions of the product are
+    those of the stack, and the shape behind them (None, too).
+    """
+
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
+    shapes: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+    stack: int
+    shape: tuple[int, ...] | None
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The contraction."""
+        left, right = map(_laid, (a, b), self.orders, self.shapes)
+        result = product("einsum", left, right)
+        if self.shape is None:
+            return result
+        return result.reshape(*result.shape[: self.stack], *self.shape)
+
+
+def _laid(x: Any, order: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
+    x = _permuted(x, order)
+    return x if shape is None else x.reshape(shape)
+
+
+def _permuted(x: Any, order: Sequence[int]) -> Any:
+    return x if list(order) == list(range(len(order))) else x.permute(order)
+
+
+def _paired(
+    a: Sequence[Any], shape_a: Any, b: Sequence[Any], shape_b: Any, keep: Collection[Any]
+) -> tuple[Pair | None, tuple[Any, ...]]:
+    """How tensors with these labels and shapes are contracted over the labels that both have and
+    that are not to be kept, and the labels of what that gives; None where there are none.
+    """
+    shared = [x for x in a if x in b]
     summed = [x for x in shared if x not in keep]
     batch = [x for x in shared if x in keep]
-    only_a = [x for x in a.labels if x not in shared]
-    only_b = [x for x in b.labels if x not in shared]
-    labels = (*batch, *only_a, *only_b)
+    rows, columns = [x for x in a if x not in shared], [x for x in b if x not in shared]
+    labels = (*batch, *rows, *columns)
     if not summed:
-        return Term(a.ordered(labels) * b.ordered(labels), labels)
-    sizes_a, sizes_b = a.sizes(), b.sizes()
+        return None, labels
+    sizes_a, sizes_b = dict(zip(a, shape_a, strict=True)), dict(zip(b, shape_b, strict=True))
+    m, n = (sizes_a[x] for x in rows), (sizes_b[x] for x in columns)
     k = prod(sizes_a[x] for x in summed)
-    left = a.ordered((*batch, *only_a, *summed)).reshape(
-        *(sizes_a[x] for x in batch), prod(sizes_a[x] for x in only_a), k
+    single = len(summed) == 1
+    left = (*(sizes_a[x] for x in batch), prod(sizes_a[x] for x in rows), k)
+    right = (*(sizes_b[x] for x in batch), k, prod(sizes_b[x] for x in columns))
+    pair = Pair(
+        (
+            tuple(a.index(x) for x in (*batch, *rows, *summed)),
+            tuple(b.index(x) for x in (*batch, *summed, *columns)),
+        ),
+        (
+            None if single and len(rows) == 1 else left,
+            None if single and len(columns) == 1 else right,
+        ),
+        len(batch),
+        None if len(rows) == len(columns) == 1 else (*m, *n),
     )
-    right = b.ordered((*batch, *summed, *only_b)).reshape(
-        *(sizes_b[x] for x in batch), k, prod(sizes_b[x] for x in only_b)
-    )
-    result = product("einsum", left, right)
-    shape = (
-        *result.shape[: len(batch)],
-        *(sizes_a[x] for x in only_a),
-        *(sizes_b[x] for x in only_b),
-    )
-    return Term(result.reshape(shape), labels)
+    return pair, labels
 
 
 def _diagonal(tensor: Any, labels: list[Any], name: str) -> Term:
@@ -166,7 +210,8 @@ def einsum(*args: Any) -> Tensor:
             raise InvalidArgument("einsum: must provide at least one operand")
         plan = _plan_of(args[0], operands)
         if plan is not None:
-            return plan(*operands)
+            pair, order = plan
+            return _permuted(pair(*operands), order)
         inputs, output = _parse(args[0], len(operands))
     else:
         operands = list(args[0 : len(args) - len(args) % 2 : 2])
@@ -180,88 +225,36 @@ def einsum(*args: Any) -> Tensor:
     return _einsum(operands, inputs, output)
 
 
-class Pair(NamedTuple):
-    """How two plain tensors are contracted: as matrices (their dimensions in which order, of which
-    shape), whose product has a shape, and its dimensions an order.
-    """
-
-    orders: tuple[tuple[int, ...], tuple[int, ...]]
-    shapes: tuple[tuple[int, ...], tuple[int, ...]]
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
-
-    def __call__(self, a: Any, b: Any) -> Any:
-        """The contraction."""
-        left, right = (
-            _laid(x, *each) for x, *each in zip((a, b), self.orders, self.shapes, strict=True)
-        )
-        result = product("einsum", left, right)
-        if result._data.shape != self.shape:
-            result = result.reshape(self.shape)
-        return result if _is_sorted(self.order) else result.permute(self.order)
-
-
-def _laid(x: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    if not _is_sorted(order):
-        x = x.permute(order)
-    return x if x._data.shape == shape else x.reshape(shape)
-
-
-def _is_sorted(order: tuple[int, ...]) -> bool:
-    return order == tuple(range(len(order)))
-
-
-def _plan_of(equation: str, operands: list[Any]) -> Pair | None:
+def _plan_of(equation: str, operands: list[Any]) -> Any:
     """How an equation was done before with arrays of such shapes; None for the general way."""
     if len(operands) != 2:
         return None
-    a, b = operands
-    if not (isinstance(a, TensorBase) and isinstance(b, TensorBase)):
-        return None
-    if type(a._data) is not np.ndarray or type(b._data) is not np.ndarray:
-        return None
-    return _planned(equation, a._data.shape, b._data.shape)
+    for x in operands:
+        if not isinstance(x, TensorBase) or type(x._data) is not np.ndarray:
+            return None
+    return _planned(equation, *(x._data.shape for x in operands))
 
 
 @functools.lru_cache(maxsize=1024)
-def _planned(equation: str, *shapes: tuple[int, ...]) -> Pair | None:
-    """What `_contract` does where both have all labels once, none is alone and summed, and sizes
-    are equal; None for everything else, and for what is wrong.
+def _planned(equation: str, *shapes: tuple[int, ...]) -> tuple[Pair, tuple[int, ...]] | None:
+    """How two tensors are contracted, and the order of the dimensions that this gives; None where
+    more is to be done (a label is repeated, broadcast, or summed in one of them), or said.
     """
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    first, comma, second = left.partition(",")
-    if not (arrow and comma and all(map(str.isalpha, (first, second, right)))):
+    (first, second), output = _parse(equation, 2)
+    if output is None or any("..." in labels for labels in (first, second, output)):
         return None
-    labels, target = set(first + second), set(right)
-    if len(first) != len(set(first)) or len(second) != len(set(second)):
-        return None
-    if len(right) != len(target) or not target <= labels or not equation.isascii():
+    if any(len(labels) != len(set(labels)) for labels in (first, second, output)):
         return None
     if (len(first), len(second)) != tuple(map(len, shapes)):
         return None
-    sizes: dict[str, int] = {}
-    for name, size in (*zip(first, shapes[0], strict=True), *zip(second, shapes[1], strict=True)):
-        if sizes.setdefault(name, size) != size:
+    sizes: dict[Any, int] = {}
+    for label, size in zip((*first, *second), (*shapes[0], *shapes[1]), strict=True):
+        if sizes.setdefault(label, size) != size:
             return None
-    shared = [x for x in first if x in second]
-    summed = [x for x in shared if x not in target]
-    if not summed or labels - target - set(shared):
+    pair, labels = _paired(first, shapes[0], second, shapes[1], output)
+    if pair is None or set(labels) != set(output):
         return None
-    batch = [x for x in shared if x in target]
-    only = [[x for x in own if x not in shared] for own in (first, second)]
-    k = prod(sizes[x] for x in summed)
-    rows, columns = (prod(sizes[x] for x in own) for own in only)
-    stack = tuple(sizes[x] for x in batch)
-    found = (*batch, *only[0], *only[1])
-    return Pair(
-        (
-            tuple(map(first.index, (*batch, *only[0], *summed))),
-            tuple(map(second.index, (*batch, *summed, *only[1]))),
-        ),
-        ((*stack, rows, k), (*stack, k, columns)),
-        tuple(sizes[x] for x in found),
-        tuple(map(found.index, right)),
-    )
+    return pair, tuple(map(labels.index, output))
 
 
 def _einsum(operands: list[Any], inputs: list[list[Any]], output: list[Any] | None) -> Tensor:

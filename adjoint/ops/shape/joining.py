@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import policy
 from ...core.device import CPU
 from ...core.errors import IndexingError, InvalidArgument, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor, misplaced
@@ -160,8 +159,7 @@ class Split(Movement):
 
     def output_views(self, shape: tuple[int, ...]) -> tuple[Op, ...]:
         """One part each."""
-        make = _split_views if len(self.sizes) <= policy.VIEWS else _split_views.__wrapped__
-        return make(self.sizes, shape[: self.axis])
+        return _split_views(self.sizes, shape[: self.axis])
 
     def infer(self, spec: Spec) -> tuple[Spec, ...]:
         """The parts' shapes; the sizes must add up."""
@@ -210,13 +208,6 @@ def _split_views(sizes: tuple[int, ...], before: tuple[int, ...]) -> tuple[Op, .
     return tuple(ops)
 
 
-@functools.lru_cache(maxsize=1024)
-def _unbind_views(count: int, before: tuple[int, ...]) -> tuple[Op, ...]:
-    """All slices of the dimension that comes after those `before`."""
-    lead = tuple((0, size, 1) for size in before)
-    return tuple(basic_index((*lead, i)) for i in range(count))
-
-
 @dataclass(eq=False, repr=False)
 class Unbind(Movement):
     """Views of all slices along a dimension (two or more)."""
@@ -230,10 +221,10 @@ class Unbind(Movement):
         """One for each slice."""
         return self.count
 
-    def output_views(self, shape: tuple[int, ...]) -> tuple[Op, ...]:
+    def output_views(self, shape: tuple[int, ...]) -> list[Op]:
         """One slice each."""
-        make = _unbind_views if self.count <= policy.VIEWS else _unbind_views.__wrapped__
-        return make(self.count, shape[: self.axis])
+        lead = tuple((0, size, 1) for size in shape[: self.axis])
+        return [basic_index((*lead, i)) for i in range(self.count)]
 
     def infer(self, spec: Spec) -> tuple[Spec, ...]:
         """The shape without the dimension, several times."""

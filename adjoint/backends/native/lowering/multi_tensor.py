@@ -169,7 +169,7 @@ class MultiTensor:
             (self, table, owned),
         )  # fmt: skip
         first = self._first_pointer
-        pointers = table.rows[:count, first : first + self._columns]
+        pointers = slice(first, first + self._columns)
         return Bound(call, functools.partial(self._fill, table), table.rows, pointers)
 
     def _start(self, table: _Table) -> int:
@@ -196,16 +196,15 @@ class Bound(NamedTuple):
 
     call: Call
     fill: Callable[[list[tuple[int, Sequence[float]]]], None]
-    rows: Any  # words
-    pointers: Any  # those that are addresses
+    rows: Any  # words of a table, the last row of which is none of a computation
+    pointers: slice  # of a row those that are addresses
 
     def moving(self, array: Any) -> Callable[[int], None]:
         """What lets it use the memory that begins at an address instead of an array's."""
-        words = self.rows.reshape(-1)
-        begin = self.pointers.__array_interface__["data"][0] - address(words)
-        at = np.argwhere(self.pointers == address(array))
-        places = (begin + at @ np.array(self.pointers.strides)) // words.itemsize
-        return functools.partial(put_addresses, words, places, np.zeros(len(places), np.int64))
+        row, column = np.nonzero(self.rows[:-1, self.pointers] == address(array))
+        places = row * self.rows.shape[1] + self.pointers.start + column
+        words, offsets = self.rows.reshape(-1), np.zeros(len(places), np.int64)
+        return functools.partial(put_addresses, words, places, offsets)
 
 
 class _Table:

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..onednn.plan import aligned_bytes
-
-_LINE = 64  # bytes
+from ..onednn.plan import aligned, aligned_bytes
 
 
 class Scratch:
@@ -39,4 +37,4 @@ class Scratch:
         """A row-major array of the shape and values of `x`, and what is left."""
         array = self(x.nbytes)[: x.nbytes].view(x.dtype).reshape(x.shape)
         array[...] = x
-        return array, Scratch((self, -(-x.nbytes // _LINE) * _LINE))
+        return array, Scratch((self, aligned(x.nbytes)))
