@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -157,6 +157,8 @@ GROUPS = {
 }  # fmt: skip
 
 STEPS = (gpt, resnet, mlp)
+RUNS = 5  # that are profiled
+LISTED = 45  # kernels
 
 SMALL = ("x + y", "gelu(x)", "x.add_(y)", "layer_norm(x)", "x.sum()")
 
@@ -166,7 +168,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda", help="cuda (as it is), or torch: on the CPU")
     parser.add_argument("--smoke", action="store_true", help="one round of each, to be tested")
+    parser.add_argument(
+        "--kernels", action="store_true", help="what compiled steps run on the GPU, and how long"
+    )
+    parser.add_argument("--steps", nargs="+", choices=[make.__name__ for make in STEPS])
     given = parser.parse_args()
+    chosen = [make for make in STEPS if make.__name__ in (given.steps or make.__name__)]
     if given.device == "cuda" and not ad.cuda.is_available():
         print("There is no CUDA device; --device torch runs the same programs on the CPU.")
         for label in (*[_title(make) for make in STEPS], *GROUPS):
@@ -179,6 +186,10 @@ def main() -> None:
     wait = torch.cuda.synchronize if given.device == "cuda" else _nothing
     name = torch.cuda.get_device_name() if given.device == "cuda" else f"{os.cpu_count()} cores"
     print(f"Device {given.device!r} ({name}), PyTorch {torch.__version__}")
+    if given.kernels:
+        for make in chosen:
+            kernels_of(make, given.device, theirs, sizes)
+        return
 
     def measure(ours: Callable[[], object], other: Callable[[], object]) -> Ratio:
         def waited(function: Callable[[], object]) -> Callable[[], object]:
@@ -193,7 +204,7 @@ def main() -> None:
         return found._replace(ours=found.ours / 4, theirs=found.theirs / 4)
 
     header("Training steps")
-    for make in STEPS:
+    for make in chosen:
         ad.manual_seed(0)
         torch.manual_seed(0)
         steps = make(ad, given.device, sizes), make(torch, theirs, sizes)
@@ -204,7 +215,7 @@ def main() -> None:
             row_of_memory(*steps)
         del steps
 
-    compiled_steps(measure, given.device, theirs, sizes)
+    compiled_steps(chosen, measure, given.device, theirs, sizes)
     for dtype in ("float32", "bfloat16"):
         compiled_groups(measure, given.device, theirs, sizes, dtype)
 
@@ -246,10 +257,12 @@ def _fastest(function: Any) -> Any:
     return torch.compile(function, mode="reduce-overhead")
 
 
-def compiled_steps(measure: Measure, device: str, theirs: str, sizes: Sizes) -> None:
+def compiled_steps(
+    chosen: Sequence[Any], measure: Measure, device: str, theirs: str, sizes: Sizes
+) -> None:
     """Whole steps by `ad.compile`."""
     header("Compiled training steps")
-    for make in STEPS:
+    for make in chosen:
         ad.manual_seed(0)
         torch.manual_seed(0)
         step = ad.compile(make(ad, device, sizes))
@@ -293,6 +306,28 @@ def compiled_groups(measure: Measure, device: str, theirs: str, sizes: Sizes, dt
             row("  torch.compile", measure(lambda: mine(a, b), lambda: fast(c, d)))  # noqa: B023
         else:
             print(f"{'  torch.compile':44s} not run")
+
+
+def kernels_of(make: Callable[..., Any], device: str, theirs: str, sizes: Sizes) -> None:
+    """Print the kernels of a compiled step and of `torch.compile`'s, the longest first."""
+    ours = ad.compile(make(ad, device, sizes))
+    for who, step in (("ours", ours), ("torch.compile", make(torch, theirs, sizes, _fastest))):
+        for _ in range(6):  # compiled, and recorded
+            step()
+        torch.cuda.synchronize()
+        kinds = [torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=kinds) as profile:
+            for _ in range(RUNS):
+                step()
+            torch.cuda.synchronize()
+        found = sorted(profile.key_averages(), key=lambda e: -e.device_time_total)
+        whole = sum(e.device_time_total for e in found) / RUNS
+        print(f"\n{_title(make)}: {who}, {whole:.0f} us of kernels a step")
+        for event in found[:LISTED]:
+            each = event.device_time_total / RUNS
+            print(f"{each:9.1f} us {event.count / RUNS:6.1f} times  {event.key[:110]}")
+        left = sum(e.device_time_total for e in found[LISTED:]) / RUNS
+        print(f"{left:9.1f} us in {len(found[LISTED:])} others", flush=True)
 
 
 def row_of_memory(ours: Callable[[], object], theirs: Callable[[], object]) -> None:

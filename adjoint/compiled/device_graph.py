@@ -230,17 +230,21 @@ class Replayed:
         """What is recorded: the results."""
         program = self.program
         known = program.known_arrays(self.inputs)
-        taken = Taken(known.values())
+        taken = Taken([*known.values(), *self.gradients.values()])
+        # Where the gradients of the last run are read, they are not written over yet.
+        places = {} if program.owned else self.gradients
         for k, (part, walk) in enumerate(zip(program.parts, self.walks, strict=True)):
             draws = [self.draws[y] for y in _draws_of(part.graph)]
-            found = walk.run([*(known[x] for x in part.inputs), *draws])
+            pairs = zip(part.wanted, part.graph.outputs, strict=True)
+            into = {y: self.gradients[x] for x, y in pairs if x in places}
+            found = walk.run([*(known[x] for x in part.inputs), *draws], None, into)
             known.update(zip(part.wanted, found, strict=True))
             if k < len(program.steps):
                 step = program.steps[k]
                 known.update((x, known[x].copy()) for x in program.staying[k])
                 for y in step.gradients.values():
                     if y.array is None:
-                        self.gradients[y][...] = known[y]
+                        _bring(self.gradients[y], known[y])
                 step.take(known)
                 for kernel in self.kernels[k]:
                     kernel.run()
@@ -249,7 +253,7 @@ class Replayed:
         staged = [(array, taken.own(array_of(known, y))) for array, y in self._writes()]
         for y, place in self.gradients.items():
             if y not in self.stepped:
-                place[...] = known[y]
+                _bring(place, known[y])
         for array, value in staged:
             array[...] = value
         return results
@@ -269,6 +273,12 @@ class Replayed:
         give(program.captured.leaves, self.given, program.captured.dropped)
         self.holders = []
         self._held_alike()
+
+
+def _bring(place: Any, array: Any) -> None:
+    """Let memory have what was computed, unless it was computed there."""
+    if array is not place:
+        place[...] = array
 
 
 def array_of(known: dict[Value, Any], y: Value) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from ..graph.lazy import LazyValue, concrete
 from ..inference.kernels import Kernel, fuse_kernels
 from ..inference.passes import drop_dead
 from ..inference.steps import Step
+from ..ops.promotion import Cast
 from ..program.compute import compute, compute_elsewhere, quietly
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
@@ -65,6 +66,8 @@ RECORDINGS = 8  # of one program, of which each is for states in other memory
 class TritonKernel(Kernel, abstract=True):
     """Several ops as Triton kernels, which run one after another."""
 
+    written_stays = True  # a GPU's kernels are as fast as its memory
+
     def written(self) -> Any:
         """The kernels.
 
@@ -80,8 +83,16 @@ class TritonKernel(Kernel, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the kernels."""
-        found = self.composite(arrays)
-        return tuple(found) if len(found) > 1 else found[0]
+        return _bare(self.composite(arrays))
+
+    def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Any:
+        """The same, outputs in the memory of `outs`, where they would lie alike."""
+        return _bare(self.composite(arrays, outs))
+
+
+def _bare(found: Sequence[Any]) -> Any:
+    """What an op gives: a tuple only of several."""
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 class Walk:
@@ -134,12 +145,18 @@ class Walk:
             now -= sum(bytes_of(x) for x in over if x.node is not None and not x.node.op.view)
         return most, whole
 
-    def run(self, given: Sequence[Any], observer: Any = None) -> list[Any]:
-        """The outputs, which may show the memory of what was given."""
+    def run(
+        self, given: Sequence[Any], observer: Any = None, into: Mapping[Value, Any] | None = None
+    ) -> list[Any]:
+        """The outputs, which may show the memory of what was given. Those that have memory already
+        (`into`) are written there where that is done at once.
+        """
         held = [*given, *self.held[len(given) :]]
         for n, (run, reads, writes, over) in enumerate(self.calls):
             arrays = [held[i] for i in reads]
-            if observer is None:
+            if into and (outs := self._outs(n, into)):
+                found = _written(self.graph.nodes[n].op, arrays, outs)
+            elif observer is None:
                 found = run(arrays)
             else:
                 found = _observed(observer, self.steps[n], partial(run, arrays))
@@ -152,6 +169,22 @@ class Walk:
             for i in over:
                 held[i] = None
         return [held[i] for i in self.places]
+
+    def _outs(self, n: int, into: Mapping[Value, Any]) -> list[Any]:
+        """The memory of what a call gives, None where it has none; empty if it makes its own."""
+        node = self.graph.nodes[n]
+        if not isinstance(node.op, (TritonKernel, Cast)) or into.keys().isdisjoint(node.outputs):
+            return []
+        return [into.get(y) for y in node.outputs]
+
+
+def _written(op: Op, arrays: list[Any], outs: list[Any]) -> Any:
+    """What an op computes in memory that there is."""
+    if isinstance(op, TritonKernel):
+        return quietly(op.compute_into, arrays, outs)
+    (x,), (out,) = arrays, outs
+    out[...] = x.real if x.dtype.kind == "c" else x
+    return out
 
 
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
@@ -232,7 +265,7 @@ class OnDevice(Compiled):
             device_passes.inline_host_numbers(part.graph)
             if device_passes.read_narrow(part.graph):
                 drop_dead(part.graph)
-            fuse_kernels(part.graph, said=part.cuts, kind=TritonKernel)
+            fuse_kernels(part.graph, said=part.cuts, again=part.again, kind=TritonKernel)
             drop_dead(part.graph)
         if device_passes.has_matrix_units(self.captured.device):
             device_passes.lay_channels_last(part.graph)

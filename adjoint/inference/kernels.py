@@ -37,6 +37,7 @@ class Kernel(Op, abstract=True):
     """Several ops at once, on the inputs of the group; equal only to itself."""
 
     library = "always"
+    written_stays = False  # see `recompute`
 
     def __init__(
         self,
@@ -116,17 +117,18 @@ def fuse_kernels(
     again: list[Node] | None = None,
     kind: type[Kernel] = Kernel,
 ) -> int:
-    """Let groups of elementwise ops and reductions run as kernels; returns how many there are.
-    `checked`: inputs whose values are looked at before the program runs, where a kernel refuses
-    some. Which ops begin another kernel, and why, is `said`. Where less memory lives if kernels
-    compute something `again`, they do, and what does is added there. What kernels are made of
-    what `kind` says.
+    """Let groups of elementwise ops and reductions run as kernels; returns how many there are, and
+    values that they compute again. `checked`: inputs whose values are looked at before the program
+    runs, where a kernel refuses some. Which ops begin another kernel, and why, is `said`. Where
+    less memory lives if kernels compute something `again`, they do, and what does is added there.
+    What kernels are made of what `kind` says.
     """
     if kind is Kernel and not native.load():
         return 0
     groups, cuts = regions(graph, _role)
+    made = 0
     if again is not None:
-        recompute(graph, groups, is_cheap, again)
+        made = recompute(graph, groups, is_cheap, again, kind.written_stays)
     if said is not None:
         each = [(node.op.name, reason) for node, reason in cuts]
         shared = {pair: pair for pair in each}
@@ -135,7 +137,6 @@ def fuse_kernels(
         for node, reason in cuts:
             what = dispatch_log.named(node.op.name, [x.spec for x in node.values])
             dispatch_log.said(what, "cut from the kernel of an input", reason)
-    made = 0
     changes: dict[Value, Value] = {}
     places: dict[Node, list[Node]] = {}  # the last node of a group -> what takes its place
     gone: set[Node] = set()

@@ -31,16 +31,21 @@ def recompute(
     groups: list[list[Node]],
     cheap: Callable[[Node], bool],
     copies: list[Node] | None = None,
+    written_stays: bool = False,
 ) -> int:
     """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory,
     and reads no more; returns how many values that were. The groups are of `graph`; copies join
-    them, and are added to `copies`.
+    them, and are added to `copies`. With `written_stays` only what is written for nothing else is
+    computed again: fewest bytes are moved then, where otherwise fewest live.
     """
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
     behind = _behind_peak(graph, home)
     own: list[Node] = []
-    made = recompute_behind(graph, groups, behind, cheap, own) if behind else set()
-    made |= give_again(graph, groups, behind.union(own), cheap, own)
+    made: set[Value] = set()
+    if behind:
+        made = recompute_behind(graph, groups, behind, cheap, own, written_stays=written_stays)
+    if not written_stays:
+        made |= give_again(graph, groups, behind.union(own), cheap, own)
     if copies is not None:
         copies += own
     if made:
@@ -59,6 +64,7 @@ def recompute_behind(
     cheap: Callable[[Node], bool],
     copies: list[Node] | None = None,
     moving: Collection[Value] = (),
+    written_stays: bool = False,
 ) -> set[Value]:
     """The same where nodes `behind` read what was computed before them; which values that were.
     Nodes that nobody needs any more are left. The memory of values that are `moving` may be written
@@ -76,7 +82,7 @@ def recompute_behind(
         return held[x].output
 
     home = {node: k for k, nodes in enumerate(groups) for node in nodes}
-    keep = kept(graph, behind, home, cheap, hidden)
+    keep = kept(graph, behind, home, cheap, hidden, written_stays)
     if keep is None:
         return set()
     gone: set[Value] = set()
@@ -242,10 +248,12 @@ def kept(
     home: Mapping[Node, Any],
     cheap: Callable[[Node], bool],
     hidden: Collection[Value] = (),
+    written_stays: bool = False,
 ) -> set[Value] | None:
     """The values computed before the nodes `behind`, to be read by these: as few bytes as possible,
     from which `cheap` ops give the others, in groups of nodes, whose numbers are in `home`. None
     where all that is read now had better be kept. Of the inputs `hidden` only copies may be read.
+    With `written_stays` what is written in any case costs nothing.
     """
     read: set[Value] = set()
     free = {*graph.inputs, *graph.outputs}.difference(hidden)  # are there anyway
@@ -254,14 +262,16 @@ def kept(
             before = [x for x in node.values if _is_before(x, behind)]
             (read if node in home else free).update(before)
     free |= {x for x in read if x.node is not None and x.node.op.view}
-    free.update([root(x) for x in free])
-    least = max(map(_bytes, read), default=0) / policy.KEPT_SHARE
-    free |= {x for x in read if _bytes(x) <= least}
-    read -= free
     written = {  # by whatever comes before
         x for node in graph.nodes if node not in behind for x in node.values
         if x.node is None or home.get(x.node, x) != home.get(node)
     }  # fmt: skip
+    if written_stays:
+        free |= written
+    free.update([root(x) for x in free])
+    least = max(map(_bytes, read), default=0) / policy.KEPT_SHARE
+    free |= {x for x in read if _bytes(x) <= least}
+    read -= free
     flow: Flow = {}
     stack = list(read)
     seen = set(stack)

@@ -42,6 +42,7 @@ __all__ = ["ROWS", "Shares", "Text", "write", "write_rows"]
 BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
 ROWS = 4096  # elements of a row of a table that a program takes
+ALIGNED = 16  # bytes that a thread reads at once
 TILE = 2048  # elements of several rows that a program takes at once
 COLUMNS = 64  # rows beside each other, where these and not the columns lie side by side in memory
 PROGRAMS = 1024  # that fill a GPU
@@ -87,15 +88,16 @@ def write(
     return _Writer(kernel, sizes, strides, scalars, order).text(name)
 
 
-def write_rows(kernel: Kernel, columns: Sequence[int], name: str) -> str:
+def write_rows(kernel: Kernel, columns: Sequence[int], name: str, aligned: bool) -> str:
     """The function `name` that computes an elementwise kernel on the rows of a table and writes
     output k over column `columns[k]`; its programs take blocks of ROWS elements.
 
     It is given the table of addresses, for each program its row and its first element, and for each
-    row its length and the values of the kernel's scalars.
+    row its length and the values of the kernel's scalars. Where all addresses are `aligned`, to
+    ALIGNED bytes, programs read several elements at once.
     Errors: as for `write`.
     """
-    return _Rows(kernel, columns).function(name)
+    return _Rows(kernel, columns, aligned).function(name)
 
 
 # ---- ops -----------------------------------------------------------------------------------------
@@ -250,6 +252,7 @@ class _Writer:
         self.lines: list[str] = []
         self.indent = 1
         self.shared = False  # among programs are the columns
+        self.masks = True  # whether blocks may reach further than there is something
         self.names: dict[int, str] = {}
         operands = [
             dict(zip(v.axes, s, strict=True)) for v, s in zip(kernel.inputs, strides, strict=True)
@@ -539,7 +542,7 @@ class _Writer:
         for index in self.indices:
             own = index.offset(self.operands[k])
             terms += own
-            if own:
+            if own and self.masks:
                 masks.append(f"{index.name}_in")
         return " + ".join(terms), " & ".join(masks)
 
@@ -547,7 +550,8 @@ class _Writer:
         """An input's elements."""
         k, dtype = v.attr
         offset, mask = self.place(k)
-        found = f"tl.load(p{k} + ({offset}), mask={mask}, other=0)" if mask else f"tl.load(p{k})"
+        place = f"p{k} + ({offset})" if offset else f"p{k}"
+        found = f"tl.load({place}, mask={mask}, other=0)" if mask else f"tl.load({place})"
         if dtype in ir.NARROW or dtype == "bool":
             found += f".to({_TYPES[v.dtype]})"
         return found
@@ -568,32 +572,44 @@ class _Writer:
         # Of one block's shape, whatever axes the operand has.
         zeros = [f"{mask[:-3]} * 0" for mask in masks if not any(mask[:-3] in t for t in terms)]
         place = " + ".join([*terms, *zeros])
-        self.line(f"tl.store(p{operand} + ({place}), {x}, mask={' & '.join(masks)})")
+        mask = f", mask={' & '.join(masks)}" if self.masks else ""
+        self.line(f"tl.store(p{operand} + ({place}), {x}{mask})")
 
 
 class _Rows(_Writer):
     """An elementwise kernel of one axis on many tensors: pointers come from a table."""
 
-    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
+    def __init__(self, kernel: Kernel, columns: Sequence[int], aligned: bool) -> None:
         self.columns = columns
+        self.aligned = aligned
         super().__init__(kernel, (1 << 30,), [(1,)] * len(kernel.inputs), ())
 
     def function(self, name: str) -> str:
-        """The lines."""
+        """The lines; programs of whole blocks have no masks, which would part what is read."""
         count = len(self.kernel.inputs)
         self.line("row = tl.load(rows + tl.program_id(0))")
-        self.line(f"at = tl.load(starts + tl.program_id(0)) + tl.arange(0, {ROWS})")
-        self.line("at_in = at < tl.load(lengths + row)")
+        self.line(f"start = tl.multiple_of(tl.load(starts + tl.program_id(0)), {ROWS})")
+        self.line(f"at = start + tl.arange(0, {ROWS})")
+        self.line("size = tl.load(lengths + row)")
         for k, v in enumerate(self.kernel.inputs):
             kind = "tl.int8" if v.attr[1] == "bool" else _TYPES[v.attr[1]]
-            address = f"tl.load(table + row * {count} + {k})"
-            self.line(f"p{k} = {address}.to(tl.pointer_type({kind}))")
+            address = f"tl.load(table + row * {count} + {k}).to(tl.pointer_type({kind}))"
+            self.line(f"p{k} = tl.multiple_of({address}, {ALIGNED})" if self.aligned
+                      else f"p{k} = {address}")  # fmt: skip
         for k, column in enumerate(self.columns):
             self.line(f"p{count + k} = p{column}")
-        for v in self.about.live:
-            self.value(v)
-        for k in range(len(self.kernel.outputs)):
-            self.store(k)
+        for condition in (f"if start + {ROWS} <= size:", "else:"):
+            self.line(condition)
+            self.indent += 1
+            self.names = {}
+            if condition == "else:":
+                self.line("at_in = at < size")
+            self.masks = condition == "else:"
+            for v in self.about.live:
+                self.value(v)
+            for k in range(len(self.kernel.outputs)):
+                self.store(k)
+            self.indent -= 1
         given = ("table", "rows", "starts", "lengths", "numbers")
         return "\n".join([_head(name, given), *self.lines, ""])
 

@@ -20,7 +20,7 @@ Every cut has a reason, which `ADJOINT_DEBUG=dispatch` shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
@@ -201,7 +201,8 @@ class Traced(Protocol):
     op: str
     inputs: tuple[Any, ...]
     axes: Axes  # that it varies over
-    attr: Any  # of an input its position, of a reduction its axes
+    dtype: str
+    attr: Any  # of an input its position and dtype, of a reduction its axes
 
 
 class Wanted(NamedTuple):
@@ -221,12 +222,21 @@ class Part:
         self.reason = reason
         self.results: list[tuple[int, Wanted]] = []  # outputs of the region, with their numbers
         self.outputs: list[Any] = []  # values that later kernels load
-        self.loads: list[tuple[str, int]] = []  # ("input", position) or ("value", number)
+        # ("input", position), ("value", number), or ("output", number) of an earlier kernel's.
+        self.loads: list[tuple[str, int]] = []
+        self.known: dict[int, tuple[int, Wanted]] = {}  # by value: such outputs
         self.values: list[Any] = []  # in order; those that are loaded among them
 
 
-def kernels(wanted: Sequence[Wanted], space: Axes, reductions: Collection[str]) -> list[Part]:
-    """The kernels that compute `wanted`, each value as soon as it can be; `reductions` are ops."""
+def kernels(
+    wanted: Sequence[Wanted], space: Axes, reductions: Collection[str],
+    itemsize: Mapping[str, int] | None = None,
+) -> list[Part]:  # fmt: skip
+    """The kernels that compute `wanted`, each value as soon as it can be; `reductions` are ops.
+
+    With the `itemsize` of dtypes, kernels load a large output that an earlier one has written
+    where they would else load more bytes: memory costs more than arithmetic there.
+    """
     values = cone(w.value for w in wanted)
     needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
     for v in values:
@@ -254,6 +264,10 @@ def kernels(wanted: Sequence[Wanted], space: Axes, reductions: Collection[str]) 
             part = simple.setdefault(w.axes, Part((), reason))
         part.results.append((j, w))
     for i in reversed(range(len(parts))):
+        if itemsize is not None:
+            before = [each for part in parts[:i] for each in part.results]
+            outputs = {w.value.number: (j, w) for j, w in before if w.axes == whole}
+            parts[i].known = _cheaper(parts[i], i, parts, home, outputs, itemsize)
         _fill(parts[i], i, parts, home)
     for part in simple.values():
         _fill(part, -1, parts, home)
@@ -277,26 +291,61 @@ def _next_group(
     return axes, group
 
 
+def _is_loaded(v: Traced, part: Part, i: int, parts: Sequence[Part], home: dict[int, int]) -> bool:
+    """Whether kernel number `i` loads a value that it needs."""
+    if v.op == "input" or v.number in part.known:
+        return True
+    earlier = home[v.number]
+    return earlier >= 0 and earlier != i and not set(v.axes) & set(parts[earlier].axes)
+
+
 def _fill(part: Part, i: int, parts: Sequence[Part], home: dict[int, int]) -> None:
     """Decide what kernel number `i` computes and loads; earlier kernels must write the latter."""
-    loaded = set()
 
     def is_loaded(v: Traced) -> bool:
-        if v.op == "input":
-            return True
-        earlier = home[v.number]
-        return earlier >= 0 and earlier != i and not set(v.axes) & set(parts[earlier].axes)
+        return _is_loaded(v, part, i, parts, home)
 
     for v in cone([*(w.value for _, w in part.results), *part.outputs], is_loaded):
         part.values.append(v)
         if v.op == "input":
             part.loads.append(("input", v.attr[0]))
+        elif v.number in part.known:
+            part.loads.append(("output", part.known[v.number][0]))
         elif is_loaded(v):
-            loaded.add(v.number)
             part.loads.append(("value", v.number))
             outputs = parts[home[v.number]].outputs
             if v not in outputs:
                 outputs.append(v)
+
+
+def _cheaper(
+    part: Part, i: int, parts: Sequence[Part], home: dict[int, int],
+    outputs: Mapping[int, tuple[int, Wanted]], itemsize: Mapping[str, int],
+) -> dict[int, tuple[int, Wanted]]:  # fmt: skip
+    """The outputs of earlier kernels, by their values, with which kernel number `i` loads least."""
+    wanted = [*(w.value for _, w in part.results), *part.outputs]
+    most = max((len(w.axes) for _, w in outputs.values()), default=0)
+
+    def loaded(known: dict[int, tuple[int, Wanted]]) -> tuple[int, set[int]]:
+        """The bytes for each element of what is large; and the values in between."""
+        part.known = known
+        found = cone(wanted, lambda v: _is_loaded(v, part, i, parts, home))
+        large = [v for v in found if len(v.axes) == most]
+        dtypes = [v.attr[1] for v in large if v.op == "input"]
+        dtypes += [known[v.number][1].dtype for v in large if v.number in known]
+        return sum(itemsize[dtype] for dtype in dtypes), {v.number for v in found}
+
+    chosen: dict[int, tuple[int, Wanted]] = {}
+    least, reached = loaded(chosen)
+    for number in sorted(outputs, reverse=True):
+        _, w = outputs[number]
+        exact = w.dtype == w.value.dtype or (w.value.op, w.value.attr) == ("cast", (w.dtype,))
+        if number in reached and exact:
+            each = {**chosen, number: outputs[number]}
+            now, within = loaded(each)
+            if now < least:
+                chosen, least, reached = each, now, within
+    return chosen
 
 
 def cone(values: Iterable[Any], is_end: Callable[[Any], bool] | None = None) -> list[Any]:

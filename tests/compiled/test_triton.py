@@ -210,10 +210,14 @@ def test_an_optimizer_s_kernel_compiles_for_a_gpu(dtype):
     rows = fused.Rows(formula.run.kernel, formula.run.columns, "AdamW")
     assert rows.count == len(values)
     signature = dict.fromkeys(("table", "rows", "starts", "lengths"), "*i64")
-    written = ASTSource(
-        fused._function(rows.source, "AdamW"), {**signature, "numbers": "*fp32"}, constexprs={}
-    )
-    assert triton.compile(written, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+    for source in rows.sources:
+        written = ASTSource(
+            fused._function(source, "AdamW"), {**signature, "numbers": "*fp32"}, constexprs={}
+        )
+        made = triton.compile(written, target=GPUTarget("cuda", 90, 32))
+        assert made.asm["cubin"]
+        # Several elements at once, where addresses are known to be multiples.
+        assert (".v4.b32" in made.asm["ptx"]) == (source == rows.sources[True])
 
 
 # ---- the text ------------------------------------------------------------------------------------

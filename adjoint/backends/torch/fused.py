@@ -20,7 +20,7 @@ import torch
 from ...core import policy
 from ...core.errors import NotTraceable
 from ...kernels import triton as text
-from ...kernels.ir import REDUCTIONS, Kernel
+from ...kernels.ir import ITEMSIZE, REDUCTIONS, Kernel
 from ...program.partition import kernels
 from ...program.program import Program
 from ..native.lowering.composite import written
@@ -89,9 +89,9 @@ class Launch:
                 return sorted(every, key=lambda a: -found[a])
         return every
 
-    def __call__(self, given: Sequence[Any]) -> list[Any]:
+    def __call__(self, given: Sequence[Any], outs: Sequence[Any] = ()) -> list[Any]:
         """The outputs, which lie in memory as inputs do; these may have further dimensions of size
-        1.
+        1. Those that would lie as `outs` do are written there.
         """
         key = tuple([t.stride() for t in given])
         known = self.made.get(key)
@@ -113,8 +113,11 @@ class Launch:
         device = given[0].device
         outputs = [
             torch.empty_strided(shape, steps, dtype=dtype, device=device)
-            for shape, steps, dtype in zip(self.shapes, made, self.dtypes, strict=True)
-        ]
+            if out is None or not out.is_contiguous() or steps != _row_major(shape) else out
+            for shape, steps, dtype, out in zip(
+                self.shapes, made, self.dtypes, outs or [None] * len(made), strict=True
+            )
+        ]  # fmt: skip
         options = {"num_warps": how.warps, "enable_fp_fusion": False}
         if how.shares is None:
             function[(how.programs,)](*given, *outputs, **options)
@@ -150,7 +153,7 @@ class Composite:
         wanted, _ = trace(names, program, outputs, (), [None] * len(inputs), set())
         if names.gathers or guards_of(program, set()):
             raise NotTraceable("what an index picks, or values that are looked at")
-        parts = kernels(wanted, space, REDUCTIONS)
+        parts = kernels(wanted, space, REDUCTIONS, ITEMSIZE)
         self.cuts = [part.reason for part in parts[1:]]
         place: dict[Any, int] = {("input", n): n for n in range(len(inputs))}
         count = len(inputs)
@@ -167,12 +170,22 @@ class Composite:
             self.stages.append((launch, arguments))
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
 
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs."""
+    def __call__(self, arrays: Sequence[Array], outs: Sequence[Array | None] = ()) -> list[Array]:
+        """The outputs; in the memory of `outs`, where there is some and they would lie alike."""
         tensors = [x.tensor for x in arrays]
+        into = {
+            n: out.tensor for (n, _), out in zip(self.outputs, outs, strict=False)
+            if out is not None
+        }  # fmt: skip
         for launch, arguments in self.stages:
-            tensors += launch([tensors[n] for n in arguments])
-        return [Array(tensors[n].reshape(shape)) for n, shape in self.outputs]
+            count = len(tensors)
+            own = [into.get(n) for n in range(count, count + len(launch.shapes))] if into else ()
+            tensors += launch([tensors[n] for n in arguments], own)
+        found = [Array(tensors[n].reshape(shape)) for n, shape in self.outputs]
+        for k, out in enumerate(outs):
+            if out is not None and tensors[self.outputs[k][0]] is out.tensor:
+                found[k] = out
+        return found
 
     def sources(self) -> list[str]:
         """The texts for row-major inputs."""
@@ -190,7 +203,9 @@ class Rows:
         if any(v.dtype != "float32" for v in kernel.scalars):
             raise NotTraceable("numbers of float64")
         self.name = re.sub(r"\W", "_", name)
-        self.source = text.write_rows(kernel, columns, self.name)
+        self.sources = [
+            text.write_rows(kernel, columns, self.name, aligned) for aligned in (False, True)
+        ]
         self.count = len(kernel.scalars)
 
     def bound(self, columns: Sequence[Sequence[Any]]) -> BoundRows:
@@ -215,13 +230,14 @@ class BoundRows:
             (n, start) for n, size in enumerate(lengths) for start in range(0, size, text.ROWS)
         ]
         self.programs = len(blocks)
+        addresses = [t.data_ptr() for row in self.tensors for t in row]
         tables = (
-            [t.data_ptr() for row in self.tensors for t in row], [n for n, _ in blocks],
-            [start for _, start in blocks], lengths,
+            addresses, [n for n, _ in blocks], [start for _, start in blocks], lengths
         )  # fmt: skip
         self.tables = [torch.tensor(x, dtype=torch.int64, device=device) for x in tables]
         self.numbers = torch.zeros(len(lengths) * rows.count, dtype=torch.float32, device=device)
-        self.function = _function(rows.source, rows.name)
+        aligned = all(x % text.ALIGNED == 0 for x in addresses)
+        self.function = _function(rows.sources[aligned], rows.name)
 
     def fill(self, numbers: Sequence[tuple[int, Sequence[float]]]) -> None:
         """The numbers for the next so many rows; the device takes them in its order."""

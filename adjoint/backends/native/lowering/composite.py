@@ -437,6 +437,8 @@ def written(part: Part, tracer: Tracer, space: tuple[int, ...]) -> Written:
         axes = tuple(place[d] for d in v.axes)
         if v.op == "input":
             copies[v.number] = kernel.input(v.attr[1], axes)
+        elif v.number in part.known:
+            copies[v.number] = kernel.input(part.known[v.number][1].dtype, axes)
         elif v.number in loaded:
             copies[v.number] = kernel.input(v.dtype, axes)
         elif v.op == "scalar":
