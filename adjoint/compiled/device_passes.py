@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ..core import policy
 from ..core.device import CPU
-from ..core.dtype import bfloat16, float16, float32, int64
+from ..core.dtype import bfloat16, float16, float32, int64, uint8
 from ..core.op import Op
-from ..core.spec import Spec
+from ..core.spec import Spec, prod
+from ..eager.dispatch import apply
+from ..inference.opening import opened, written_as
 from ..ops.nn.convolution import Convolution, ConvolutionInput
 from ..ops.nn.pooling import MaxPool, MaxPoolInput, Pool
 from ..ops.promotion import Cast
@@ -69,23 +74,31 @@ def read_narrow(graph: Program) -> int:
     return found + len(changes)
 
 
+@dataclass(eq=False, repr=False)
 class PoolWithPlaces(Pool, abstract=True):
-    """The largest element of each window, and where it is."""
+    """The largest element of each window, and where it is: in its image, or, where kernels of ours
+    pool, in its window, as a byte.
+    """
 
+    in_window: bool
     n_outputs = 2
 
     def infer(self, x: Spec, *rest: Spec) -> Any:
         """One of each per window."""
         found = Pool.infer(self, x)
-        return found, found.with_(dtype=int64)
+        return found, found.with_(dtype=uint8 if self.in_window else int64)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """By the device."""
-        return xp.max_pool_with_places(x, *self.options, self.count(x))
+        run = xp.max_pool_with_numbers if self.in_window else xp.max_pool_with_places
+        return run(x, *self.options, self.count(x))
 
 
+@dataclass(eq=False, repr=False)
 class SpreadFromPlaces(Pool, abstract=True):
     """Zeros like the first input with the third's elements added at the second's places."""
+
+    in_window: bool
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
         """Of the first."""
@@ -93,7 +106,8 @@ class SpreadFromPlaces(Pool, abstract=True):
 
     def compute(self, xp: Any, x: Any, where: Any, g: Any) -> Any:
         """By the device."""
-        return xp.spread_from_places(x, where, g, *self.options)
+        run = xp.spread_from_numbers if self.in_window else xp.spread_from_places
+        return run(x, where, g, *self.options)
 
 
 @rewriting
@@ -101,6 +115,8 @@ def keep_places(graph: Program) -> int:
     """Let what pools keep where the windows' maxima are, for its gradient, which would look for
     them again.
     """
+    from ..backends.torch.pooling import has_kernels
+
     here = set(graph.nodes)
     kept: dict[Value, Value] = {}
     found = 0
@@ -112,14 +128,117 @@ def keep_places(graph: Program) -> int:
         if y not in kept:
             if pool not in here or not isinstance(pool.op, MaxPool) or pool.inputs[0] is not x:
                 continue
-            pool.op = PoolWithPlaces(*pool.op.options)
-            where = Value(y.spec.with_(dtype=int64), pool, 1)
+            in_window = has_kernels(x.spec, *pool.op.options)
+            pool.op = PoolWithPlaces(*pool.op.options, in_window)  # type: ignore[call-arg]
+            where = Value(pool.op.infer(x.spec)[1], pool, 1)
             pool.outputs = (y, where)
             kept[y] = where
-        node.op = SpreadFromPlaces(*node.op.options)
+        node.op = SpreadFromPlaces(*node.op.options, pool.op.in_window)  # type: ignore[call-arg]
         node.inputs = (x, kept[y], g)
         found += 1
     return found
+
+
+@dataclass(eq=False, repr=False)
+class Moments(Op, abstract=True):
+    """The mean and the biased variance of each channel, and what its deviation is divided by."""
+
+    eps: float
+    n_outputs = 3
+
+    def infer(self, x: Spec) -> Any:
+        """In float32."""
+        return (Spec(x.shape[1:2], float32, x.device),) * 3
+
+    def compute(self, xp: Any, x: Any) -> Any:
+        """By the device."""
+        return xp.moments_of_channels(x, self.eps)
+
+
+@rewriting
+def open_batch_norms(graph: Program) -> int:
+    """Write batch norm and its gradient as moments and elementwise ops, which become part of the
+    kernels of what lies around them, the activation behind and the sum with a shortcut; returns how
+    often. A library reads and writes images for each.
+    """
+    behind: dict[Value, list[Node]] = {}  # the gradients, by what they want kept
+    ahead = []
+    for node in graph.nodes:
+        op: Any = node.op
+        if isinstance(op, (Ahead, Behind)) and op.name.startswith("_standardize_channels"):
+            place = len(op.written.specs) + len(op.written.outputs)
+            if isinstance(op, Ahead):
+                ahead.append(node)
+            elif op.written.routine.kept:
+                behind.setdefault(node.inputs[place], []).append(node)
+    users = graph.users()
+    chosen: set[Node] = set()
+    for node in ahead:
+        if not _may_open(node):
+            continue
+        kept = node.outputs[len(node.op.written.outputs) :]  # type: ignore[attr-defined]
+        own = [each for y in kept for each in behind.get(y, ())]
+        if all(y not in graph.outputs and {*users[y]} <= {*own} for y in kept):
+            chosen.update((node, *own))
+
+    def made(node: Node) -> Program | None:
+        op: Any = node.op
+        if node not in chosen:
+            return None
+        write = _batch_norm if isinstance(op, Ahead) else _batch_norm_gradient
+        return written_as(partial(write, op.written), *node.values)
+
+    return opened(graph, made, narrow=True)
+
+
+def _may_open(node: Node) -> bool:
+    """Whether a batch norm is of images that are large, tells its moments, and is of numbers that
+    kernels know.
+    """
+    written: Any = node.op.written  # type: ignore[attr-defined]
+    x = node.values[0]
+    known = x.spec.dtype in (float32, float16, bfloat16)
+    tells = written.function.__name__ == "_standardize_channels" and written.statics[-1]
+    return bool(tells and known and len(x.shape) > 2 and prod(x.shape) >= policy.OPENED_NORM)
+
+
+def _batch_norm(written: Any, *given: Any) -> list[Any]:
+    x, weight, bias, eps, _ = written.filled(given)
+    mean, variance, root = apply(Moments(eps), x)
+    y = (_wide(x) - _beside(mean, x)) * _beside(root, x)
+    if weight is not None:
+        y = y * _beside(weight, x)
+    if bias is not None:
+        y = y + _beside(bias, x)
+    return [y.to(x.dtype), mean, variance, *(root for _ in written.routine.kept)]
+
+
+def _batch_norm_gradient(written: Any, *given: Any) -> list[Any]:
+    count = len(written.specs)
+    x, weight, *_ = written.filled(given[:count])
+    _, mean, _, root, g = given[count:]
+    mean, root = _beside(mean, x), _beside(root, x)
+    axes = (0, *range(2, x.ndim))
+    places = x.numel() // x.shape[1]
+    g, apart = _wide(g), _wide(x) - mean
+    total = g.sum(axes, keepdim=True)
+    along = (g * apart).sum(axes, keepdim=True) * root
+    each = (g - total / places - apart * (along * root / places)) * root
+    if weight is not None:
+        each = each * _beside(weight, x)
+    found = [each.to(x.dtype), along.reshape(-1), total.reshape(-1)]
+    if weight is None:
+        del found[1]
+    return [y for y, wanted in zip(found, written.wants, strict=False) if wanted]
+
+
+def _wide(x: Any) -> Any:
+    return x if x.dtype is float32 else x.to(float32)
+
+
+def _beside(x: Any, image: Any) -> Any:
+    """A number for each channel, to broadcast to images."""
+    return x.reshape(1, -1, *(1,) * (image.ndim - 2))
 
 
 class ChannelsLast(Op, abstract=True):

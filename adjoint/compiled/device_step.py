@@ -23,7 +23,7 @@ from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..graph.lazy import LazyValue, concrete
 from ..inference.kernels import Kernel, fuse_kernels
-from ..inference.passes import drop_dead
+from ..inference.passes import drop_dead, merge_equal
 from ..inference.steps import Step
 from ..ops.promotion import Cast
 from ..program.compute import compute, compute_elsewhere, quietly
@@ -182,9 +182,10 @@ def _written(op: Op, arrays: list[Any], outs: list[Any]) -> Any:
     """What an op computes in memory that there is."""
     if isinstance(op, TritonKernel):
         return quietly(op.compute_into, arrays, outs)
-    (x,), (out,) = arrays, outs
-    out[...] = x.real if x.dtype.kind == "c" else x
-    return out
+    from ..backends.torch.fused import bring
+
+    bring(arrays[0].real if arrays[0].dtype.kind == "c" else arrays[0], outs[0])
+    return outs[0]
 
 
 def _runner(op: Op, xp: Any) -> Callable[[list[Any]], Any]:
@@ -264,6 +265,9 @@ class OnDevice(Compiled):
         if not self.unfused:
             device_passes.inline_host_numbers(part.graph)
             if device_passes.read_narrow(part.graph):
+                drop_dead(part.graph)
+            if device_passes.open_batch_norms(part.graph):
+                merge_equal(part.graph)
                 drop_dead(part.graph)
             fuse_kernels(part.graph, said=part.cuts, again=part.again, kind=TritonKernel)
             drop_dead(part.graph)

@@ -136,6 +136,9 @@ PROGRAM_OPS = _threshold("PROGRAM_OPS", 48, "inference")
 # broadcasts it: smaller ones are faster in kernels apart (encoder layer of 16 Ki elements 0.94,
 # GPT of 96 Ki 1.0, residual network of 256 Ki 1.04 times as fast)
 EXPANDED = _threshold("EXPANDED", 1 << 16, "compile")
+# elements of images whose batch norm on a GPU is written as moments and elementwise ops: those of
+# fewer take as long as their launches
+OPENED_NORM = _threshold("OPENED_NORM", 1 << 18, "cuda")
 # products that do not need each other, from which on they are one step; of two it makes no odds
 PRODUCTS = _threshold("PRODUCTS", 4, "compile --rows products")
 # images and weights of a convolution, of fewer and of more than which oneDNN's blocks do not pay;

@@ -34,13 +34,13 @@ def open_activations(graph: Program) -> int:
         if not costly or not isinstance(op, Gelu):
             return None
         [x] = node.values
-        program = _written(lambda x: [op.compute(_NAMES, x)], x)
+        program = written_as(lambda x: [op.compute(_NAMES, x)], x)
         [own] = [each.output for each in program.nodes if isinstance(each.op, _COSTLY)]
         depth = len(program.nodes)
         wanted = expression_of(own, x, depth)
         return program if any(expression_of(y, x, depth) == wanted for y in costly) else None
 
-    return _opened(graph, made)
+    return opened(graph, made)
 
 
 @rewriting
@@ -60,9 +60,9 @@ def open_variances(graph: Program) -> int:
             shape = tuple(variance.shape)
             return [sqrt(variance) if op.root else variance, mean.reshape(shape)]
 
-        return _written(both, node.values[0])
+        return written_as(both, node.values[0])
 
-    return _opened(graph, made)
+    return opened(graph, made)
 
 
 @rewriting
@@ -74,16 +74,16 @@ def open_outer_products(graph: Program) -> int:
     def made(node: Node) -> Program | None:
         op, shapes = node.op, [x.shape for x in node.values]
         if isinstance(op, Linear) and shapes[1][1] == 1:
-            return _written(_layer, *node.values)
+            return written_as(_layer, *node.values)
         if isinstance(op, LinearInput) and shapes[1][0] == 1:
-            return _written(lambda g, w: [g * w.reshape(-1)], *node.values)
+            return written_as(lambda g, w: [g * w.reshape(-1)], *node.values)
         if isinstance(op, LinearWeight) and prod(shapes[0][:-1]) == 1:
-            return _written(lambda g, x: [g.reshape(-1, 1) * x.reshape(1, -1)], *node.values)
+            return written_as(lambda g, x: [g.reshape(-1, 1) * x.reshape(1, -1)], *node.values)
         if isinstance(op, MatMul) and shapes[0][-1] == 1:
-            return _written(lambda x, y: [x * y], *node.values)
+            return written_as(lambda x, y: [x * y], *node.values)
         return None
 
-    return _opened(graph, made)
+    return opened(graph, made)
 
 
 @rewriting
@@ -96,9 +96,9 @@ def open_narrow_gradients(graph: Program) -> int:
     def made(node: Node) -> Program | None:
         if not isinstance(node.op, LinearWeight) or node.values[1].shape[-1] != 1:
             return None
-        return _written(_column, *node.values)
+        return written_as(_column, *node.values)
 
-    return _opened(graph, made)
+    return opened(graph, made)
 
 
 def _column(g: Any, x: Any) -> list[Any]:
@@ -111,14 +111,14 @@ def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
     return [y if bias is None else y + bias]
 
 
-def _opened(graph: Program, made: Callable[[Node], Program | None]) -> int:
+def opened(graph: Program, made: Callable[[Node], Program | None], narrow: bool = False) -> int:
     """Put what is made of a node in its place; how often. What is rounded once, and not with each
-    op, stays.
+    op, stays, unless what is made knows of `narrow` dtypes.
     """
     changes: dict[Value, Value] = {}
     nodes = []
     for node in graph.renewed(changes):
-        exact = all(x.spec.dtype.name in EXACT for x in node.values)
+        exact = narrow or all(x.spec.dtype.name in EXACT for x in node.values)
         program = made(node) if exact and len(node.values) == len(node.inputs) else None
         nodes += [node] if program is None else program.nodes
         if program is not None:
@@ -129,7 +129,7 @@ def _opened(graph: Program, made: Callable[[Node], Program | None]) -> int:
     return found
 
 
-def _written(function: Callable[..., list[Any]], *xs: Value) -> Program:
+def written_as(function: Callable[..., list[Any]], *xs: Value) -> Program:
     """The ops by which a function of tensors computes its results from these."""
     of = [symbol(x.spec) for x in xs]
     with recording():

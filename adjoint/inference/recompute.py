@@ -44,7 +44,9 @@ def recompute(
     made: set[Value] = set()
     if behind:
         made = recompute_behind(graph, groups, behind, cheap, own, written_stays=written_stays)
-    if not written_stays:
+    if written_stays:
+        made |= read_less(graph, groups, behind.union(own), cheap, own)
+    else:
         made |= give_again(graph, groups, behind.union(own), cheap, own)
     if copies is not None:
         copies += own
@@ -171,6 +173,41 @@ def give_again(
     return gone
 
 
+def read_less(
+    graph: Program,
+    groups: list[list[Node]],
+    behind: Collection[Node],
+    cheap: Callable[[Node], bool],
+    copies: list[Node],
+) -> set[Value]:
+    """Let groups behind compute again what they read where they read all that it is made of anyway,
+    but for small values: an activation whose sign its gradient looks at, say, from what the norm
+    before was of. Which values those were; copies of nodes join the groups, and are added to
+    `copies`.
+    """
+    gone: set[Value] = set()
+    for nodes in groups:
+        if nodes[0] not in behind:
+            continue
+        read = dict.fromkeys(x for node in nodes for x in node.values if _is_before(x, behind))
+        for x in reversed(read):
+            if prod(x.shape) < policy.KEPT_LARGE:
+                continue
+            made = _again(x, nodes, (), behind, cheap, alone=True)
+            if made is None or len(nodes) + len(made[1]) > policy.PROGRAM_OPS:
+                continue
+            value, own = made
+            readers = [node for node in nodes if x in node.values]
+            for node in readers:
+                node.inputs = tuple([value if y is x else y for y in node.inputs])
+            at = graph.nodes.index(readers[0])
+            graph.nodes[at:at] = own
+            nodes[:0] = own
+            copies += own
+            gone.add(x)
+    return gone
+
+
 def _depending(
     first: Collection[Node],
     users: Mapping[Value, Collection[Node]],
@@ -205,13 +242,17 @@ def _again(
     given: Collection[Value],
     behind: Collection[Node],
     cheap: Callable[[Node], bool],
+    alone: bool = False,
 ) -> tuple[Value, list[Node]] | None:
     """The value as a group can compute it from what it reads or has computed, from what is `given`
-    and from small values, with the nodes for that; None where something is missing.
+    and from small values, with the nodes for that; None where something is missing. `alone`: before
+    all that it computes, and not from the value, which it reads.
     """
     least = _bytes(x) / policy.KEPT_SHARE
-    computed = {_form(node.op, node.inputs): node.output for node in nodes}
+    computed = {} if alone else {_form(node.op, node.inputs): node.output for node in nodes}
     made: dict[Any, Any] = {y: y for node in nodes for y in node.values if y.node not in behind}
+    if alone:
+        del made[x]
     own: list[Node] = []
     stack = [x]
     while stack:

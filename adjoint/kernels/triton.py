@@ -43,6 +43,7 @@ BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
 ROWS = 4096  # elements of a row of a table that a program takes
 ALIGNED = 16  # bytes that a thread reads at once
+CHANNEL = 256  # columns of a channel that programs do not share
 TILE = 2048  # elements of several rows that a program takes at once
 COLUMNS = 64  # rows beside each other, where these and not the columns lie side by side in memory
 PROGRAMS = 1024  # that fill a GPU
@@ -98,6 +99,18 @@ def write_rows(kernel: Kernel, columns: Sequence[int], name: str, aligned: bool)
     Errors: as for `write`.
     """
     return _Rows(kernel, columns, aligned).function(name)
+
+
+def shares_columns(space: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether programs are to share the columns of one reduction after another, for there are too
+    few rows to fill a GPU with programs that go through all columns for each. An image's channels
+    may lie side by side, so that few programs have them all.
+    """
+    columns = math.prod(space[a] for a in axes)
+    rows = math.prod(space) // columns
+    if len(space) > 2 and set(range(len(space))) - {*axes} == {1}:
+        return columns > CHANNEL and 2 * rows <= PROGRAMS
+    return columns > 8 * ROW and 8 * rows <= PROGRAMS
 
 
 # ---- ops -----------------------------------------------------------------------------------------

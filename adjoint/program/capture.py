@@ -34,7 +34,7 @@ Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # outputs in the form of wh
 
 def symbol(spec: Spec) -> Any:
     """A tensor of which only shape and dtype are known."""
-    return wrap(LazyValue(None, (), spec.shape, spec.dtype.numpy))
+    return wrap(LazyValue(None, (), spec.shape, spec.dtype.numpy, spec.device))
 
 
 class Recorder:

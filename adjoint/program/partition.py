@@ -228,15 +228,25 @@ class Part:
         self.values: list[Any] = []  # in order; those that are loaded among them
 
 
+class Device(NamedTuple):
+    """What a GPU's kernels are cut by: memory costs more there than arithmetic. They load a large
+    output that an earlier one has written where they would else load more bytes, and reduce apart
+    where their programs share columns.
+    """
+
+    itemsize: Mapping[str, int]  # of dtypes
+    shares: Callable[[Axes, Axes], bool]  # for an index space, and axes that are reduced
+
+
 def kernels(
     wanted: Sequence[Wanted], space: Axes, reductions: Collection[str],
-    itemsize: Mapping[str, int] | None = None,
+    device: Device | None = None,
 ) -> list[Part]:  # fmt: skip
-    """The kernels that compute `wanted`, each value as soon as it can be; `reductions` are ops.
+    """The kernels that compute `wanted`, each value as soon as it can be; `reductions` are ops."""
 
-    With the `itemsize` of dtypes, kernels load a large output that an earlier one has written
-    where they would else load more bytes: memory costs more than arithmetic there.
-    """
+    def is_shared(axes: Axes) -> bool:
+        return device is not None and device.shares(space, axes)
+
     values = cone(w.value for w in wanted)
     needs: dict[int, frozenset[int]] = {}  # reductions that a value depends on, itself among them
     for v in values:
@@ -247,6 +257,8 @@ def kernels(
     remaining = [v for v in values if v.op in reductions]
     while remaining:
         axes, group = _next_group(remaining, needs, set(stage_of))
+        if is_shared(axes):  # one after another
+            group = {n for n in group if needs[n] & group == {n}}
         stage_of |= dict.fromkeys(group, len(parts))
         parts.append(Part(axes, f"reductions over axes {axes} of {space}"))
         remaining = [v for v in remaining if v.number not in group]
@@ -255,22 +267,28 @@ def kernels(
     simple: dict[Axes, Part] = {}  # kernels without reductions, by what they span
     for j, w in enumerate(wanted):
         stage = home[w.value.number]
-        if stage >= 0:
+        if stage >= 0 and not (w.axes == whole and is_shared(parts[stage].axes)):
             part = parts[stage]
+        elif stage >= 0:
+            reason = f"programs share what is reduced of {space}"
+            part = simple.setdefault(w.axes, Part((), reason))
         elif parts and w.axes == whole:
             part = parts[0]
         else:
             reason = f"a result along axes {w.axes} of {space}, before any reduction"
             part = simple.setdefault(w.axes, Part((), reason))
         part.results.append((j, w))
-    for i in reversed(range(len(parts))):
-        if itemsize is not None:
-            before = [each for part in parts[:i] for each in part.results]
+    last = [(part, -1) for part in simple.values()]
+    numbered = [(part, i) for i, part in enumerate(parts)]
+    # Those that run last are the first to say what they load.
+    for part, i in [*last, *reversed(numbered)]:
+        if device is not None:
+            before = [
+                each for earlier in parts[: i if i >= 0 else None] for each in earlier.results
+            ]
             outputs = {w.value.number: (j, w) for j, w in before if w.axes == whole}
-            parts[i].known = _cheaper(parts[i], i, parts, home, outputs, itemsize)
-        _fill(parts[i], i, parts, home)
-    for part in simple.values():
-        _fill(part, -1, parts, home)
+            part.known = _cheaper(part, i, parts, home, outputs, device.itemsize)
+        _fill(part, i, parts, home)
     return [*parts, *simple.values()]
 
 

@@ -185,7 +185,7 @@ def test_they_compile_for_a_gpu(name, monkeypatch):
                 kinds = written.shares.dtypes
                 signature |= {f"s{k}": POINTERS[kind] for k, kind in enumerate(kinds)}
             for each in names:
-                kernel = fused._function(written.source, each)
+                kernel = fused.function_of(written.source, each)
                 source = ASTSource(kernel, signature, constexprs={})
                 assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
@@ -212,7 +212,7 @@ def test_an_optimizer_s_kernel_compiles_for_a_gpu(dtype):
     signature = dict.fromkeys(("table", "rows", "starts", "lengths"), "*i64")
     for source in rows.sources:
         written = ASTSource(
-            fused._function(source, "AdamW"), {**signature, "numbers": "*fp32"}, constexprs={}
+            fused.function_of(source, "AdamW"), {**signature, "numbers": "*fp32"}, constexprs={}
         )
         made = triton.compile(written, target=GPUTarget("cuda", 90, 32))
         assert made.asm["cubin"]

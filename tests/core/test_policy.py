@@ -27,7 +27,9 @@ NOT_POLICY = {
     "backends/native/indexing/copies.py": {"LINE", "LOOPS", "TILES"},
     "backends/native/random/code.py": {"BLOCKS", "_HEADER"},
     "kernels/cache.py": {"_LINKS", "_SIZE"},
-    "kernels/triton.py": {"BLOCK", "COLUMNS", "OFFSETS", "PROGRAMS", "ROW", "ROWS", "TILE"},
+    "kernels/triton.py": {
+        "ALIGNED", "BLOCK", "CHANNEL", "COLUMNS", "OFFSETS", "PROGRAMS", "ROW", "ROWS", "TILE",
+    },
     "backends/native/gemm/code.py": {
         "BAND", "CONFLICTING", "DEPTH", "FAR_AHEAD", "FEW", "LARGE", "NARROW", "ROWS",
         "SMALL_RIGHT", "TASK_WORDS", "TURNED_LEFT", "WIDTH",

@@ -21,7 +21,7 @@ from ...core import policy
 from ...core.errors import NotTraceable
 from ...kernels import triton as text
 from ...kernels.ir import ITEMSIZE, REDUCTIONS, Kernel
-from ...program.partition import kernels
+from ...program.partition import Device, kernels
 from ...program.program import Program
 from ..native.lowering.composite import written
 from ..native.lowering.composite_tracing import CompositeNames, guards_of, trace
@@ -29,7 +29,7 @@ from ..native.lowering.scalars import ScalarTracer, values_of
 from ..native.lowering.tracing import common_shape
 from .array import Array, torch_dtype
 
-__all__ = ["Composite", "Launch", "Rows", "reason_off"]
+__all__ = ["Composite", "Launch", "Rows", "bring", "function_of", "reason_off"]
 
 launches: list[int] = [0]  # kernels that were run, for the tests that count them
 
@@ -61,9 +61,12 @@ class Launch:
     """
 
     def __init__(
-        self, kernel: Kernel, sizes: Sequence[int], scalars: Sequence[float], name: str
-    ) -> None:
+        self, kernel: Kernel, sizes: Sequence[int], scalars: Sequence[float], name: str,
+        ordered: bool = False,
+    ) -> None:  # fmt: skip
+        """`ordered`: outputs are row-major, however inputs lie."""
         self.kernel, self.sizes, self.scalars = kernel, tuple(sizes), scalars
+        self.ordered = ordered
         self.name = re.sub(r"\W", "_", name)
         made = kernel.outputs
         self.shapes = [tuple(self.sizes[a] for a in o.axes) for o in made]
@@ -84,6 +87,8 @@ class Launch:
     def _order(self, strides: Sequence[Sequence[int]]) -> list[int]:
         """The axes as they lie in memory: of the first input that has them all."""
         every = list(range(self.kernel.rank))
+        if self.ordered:
+            return every
         for v, found in zip(self.kernel.inputs, strides, strict=True):
             if len(v.axes) == len(every) and all(found):
                 return sorted(every, key=lambda a: -found[a])
@@ -103,9 +108,9 @@ class Launch:
             ]  # fmt: skip
             order = self._order(strides)
             found = self.written(strides, order)
-            end = _function(found.source, f"{self.name}_end") if found.shares else None
+            end = function_of(found.source, f"{self.name}_end") if found.shares else None
             made = [_strides(o.axes, self.sizes, order) for o in self.kernel.outputs]
-            known = _function(found.source, self.name), end, found, made
+            known = function_of(found.source, self.name), end, found, made
             if len(self.made) >= policy.COMPOSITE_STRIDES:
                 self.made.clear()
             self.made[key] = known
@@ -133,6 +138,28 @@ class Launch:
         return outputs
 
 
+def bring(x: Array, out: Array) -> None:
+    """Let the memory of a row-major array have an image's elements, in its dtype. Where channels
+    lie side by side that is a kernel of ours, whose programs read what they share at once.
+    """
+    dtypes = str(x.dtype), str(out.dtype)
+    fits = x.is_channels_last() and x.shape == out.shape and out.tensor.is_contiguous()
+    if not fits or reason_off(x.tensor.device) or not {*dtypes} <= _FLOATS:
+        out[...] = x
+    else:
+        _copying(x.shape, *dtypes)([x.tensor], [out.tensor])
+
+
+_FLOATS = {"float32", "float16", "bfloat16"}
+
+
+@functools.lru_cache(maxsize=policy.KERNELS)
+def _copying(shape: tuple[int, ...], dtype: str, to: str) -> Launch:
+    kernel = Kernel(rank=len(shape))
+    kernel.output(kernel.input(dtype), to)
+    return Launch(kernel, shape, (), "copy", ordered=True)
+
+
 class Composite:
     """A program of elementwise ops and reductions as Triton kernels that run one after another.
 
@@ -153,7 +180,7 @@ class Composite:
         wanted, _ = trace(names, program, outputs, (), [None] * len(inputs), set())
         if names.gathers or guards_of(program, set()):
             raise NotTraceable("what an index picks, or values that are looked at")
-        parts = kernels(wanted, space, REDUCTIONS, ITEMSIZE)
+        parts = kernels(wanted, space, REDUCTIONS, Device(ITEMSIZE, text.shares_columns))
         self.cuts = [part.reason for part in parts[1:]]
         place: dict[Any, int] = {("input", n): n for n in range(len(inputs))}
         count = len(inputs)
@@ -237,7 +264,7 @@ class BoundRows:
         self.tables = [torch.tensor(x, dtype=torch.int64, device=device) for x in tables]
         self.numbers = torch.zeros(len(lengths) * rows.count, dtype=torch.float32, device=device)
         aligned = all(x % text.ALIGNED == 0 for x in addresses)
-        self.function = _function(rows.sources[aligned], rows.name)
+        self.function = function_of(rows.sources[aligned], rows.name)
 
     def fill(self, numbers: Sequence[tuple[int, Sequence[float]]]) -> None:
         """The numbers for the next so many rows; the device takes them in its order."""
@@ -279,7 +306,7 @@ def _strides(axes: Sequence[int], sizes: Sequence[int], order: Sequence[int]) ->
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)
-def _function(source: str, name: str) -> Any:
+def function_of(source: str, name: str) -> Any:
     """The Triton function that a text defines. Triton reads the text of functions by their file's
     name, which `linecache` knows here.
     """

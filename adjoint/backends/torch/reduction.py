@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from . import moments
 from .algebra import has_products
 from .array import Array, torch_dtype, unwrap
 from .namespace import extra, named
+
+extra(moments.moments_of_channels)
 
 
 def _axes(x: Array, axis: Any) -> tuple[int, ...]:

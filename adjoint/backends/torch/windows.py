@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 
+from . import pooling
 from .algebra import product
 from .array import Array
 from .namespace import extra
@@ -328,6 +329,22 @@ def max_pool_with_places(
     """The largest element in each window, and where in its flattened image it is."""
     y, where = _largest(x, kernel, stride, padding, dilation, count, True)
     return Array(y), Array(where)
+
+
+@extra
+def max_pool_with_numbers(
+    x: Array, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, count: Sizes
+) -> tuple[Array, Array]:
+    """The largest element in each window, and its number there; see `pooling.has_kernels`."""
+    return pooling.largest(x, kernel, stride, padding, count)
+
+
+@extra
+def spread_from_numbers(
+    x: Array, where: Array, g: Array, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
+) -> Array:
+    """Images like x where each window's g is added to the element of that number."""
+    return pooling.spread(x, where, g, kernel, stride, padding)
 
 
 @extra
