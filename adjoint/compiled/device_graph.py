@@ -18,6 +18,7 @@ from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..ops.create.conversion import Transfer
+from ..ops.shape.movement import Reshape
 from ..program.compute import compute
 from ..program.program import Node, Program, Value
 from .drawing import Drawn
@@ -236,7 +237,7 @@ class Replayed:
         for k, (part, walk) in enumerate(zip(program.parts, self.walks, strict=True)):
             draws = [self.draws[y] for y in _draws_of(part.graph)]
             pairs = zip(part.wanted, part.graph.outputs, strict=True)
-            into = {y: self.gradients[x] for x, y in pairs if x in places}
+            into = dict([_made(y, places[x]) for x, y in pairs if x in places])
             found = walk.run([*(known[x] for x in part.inputs), *draws], None, into)
             known.update(zip(part.wanted, found, strict=True))
             if k < len(program.steps):
@@ -277,10 +278,29 @@ class Replayed:
 
 def _bring(place: Any, array: Any) -> None:
     """Let memory have what was computed, unless it was computed there."""
-    if array is not place:
+    if not _is_same(array, place):
         from ..backends.torch.fused import bring
 
         bring(array, place)
+
+
+def _is_same(array: Any, place: Any) -> bool:
+    """Whether an array shows just the memory of another."""
+    if array is place:
+        return True
+    a, b = array.tensor, place.tensor
+    alike = (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+    return bool(alike and a.data_ptr() == b.data_ptr())
+
+
+def _made(y: Value, place: Any) -> tuple[Value, Any]:
+    """What is computed for a value that is to be in a place, and where: what is only reshaped has
+    another shape.
+    """
+    while y.node is not None and isinstance(y.node.op, Reshape):
+        y = y.node.values[0]
+        place = place.reshape(y.shape)
+    return y, place
 
 
 def array_of(known: dict[Value, Any], y: Value) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..eager.dispatch import apply
 from ..inference.opening import opened, written_as
-from ..ops.nn.convolution import Convolution, ConvolutionInput
+from ..ops.nn.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 from ..ops.nn.pooling import MaxPool, MaxPoolInput, Pool
 from ..ops.promotion import Cast
 from ..program.program import Node, Program, Value, make
@@ -262,26 +263,46 @@ def has_matrix_units(place: Any) -> bool:
 def lay_channels_last(graph: Program) -> int:
     """Give convolutions in two dimensions, which compute with the matrix units of a GPU, weights
     whose channels lie side by side: results do so then, and what is computed from them, so that
-    libraries need not lay them so and back for each.
+    libraries need not lay them so and back for each. Images that come from outside are laid so
+    once, where several read them.
     """
     laid: dict[Value, Value] = {}
     nodes = []
+    places = {node: _places_to_lay(node) for node in graph.nodes}
+    often = Counter(node.inputs[n] for node, each in places.items() for n in each)
     for node in graph.nodes:
-        weight = node.inputs[1] if isinstance(node.op, (Convolution, ConvolutionInput)) else None
-        if weight is not None and len(weight.shape) == 4 and _by_matrix_units(node.op, weight):
-            if weight not in laid:
-                nodes.append(make(ChannelsLast(), weight))
-                laid[weight] = nodes[-1].output
-            node.inputs = (node.inputs[0], laid[weight], *node.inputs[2:])
+        inputs = list(node.inputs)
+        for place in places[node]:
+            x = inputs[place]
+            if place == 0 and often[x] < 2:  # an image
+                continue
+            if x not in laid:
+                nodes.append(make(ChannelsLast(), x))
+                laid[x] = nodes[-1].output
+            inputs[place] = laid[x]
+        node.inputs = tuple(inputs)
         nodes.append(node)
     graph.nodes = nodes
     return len(laid)
 
 
-def _by_matrix_units(op: Any, weight: Value) -> bool:
+def _places_to_lay(node: Node) -> list[int]:
+    """The inputs of a convolution whose channels are to lie side by side."""
+    op = node.op
+    if not isinstance(op, (Convolution, ConvolutionInput, ConvolutionWeight)):
+        return []
+    if not all(len(x.shape) == 4 for x in node.values[:2]) or not _by_matrix_units(op, node):
+        return []
+    if isinstance(op, ConvolutionInput):
+        return [1]
+    images = [0] if node.values[0].node is None else []
+    return images if isinstance(op, ConvolutionWeight) else [*images, 1]
+
+
+def _by_matrix_units(op: Any, node: Node) -> bool:
     from ..backends import cudnn
 
-    dtype = weight.spec.dtype
+    dtype = node.values[1].spec.dtype
     narrow = dtype in (bfloat16, float16) or (dtype is float32 and cudnn.allow_tf32)
     return narrow and op.groups == 1
 

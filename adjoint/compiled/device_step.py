@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from ..core import policy
 from ..core.device import CPU, space
 from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
+from ..core.spec import prod
 from ..eager.record import parents_of
 from ..eager.tensors import wrap
 from ..eager.writes import announce
@@ -75,7 +77,9 @@ class TritonKernel(Kernel, abstract=True):
         """
         from ..backends.torch.fused import Composite
 
-        if len(self.program.nodes) < 2:
+        [first, *more] = self.program.nodes
+        large = isinstance(first.op, Cast) and prod(first.output.shape) >= policy.CAST
+        if not more and not large:
             raise NotTraceable("one op, of which PyTorch has a kernel")
         if any(x.spec.device == CPU for x in self.program.inputs):
             raise NotTraceable("a number of the host's")

@@ -136,6 +136,10 @@ PROGRAM_OPS = _threshold("PROGRAM_OPS", 48, "inference")
 # broadcasts it: smaller ones are faster in kernels apart (encoder layer of 16 Ki elements 0.94,
 # GPT of 96 Ki 1.0, residual network of 256 Ki 1.04 times as fast)
 EXPANDED = _threshold("EXPANDED", 1 << 16, "compile")
+# elements that a GPU copies or casts by a kernel of ours, not PyTorch's
+BROUGHT = _threshold("BROUGHT", 1 << 12, "cuda")
+# elements of one cast in a program on a GPU that is a kernel of ours
+CAST = _threshold("CAST", 1 << 16, "cuda")
 # elements of images whose batch norm on a GPU is written as moments and elementwise ops: those of
 # fewer take as long as their launches
 OPENED_NORM = _threshold("OPENED_NORM", 1 << 18, "cuda")

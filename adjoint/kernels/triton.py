@@ -41,7 +41,7 @@ __all__ = ["ROWS", "Shares", "Text", "write", "write_rows"]
 
 BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
-ROWS = 4096  # elements of a row of a table that a program takes
+ROWS = 1024  # elements of a row of a table that a program takes
 ALIGNED = 16  # bytes that a thread reads at once
 CHANNEL = 256  # columns of a channel that programs do not share
 TILE = 2048  # elements of several rows that a program takes at once
@@ -410,7 +410,11 @@ class _Writer:
         """
         if len(self.about.stages) > 1 or 2 * programs > PROGRAMS or blocks < 4:
             return 0
-        return -(-blocks // min(blocks // 2, PROGRAMS // programs))
+        # Those that read much have a GPU's registers sooner.
+        most = max(map(len, self.operands))
+        reads = sum(len(each) == most for each in self.operands[: len(self.kernel.inputs)])
+        many = PROGRAMS if reads < 3 else PROGRAMS // 4
+        return -(-blocks // min(blocks // 2, max(many // programs, 1)))
 
     def ending(self, name: str, count: int) -> Shares:
         """Write what a share has reduced; and the function that reduces the shares."""

@@ -166,7 +166,7 @@ def test_convolutions_with_channels_last_give_what_others_do(size, device, monke
         assert b.is_contiguous()
     program = run.programs[-1]
     laid = [n for n in program.parts[0].graph.nodes if n.op.name == "channels_last"]
-    assert len(laid) == 3  # of the fourth channels are in groups
+    assert len(laid) == 4  # the images, and weights; of the fourth channels are in groups
     names = [n.op.name for n in program.parts[0].graph.nodes]
     assert {"pool_with_places", "spread_from_places"} < {*names}
     assert "max_pool_input" not in names

@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="PyTorch, whose tensors are the storage, is 
 import adjoint as ad
 from adjoint.compiled import device_passes
 from adjoint.compiled.capture import capture
+from adjoint.core import policy
 from adjoint.inference.passes import drop_dead
 
 F = ad.nn.functional
@@ -43,6 +44,52 @@ def test_lay_channels_last():
     assert device_passes.lay_channels_last(graph) == 2
     assert names_of(graph) - before == Counter(channels_last=2)
     assert device_passes.lay_channels_last(program_of(lambda x: x * 2, (3,))[0]) == 0
+
+
+def test_images_from_outside_are_laid_once_for_all_that_read_them():
+    w = ad.nn.Parameter(ad.randn(4, 3, 3, 3, device="torch"))
+
+    def function(x):
+        y = F.conv2d(x, w)
+        (g,) = ad.autograd.grad(y.sum(), w)
+        return y, g
+
+    graph, _ = program_of(function, (2, 3, 12, 12))
+    assert device_passes.lay_channels_last(graph) == 2
+    images = [n.inputs[0] for n in graph.nodes if n.op.name.startswith("convolution")]
+    assert images[0] is images[1] and images[0].node.op.name == "channels_last"
+
+
+def test_open_batch_norms(monkeypatch):
+    monkeypatch.setattr(policy, "OPENED_NORM", 1)
+    norm = ad.nn.BatchNorm2d(3).to("torch")
+
+    def function(x):
+        x = x.detach().requires_grad_()
+        y = norm(x).relu()
+        return y, *ad.autograd.grad(y.sum(), [x, *norm.parameters()])
+
+    graph, before = program_of(function, (2, 3, 4, 4))
+    assert (before["_standardize_channels"], before["_standardize_channels_backward"]) == (1, 1)
+    assert device_passes.open_batch_norms(graph) == 2
+    drop_dead(graph)
+    after = names_of(graph)
+    assert not any(name.startswith("_standardize") for name in after)
+    assert after["moments"] == 1 and after["sum"] == 2
+    monkeypatch.setattr(policy, "OPENED_NORM", 97)
+    graph, _ = program_of(function, (2, 3, 4, 4))
+    assert device_passes.open_batch_norms(graph) == 0
+
+
+def test_a_batch_norm_whose_gradient_is_elsewhere_stays(monkeypatch):
+    """What a call alone keeps for a gradient that comes in later."""
+    monkeypatch.setattr(policy, "OPENED_NORM", 1)
+    norm = ad.nn.BatchNorm2d(3).to("torch")
+
+    graph, _ = program_of(norm, (2, 3, 4, 4))
+    node = next(n for n in graph.nodes if n.op.name == "_standardize_channels")
+    graph.outputs = [*graph.outputs, node.outputs[-1]]  # as what is kept is
+    assert device_passes.open_batch_norms(graph) == 0
 
 
 def test_one_weight_is_laid_once():

@@ -18,14 +18,19 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch, whose tensors are the storage, is not installed")
 
+import torch
+
 import adjoint as ad
-from adjoint.backends.torch import fused, losses
+from adjoint.backends.torch import fused, losses, moments, pooling
+from adjoint.backends.torch.array import Array
 from adjoint.compiled import device_graph, device_step
 from adjoint.compiled.capture import capture
 from adjoint.compiled.device_passes import inline_host_numbers
 from adjoint.compiled.device_step import TritonKernel
+from adjoint.core import policy
 from adjoint.core.errors import NotTraceable
 from adjoint.core.op import REGISTRY, snake_case
+from adjoint.core.spec import Spec
 from adjoint.inference.kernels import fuse_kernels
 from adjoint.kernels import triton as text
 from adjoint.kernels.ir import Kernel
@@ -325,6 +330,187 @@ def test_a_target_out_of_range_is_no_loss(monkeypatch):
     target = ad.tensor([0, 4, 3], device="torch")
     found = F.cross_entropy(ad.zeros(3, 4, device="torch"), target, reduction="none")
     assert found.isnan().tolist() == [False, True, False]
+
+
+# ---- kernels that are written by hand ------------------------------------------------------------
+
+LAYOUTS = {"row-major": torch.contiguous_format, "channels last": torch.channels_last}
+
+
+@interpreted
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [((3, 3), (2, 2), (1, 1)), ((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 3), (1, 0)),
+     ((5, 3), (2, 1), (2, 1)), ((1, 1), (2, 2), (0, 0)), ((2, 2), (3, 3), (1, 1))],
+)  # fmt: skip
+def test_pools_and_their_gradients_are_pytorch_s(kernel, stride, padding, dtype, layout):
+    """With NaN, -inf, and many that are equal, of which the first is the largest."""
+    ran = 0
+    for shape in ((2, 3, 12, 12), (1, 5, 7, 9), (2, 4, 15, 1), (3, 1, 6, 5)):
+        x = torch.randint(-3, 4, shape).to(getattr(torch, dtype))
+        x.view(-1)[::7] = float("-inf")
+        x.view(-1)[::11] = float("nan")
+        x = x.contiguous(memory_format=LAYOUTS[layout]).requires_grad_()
+        if any(n + 2 * p < k for n, p, k in zip(shape[2:], padding, kernel, strict=True)):
+            continue
+        y = torch.nn.functional.max_pool2d(x, kernel, stride, padding)
+        g = torch.randn(y.shape).to(x.dtype)
+        y.backward(g)
+        pairs, given = [(p, p) for p in padding], Array(x.detach())
+        assert pooling.has_kernels(
+            Spec(shape, getattr(ad, dtype), ad.device("torch")), kernel, stride, pairs, (1, 1)
+        )
+        largest, places = pooling.largest(given, kernel, stride, tuple(pairs), tuple(y.shape[2:]))
+        spread = pooling.spread(given, places, Array(g), kernel, stride, tuple(pairs))
+        torch.testing.assert_close(largest.tensor, y.detach(), rtol=0, atol=0, equal_nan=True)
+        tolerance = 4e-2 if dtype == "bfloat16" else 1e-6  # PyTorch rounds each sum
+        torch.testing.assert_close(spread.tensor, x.grad, rtol=tolerance, atol=tolerance)
+        ran += 1
+    assert ran > 1
+
+
+@interpreted
+@pytest.mark.parametrize("programs", [1024, 4])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("middle", [0, 1e4])
+def test_moments_are_exact_wherever_the_mean_and_the_first_lie(
+    middle, layout, programs, monkeypatch
+):
+    monkeypatch.setattr(moments, "PROGRAMS", programs)
+    moments._text.cache_clear()
+    for shape in ((2, 3, 5, 7), (4, 70, 33, 20), (1, 1, 1, 2), (3, 16, 1, 1), (2, 64, 40, 40)):
+        for far in (0, 100, 1e6):
+            x = torch.randn(shape) + middle
+            x[0, :, 0, 0] = middle + far
+            x = x.contiguous(memory_format=LAYOUTS[layout])
+            mean, variance, root = moments.moments_of_channels(Array(x), 1e-5)
+            expected, middles = torch.var_mean(x.double(), (0, 2, 3), correction=0)
+            distance = (mean.tensor.double() - middles).abs()
+            assert (distance <= 1e-6 * (middles.abs() + expected.sqrt() + 1)).all()
+            torch.testing.assert_close(variance.tensor.double(), expected, rtol=2e-4, atol=1e-9)
+            torch.testing.assert_close(root.tensor, (variance.tensor + 1e-5).rsqrt())
+    moments._text.cache_clear()
+
+
+@interpreted
+@pytest.mark.parametrize("shape", [(64, 3, 7, 7), (5, 17, 3, 3), (2, 2, 1, 2), (70, 80)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_elements_are_brought_into_another_order_and_dtype(shape, dtype, monkeypatch):
+    monkeypatch.setattr(policy, "BROUGHT", 1)
+    x = torch.randn(shape).to(dtype)
+    orders = LAYOUTS.values() if len(shape) == 4 else [torch.contiguous_format]
+    for source in orders:
+        for target in orders:
+            given = x.contiguous(memory_format=source)
+            out = torch.empty(shape, memory_format=target)
+            before = fused.launches[0]
+            fused.bring(Array(given), Array(out))
+            assert torch.equal(out, x.float())
+            moved = given.stride() != out.stride() or dtype is not torch.float32
+            assert fused.launches[0] - before == moved
+    strided = torch.randn(8, 6)[::2, ::2]  # with gaps: PyTorch's copy
+    out = torch.empty(4, 3)
+    fused.bring(Array(strided), Array(out))
+    assert torch.equal(out, strided)
+
+
+@interpreted
+def test_opened_batch_norms_compute_what_eager_ones_do(monkeypatch):
+    monkeypatch.setattr(policy, "OPENED_NORM", 1)
+    monkeypatch.setattr(policy, "EXPANDED", 1)
+    ad.manual_seed(0)
+    nn = ad.nn
+    first = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(4, 6, 1, bias=False), nn.BatchNorm2d(6, affine=False), nn.ReLU(),
+        nn.Conv2d(6, 2, 1), nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten(),
+    ).to("torch")  # fmt: skip
+    second = copy.deepcopy(first)
+    images = ad.randn(5, 3, 40, 40, device="torch")
+    found = []
+    for model in (first, second):
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(x).sin().square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = step if model is first else ad.compile(step)
+        losses = [run(images * (0.5 + i)).item() for i in range(4)]
+        found.append((losses, [x.tolist() for x in model.state_dict().values()]))
+    names = [node.op.name for node in run.programs[-1].parts[0].graph.nodes]
+    assert names.count("moments") == 2 and names.count("_standardize_channels") == 1
+    for a, b in zip(*found, strict=True):
+        for u, v in zip(a, b, strict=True):
+            np.testing.assert_allclose(v, u, rtol=2e-3, atol=2e-4)
+
+
+@interpreted
+def test_gradients_are_computed_where_they_are_read(recorded, monkeypatch):
+    """Casts and kernels write them there: nothing is copied but what a library has given."""
+    ad.manual_seed(0)
+    model = ad.nn.Sequential(ad.nn.Linear(12, 8), ad.nn.LayerNorm(8), ad.nn.Linear(8, 4))
+    model = model.to("torch")
+    other = copy.deepcopy(model)
+    x = ad.randn(6, 12, device="torch")
+    there = []
+    bring = device_graph._bring
+
+    def watched(place, array):
+        there.append(device_graph._is_same(array, place))
+        bring(place, array)
+
+    monkeypatch.setattr(device_graph, "_bring", watched)
+
+    def step_of(model):
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            with ad.autocast("torch", dtype=ad.bfloat16):
+                loss = model(x).float().square().mean()
+            loss.backward()
+            optimizer.step()
+
+        return step
+
+    eager, compiled = step_of(other), ad.compile(step_of(model))
+    for _ in range(5):
+        eager(x)
+        compiled(x)
+    assert recorded.made == 1
+    assert there and all(there)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=2e-2, atol=2e-3)
+        np.testing.assert_allclose(a.grad.tolist(), b.grad.tolist(), rtol=5e-2, atol=5e-3)
+
+
+@interpreted
+@pytest.mark.parametrize("size", [1, 15, 1024, 1025, 2 * 1024 + 3])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_an_optimizer_s_rows_may_begin_anywhere(size, offset):
+    whole = [ad.randn(size + offset, device="torch") for _ in range(2)]
+    found = []
+    for compiled in (False, True):
+        w = ad.nn.Parameter(whole[0].clone()[offset:].detach())
+        optimizer = ad.optim.AdamW([w], lr=0.1)
+
+        def step(x, w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            (w * x).sum().backward()
+            optimizer.step()
+
+        run = ad.compile(step) if compiled else step
+        for _ in range(3):
+            run(whole[1][offset:])
+        found.append(w.tolist())
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
 
 
 # ---- whole steps, recorded -----------------------------------------------------------------------

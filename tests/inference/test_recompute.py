@@ -18,6 +18,7 @@ from adjoint.inference.kernels import is_cheap, keep_less
 from adjoint.ops.elementwise.arithmetic import Add, Mul, Sub
 from adjoint.ops.elementwise.functions import Exp
 from adjoint.ops.linalg.matmul import Linear
+from adjoint.ops.nn.activation import Relu, ReluGradient
 from adjoint.ops.shape.movement import Reshape
 from adjoint.program.program import Program, Value, make
 
@@ -52,6 +53,39 @@ def test_recompute():
     assert after == ["linear", "sub", "mul", "linear", "sub", "mul", "mul", "add"]
     read = {x for node in groups[1] for x in node.values if x.node not in set(groups[1])}
     assert read == {graph.nodes[0].output, graph.nodes[3].output}
+
+
+def test_what_is_written_in_any_case_is_read_where_fewest_bytes_are_to_be_moved():
+    """Of the above b is a product's input, so that it is read; a is written for the end only."""
+    graph, (a, b, e, y) = _chain()
+    groups = [[a, b], [e, y]]
+    assert recompute.recompute(graph, groups, is_cheap, written_stays=True) == 1
+    graph.verify()
+    read = {x for node in groups[1] for x in node.values if x.node not in set(groups[1])}
+    assert read == {graph.nodes[0].output, b.output, graph.nodes[3].output}
+
+
+def test_an_activation_that_is_read_beside_what_it_is_made_of_is_computed_again():
+    """c = f(x); m = a mean; r = relu((c - m) * 2), a product's; behind: where r is 0, of c - m."""
+    x, w = Value(_spec(256, 256), name="x"), Value(_spec(256, 256), name="w")
+    m = Value(_spec(256), name="m")
+    c = make(Linear(), x, w)
+    a = make(Sub(), c.output, m)
+    b = make(Mul(), a.output, 2.0)
+    r = make(Relu(), b.output)
+    d = make(Linear(), r.output, w)
+    g = make(ReluGradient(), d.output, r.output)
+    h = make(Sub(), c.output, m)
+    y = make(Mul(), g.output, h.output)
+    graph = Program([x, w, m], [c, a, b, r, d, g, h, y], [y.output])
+    groups = [[a, b, r], [g, h, y]]
+    copies: list = []
+    found = recompute.recompute(graph, groups, is_cheap, copies, written_stays=True)
+    assert found == 1
+    graph.verify()
+    read = {v for node in groups[1] for v in node.values if v.node not in set(groups[1])}
+    assert read == {c.output, m, d.output}
+    assert [node.op.name for node in copies] == ["sub", "mul", "relu"]
 
 
 @pytest.mark.skipif(not native.load(), reason="no native code")

@@ -13,8 +13,10 @@ import pytest
 from adjoint.core import dtype as dt
 from adjoint.core import policy
 from adjoint.core.spec import Spec
+from adjoint.kernels.ir import ITEMSIZE, REDUCTIONS, Kernel
+from adjoint.kernels.triton import shares_columns
 from adjoint.program.capture import program_of, recording, symbol
-from adjoint.program.partition import Regions, Role, regions
+from adjoint.program.partition import Device, Regions, Role, Wanted, kernels, regions
 
 MATRIX = Spec((6, 4), dt.float32)
 
@@ -123,3 +125,66 @@ def test_kernels_of_a_composite_are_cut_at_reductions() -> None:
     array = np.arange(24, dtype=np.float32).reshape(6, 4)
     (found,) = made([array])
     np.testing.assert_allclose(found, np.zeros((6, 4)), atol=1e-5)
+
+
+# ---- kernels of a GPU ----------------------------------------------------------------------------
+
+GPU = Device(ITEMSIZE, shares_columns)
+
+
+def wanted(*values: Any, space: tuple[int, ...]) -> list[Wanted]:
+    """Outputs of a kernel's values, each in its own dtype; narrow where it was cast."""
+    found = []
+    for v in values:
+        narrow = v.op == "cast" and v.attr[0] in ("bfloat16", "float16")
+        shape = tuple(space[a] if a in v.axes else 1 for a in range(len(space)))
+        found.append(Wanted(v, v.axes, v.attr[0] if narrow else v.dtype, shape))
+    return found
+
+
+def total(k: Kernel, x: Any, axes: tuple[int, ...]) -> Any:
+    """A sum; here, before they are parted, there may be some over other axes."""
+    k.reduced = ()
+    return k.sum(x, axes=axes)
+
+
+def test_a_gpu_s_kernel_loads_what_an_earlier_one_has_written_where_that_is_less() -> None:
+    """Of three tensors a row's kernel gives a narrow one, of which another sums columns."""
+    k = Kernel(rank=2)
+    x, y, z = (k.input("float32") for _ in range(3))
+    rows = total(k, x * y, axes=(1,))
+    narrow = k.cast(x * y + z * rows, "bfloat16")
+    columns = total(k, narrow, axes=(0,))
+    outputs = wanted(narrow, columns, space=(40, 50))
+    host = kernels(outputs, (40, 50), REDUCTIONS)
+    assert [part.loads for part in host] == [
+        [("input", 0), ("input", 1), ("input", 2)],
+        [("input", 0), ("input", 1), ("input", 2), ("value", rows.number)],
+    ]
+    gpu = kernels(outputs, (40, 50), REDUCTIONS, GPU)
+    assert [part.loads for part in gpu] == [host[0].loads, [("output", 0)]]
+    # What the second needs of the same inputs in any case is no reason to load more.
+    more = total(k, x * y * z, axes=(0,))
+    gpu = kernels(wanted(narrow, columns, more, space=(40, 50)), (40, 50), REDUCTIONS, GPU)
+    assert ("output", 0) not in gpu[1].loads
+
+
+def test_a_gpu_s_kernels_reduce_long_channels_one_after_another() -> None:
+    space = (64, 8, 16, 16)
+    k = Kernel(rank=4)
+    x = k.input("float32")
+    mean = total(k, x, axes=(0, 2, 3)) / 16384.0
+    apart = x - mean
+    variance = total(k, apart * apart, axes=(0, 2, 3))
+    outputs = wanted(variance, apart / variance, space=space)
+    (host,) = kernels(outputs, space, REDUCTIONS)
+    assert len(host.results) == 2
+    first, second, third = kernels(outputs, space, REDUCTIONS, GPU)
+    assert first.outputs and not first.results
+    assert [j for j, _ in second.results] == [0]
+    assert ("input", 0) in third.loads and third.axes == () and [j for j, _ in third.results] == [1]
+    # A short row, and a channel of few, fit into a program.
+    assert len(kernels(outputs, (64, 8, 1, 1), REDUCTIONS, GPU)) == 1
+    assert not shares_columns((64, 8192), (1,))
+    assert shares_columns((2, 1 << 20), (1,))
+    assert not shares_columns((4096, 1 << 20), (1,))

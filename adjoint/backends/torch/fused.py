@@ -62,11 +62,11 @@ class Launch:
 
     def __init__(
         self, kernel: Kernel, sizes: Sequence[int], scalars: Sequence[float], name: str,
-        ordered: bool = False,
+        order: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
-        """`ordered`: outputs are row-major, however inputs lie."""
+        """`order`: of the axes of outputs in memory, outer ones first; as inputs lie, if None."""
         self.kernel, self.sizes, self.scalars = kernel, tuple(sizes), scalars
-        self.ordered = ordered
+        self.order = order
         self.name = re.sub(r"\W", "_", name)
         made = kernel.outputs
         self.shapes = [tuple(self.sizes[a] for a in o.axes) for o in made]
@@ -87,8 +87,8 @@ class Launch:
     def _order(self, strides: Sequence[Sequence[int]]) -> list[int]:
         """The axes as they lie in memory: of the first input that has them all."""
         every = list(range(self.kernel.rank))
-        if self.ordered:
-            return every
+        if self.order is not None:
+            return list(self.order)
         for v, found in zip(self.kernel.inputs, strides, strict=True):
             if len(v.axes) == len(every) and all(found):
                 return sorted(every, key=lambda a: -found[a])
@@ -118,7 +118,7 @@ class Launch:
         device = given[0].device
         outputs = [
             torch.empty_strided(shape, steps, dtype=dtype, device=device)
-            if out is None or not out.is_contiguous() or steps != _row_major(shape) else out
+            if out is None or not _lies(out, shape, steps) else out
             for shape, steps, dtype, out in zip(
                 self.shapes, made, self.dtypes, outs or [None] * len(made), strict=True
             )
@@ -139,25 +139,29 @@ class Launch:
 
 
 def bring(x: Array, out: Array) -> None:
-    """Let the memory of a row-major array have an image's elements, in its dtype. Where channels
-    lie side by side that is a kernel of ours, whose programs read what they share at once.
+    """Let the memory of `out` have the elements of `x`, in its dtype; where many lie otherwise or
+    are of another, by a kernel of ours: PyTorch's takes several times as long then.
     """
     dtypes = str(x.dtype), str(out.dtype)
-    fits = x.is_channels_last() and x.shape == out.shape and out.tensor.is_contiguous()
-    if not fits or reason_off(x.tensor.device) or not {*dtypes} <= _FLOATS:
+    t, to = x.tensor, out.tensor
+    lies = all(a.tensor.is_contiguous() or a.is_channels_last() for a in (x, out))
+    plain = {*dtypes} <= _FLOATS and x.shape == out.shape
+    simple = t.stride() == to.stride() and dtypes[0] == dtypes[1]
+    if not (plain and lies) or simple or t.numel() < policy.BROUGHT or reason_off(t.device):
         out[...] = x
     else:
-        _copying(x.shape, *dtypes)([x.tensor], [out.tensor])
+        _copying(x.shape, *dtypes, out.is_channels_last())([t], [to])
 
 
 _FLOATS = {"float32", "float16", "bfloat16"}
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)
-def _copying(shape: tuple[int, ...], dtype: str, to: str) -> Launch:
+def _copying(shape: tuple[int, ...], dtype: str, to: str, channels_last: bool) -> Launch:
     kernel = Kernel(rank=len(shape))
     kernel.output(kernel.input(dtype), to)
-    return Launch(kernel, shape, (), "copy", ordered=True)
+    order = (0, 2, 3, 1) if channels_last else range(len(shape))
+    return Launch(kernel, shape, (), "copy", order)
 
 
 class Composite:
@@ -278,8 +282,7 @@ class BoundRows:
     def run(self) -> None:
         """Change the tensors."""
         if self.programs:
-            self.function[(self.programs,)](*self.tables, self.numbers, num_warps=8,
-                                            enable_fp_fusion=False)  # fmt: skip
+            self.function[(self.programs,)](*self.tables, self.numbers, enable_fp_fusion=False)
             launches[0] += 1
 
 
@@ -287,6 +290,12 @@ def _numpy(name: str) -> Any:
     from ...kernels.run import NUMPY
 
     return NUMPY[name]
+
+
+def _lies(t: Any, shape: Sequence[int], steps: Sequence[int]) -> bool:
+    """Whether a tensor, which may have further dimensions of size 1, lies so."""
+    own = [(n, s) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1]
+    return own == [(n, s) for n, s in zip(shape, steps, strict=True) if n != 1]
 
 
 def _row_major(sizes: Sequence[int]) -> list[int]:

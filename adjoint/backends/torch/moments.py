@@ -1,10 +1,11 @@
 """The mean and the variance of each channel as Triton kernels, which read what they are of once.
 
-Each element of a block keeps the mean and the squared distances of those that it has seen, one for
-each round (Welford's way); these, and then those of programs that share a channel, are joined by
-their numbers (Chan, Golub and LeVeque's way). Nothing is subtracted that is nearly equal.
+Each element of a block adds up the distances of those that it sees, one for each round, from the
+first, and their squares. That the first may lie far off does no harm: its own distance from the
+mean is part of the variance, beside which what is rounded is small. These sums, and then those of
+programs that share a channel, are joined by their numbers.
 
-Source: https://doi.org/10.2307/1266577, https://doi.org/10.1080/00031305.1983.10483115
+Source: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub and LeVeque)
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ import triton.language as tl
 def moments(x, means, squares):
     channel = tl.program_id(0) * {beside} + tl.arange(0, {beside})[None, :]
     channel_in = channel < {channels}
+    row = (tl.program_id(1) * {share} + tl.arange(0, {rows}))[:, None]
+    first = tl.load(x + ({where}), mask=(row < {total}) & channel_in, other=0).to(tl.float32)
     count = tl.full(({rows}, 1), 0.0, tl.float32)
     mean = tl.full(({rows}, {beside}), 0.0, tl.float32)
     square = tl.full(({rows}, {beside}), 0.0, tl.float32)
@@ -78,9 +81,12 @@ def moments(x, means, squares):
         row_in = row < {total}
         v = tl.load(x + ({where}), mask=row_in & channel_in, other=0).to(tl.float32)
         count = count + row_in.to(tl.float32)
-        apart = v - mean
-        mean = mean + tl.where(row_in, apart / tl.maximum(count, 1.0), 0.0)
-        square = square + tl.where(row_in, apart * (v - mean), 0.0)
+        apart = tl.where(row_in, v - first, 0.0)
+        mean = mean + apart
+        square = square + apart * apart
+    apart = mean / tl.maximum(count, 1.0)
+    square = tl.maximum(square - apart * mean, 0.0)
+    mean = first + apart
     seen = tl.maximum(tl.sum(count, 0, keep_dims=True), 1.0)
     whole = tl.sum(count * mean, 0, keep_dims=True) / seen
     apart = mean - whole

@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812 - PyTorch's name for it
 from . import pooling
 from .algebra import product
 from .array import Array
+from .fused import bring
 from .namespace import extra
 
 Sizes = tuple[int, ...]
@@ -133,7 +134,12 @@ def _empty_like(y: Any, shape: Sizes) -> Any:
 @extra
 def with_channels_last(x: Array) -> Array:
     """The array with its channels side by side."""
-    return Array(x.tensor.contiguous(memory_format=torch.channels_last))
+    last = torch.channels_last
+    if x.tensor.is_contiguous(memory_format=last):
+        return x
+    made = Array(torch.empty_like(x.tensor, memory_format=last))
+    bring(x, made)
+    return made
 
 
 def _computes(t: Any) -> bool:
