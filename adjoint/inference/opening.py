@@ -111,21 +111,21 @@ def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
     return [y if bias is None else y + bias]
 
 
-def opened(graph: Program, made: Callable[[Node], Program | None], narrow: bool = False) -> int:
+def opened(program: Program, made: Callable[[Node], Program | None], narrow: bool = False) -> int:
     """Put what is made of a node in its place; how often. What is rounded once, and not with each
     op, stays, unless what is made knows of `narrow` dtypes.
     """
     changes: dict[Value, Value] = {}
     nodes = []
-    for node in graph.renewed(changes):
+    for node in program.renewed(changes):
         exact = narrow or all(x.spec.dtype.name in EXACT for x in node.values)
-        program = made(node) if exact and len(node.values) == len(node.inputs) else None
-        nodes += [node] if program is None else program.nodes
-        if program is not None:
-            changes.update(zip(node.outputs, program.outputs, strict=True))
-    found = len([node for node in graph.nodes if node.outputs[0] in changes])
-    graph.nodes = nodes
-    graph.replace(changes)
+        own = made(node) if exact and len(node.values) == len(node.inputs) else None
+        nodes += [node] if own is None else own.nodes
+        if own is not None:
+            changes.update(zip(node.outputs, own.outputs, strict=True))
+    found = len([node for node in program.nodes if node.outputs[0] in changes])
+    program.nodes = nodes
+    program.replace(changes)
     return found
 
 

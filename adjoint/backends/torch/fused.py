@@ -49,7 +49,9 @@ def reason_off(device: Any) -> str:
     found = _triton()
     if isinstance(found, str):
         return found
-    if device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return "Triton's interpreter has the host's memory" if device.type == "cuda" else ""
+    if device.type == "cuda":
         return ""
     return "Triton's kernels are for GPUs; TRITON_INTERPRET=1 lets its interpreter run them"
 
