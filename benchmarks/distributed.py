@@ -5,7 +5,8 @@ asynchronous save of a checkpoint blocks.
 The network is a thread that sleeps: each bucket takes its share of half a backward pass, one after
 another. PyTorch's module gets the same hook in one process of its own group (gloo, one rank); ours
 has the engine `fake` with two ranks, since alone it sends nothing. `--nproc` says how many ranks
-the last row has (0: not run; it takes quiet cores, and gloo through torch).
+the last rows have (0: not run; they take a quiet core a rank, and the engine, gloo through torch).
+The layers of the first rows send 8 MiB for each 15 ms of work; the networks of `compile` less.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,11 +32,13 @@ import adjoint as ad
 import adjoint.distributed
 from adjoint.distributed import checkpoint
 
+from . import steps
 from .timing import _time, compare
 
 LAYERS, WIDTH, BATCH = 8, 512, 64
 ROUNDS = 15
 SAVED = 16  # layers of 4 MiB, with AdamW's state three times that
+ROWS = {"resnet": steps.resnet, "gpt": steps.gpt}
 BUCKET = 1.01 * WIDTH * (WIDTH + 1) * 4 / 2**20  # MiB: a layer each
 
 
@@ -131,19 +135,29 @@ def _hidden(t: Any, backend: str, size: int) -> None:
     )
 
 
-def _ranks(count: int) -> None:
-    """The same batch on each of several ranks: the time of one, over that of all."""
-    times: dict[int, list[float]] = {1: [], count: []}
+def _ranks(count: int, engine: str, name: str) -> None:
+    """The same batch on each of several ranks, and in as many processes that send nothing: the time
+    of one, over that of all.
+    """
+    own = ["-m", "benchmarks.distributed", "--rank", name, "--engine"]
+    times: list[list[float]] = [[], [], []]
     for _ in range(3):
-        for n, found in times.items():
+        for n, found in zip((1, count), times, strict=False):
             command = [sys.executable, "-m", "adjoint", "run", "--nproc", str(n), "--engine"]
-            command += ["gloo", "-m", "benchmarks.distributed", "--rank"]
+            command += [engine, *own, engine]
             output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             found.append(max(float(line) for line in output.split()))
-    one, all_ = (statistics.median(each) for each in times.values())
+        apart = [
+            subprocess.Popen([sys.executable, *own, "none"], stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+        times[2].append(max(float(each.communicate()[0]) for each in apart))
+    one, all_, alone = (statistics.median(each) for each in times)
     print(
-        f"  weak scaling, gloo: one rank {one / 1e3:.2f} ms a step, {count} ranks "
-        f"{all_ / 1e3:.2f} ms: {one / all_:.0%}; load average {os.getloadavg()[0]:.1f}"
+        f"  weak scaling, {engine:4s}, {name:6s}: one rank {one / 1e3:.1f} ms a step, "
+        f"{count} ranks {all_ / 1e3:.1f} ms: {one / all_:.0%}; {count} processes that send nothing "
+        f"{alone / 1e3:.1f} ms: {one / alone:.0%}; load average {os.getloadavg()[0]:.1f}",
+        flush=True,
     )
 
 
@@ -179,25 +193,38 @@ def _saves() -> None:
     )
 
 
-def _rank() -> None:
+def _rank(engine: str, name: str) -> None:
     """One rank's microseconds a step."""
-    ad.distributed.init_process_group("gloo")
     ad.set_num_threads(1)
-    step = _step(ad, ad.nn.parallel.DistributedDataParallel(_model(ad)))
+    spread: Any = _alike
+    if engine != "none":
+        ad.distributed.init_process_group(engine)
+        spread = ad.nn.parallel.DistributedDataParallel
+    if name == "layers":
+        step = _step(ad, spread(_model(ad)))
+    else:
+        made, inputs = steps.of_framework(ROWS[name](), ad, spread)
+        step = partial(made, *inputs)
     for _ in range(5):
         step()
     print(statistics.median(_time(step, 5) for _ in range(ROUNDS)), flush=True)
-    ad.distributed.destroy_process_group()
+    if engine != "none":
+        ad.distributed.destroy_process_group()
+
+
+def _alike(model: Any) -> Any:
+    return model
 
 
 def main() -> None:
     """All rows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks distributed", description=__doc__)
     parser.add_argument("--nproc", type=int, default=2)
-    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--engine", default="gloo", help="of the ranks: gloo, mpi")
+    parser.add_argument("--rank", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
-        _rank()
+        _rank(options.engine, options.rank)
         return
     print(f"\nData parallel: {LAYERS} layers of {WIDTH}, batch {BATCH}, SGD")
     _alone(ad, "fake")
@@ -206,7 +233,8 @@ def main() -> None:
     _hidden(torch, "gloo", 1)
     _saves()
     if options.nproc > 1:
-        _ranks(options.nproc)
+        for name in ("layers", *ROWS):
+            _ranks(options.nproc, options.engine, name)
 
 
 if __name__ == "__main__":
