@@ -250,6 +250,9 @@ def assert_alike(group: ProcessGroup, named: list[tuple[str, Any]], caller: str 
             )
 
 
+TOGETHER = 1 << 18  # bytes of tensors that travel in one message
+
+
 def sync(
     group: ProcessGroup,
     tensors: list[Any],
@@ -265,27 +268,54 @@ def sync(
         return
     mine = group.rank() == source
     works = []
+    for own in _together(tensors, caller):
+        row = _row(own, mine or not beside)
+        shapes = ", ".join(str(tuple(x.shape)) for x in own)
+        what = f"{caller}: broadcast of {own[0].dtype} {shapes} (from {group.ranks[source]})"
+        group.assert_usable(what)
+        works.append((own, row, Work(group, what, group.engine.broadcast(row, source))))
+    for own, row, work in works:
+        work.wait()
+        start = 0
+        for x in () if mine else own:
+            data = x._data
+            found = row[start : start + data.size].reshape(data.shape)
+            start += data.size
+            there = np.shares_memory(found, data)
+            if not there and found.tobytes() == data.tobytes():
+                continue
+            versions = announce((x,), "broadcast")
+            if not there:
+                data[...] = found
+            for version in versions:
+                version.bump("broadcast")
+
+
+def _together(tensors: list[Any], caller: str) -> list[list[Any]]:
+    """Tensors that travel in one message: small ones of a dtype, as a norm's statistics are."""
+    found: list[list[Any]] = []
+    small: dict[Any, tuple[list[Any], int]] = {}  # by dtype: those of a message, and their bytes
     for x in tensors:
         data = x._data
         if type(data) is not np.ndarray:
             raise Unsupported(f"{caller}: tensors on {x.device} are not served yet; use the CPU")
-        plain = data.flags.c_contiguous and data.flags.writeable
-        row = data.reshape(-1) if plain and (mine or not beside) else data.flatten()
-        what = f"{caller}: broadcast of {x.dtype} {tuple(x.shape)} (from {group.ranks[source]})"
-        group.assert_usable(what)
-        works.append((x, row, Work(group, what, group.engine.broadcast(row, source))))
-    for x, row, work in works:
-        work.wait()
-        data = x._data
-        there = np.shares_memory(row, data)
-        row = row.reshape(data.shape)
-        if mine or (not there and row.tobytes() == data.tobytes()):
-            continue
-        versions = announce((x,), "broadcast")
-        if not there:
-            data[...] = row
-        for version in versions:
-            version.bump("broadcast")
+        own, size = small.get(data.dtype, ([], TOGETHER))
+        if data.nbytes > TOGETHER or size + data.nbytes > TOGETHER:
+            own, size = [], 0
+            found.append(own)
+        own.append(x)
+        if data.nbytes <= TOGETHER:
+            small[data.dtype] = own, size + data.nbytes
+    return found
+
+
+def _row(tensors: list[Any], in_place: bool) -> Any:
+    """The elements of tensors one after another; of a single one its memory, if it is writable."""
+    if len(tensors) > 1:
+        return np.concatenate([x._data.reshape(-1) for x in tensors])
+    data = tensors[0]._data
+    plain = data.flags.c_contiguous and data.flags.writeable
+    return data.reshape(-1) if plain and in_place else data.flatten()
 
 
 def _highest(group: ProcessGroup, number: int) -> int:

@@ -604,6 +604,23 @@ def test_one_process_sends_nothing_but_one_message_a_bucket():
         dist.destroy_process_group()
 
 
+def test_small_buffers_travel_together():
+    """One message for the statistics of all norms, and one for their counts; large ones alone."""
+    model = nn.Sequential(*(m for _ in range(5) for m in (nn.Linear(4, 4), nn.BatchNorm1d(4))))
+    model.register_buffer("table", ad.zeros(1 << 17))
+    model.register_buffer("other", ad.zeros(3))
+    model.register_buffer("none", ad.zeros(0, 3))
+    dist.init_process_group("fake", rank=1, world_size=8)
+    try:
+        parallel = DDP(model)
+        sent = dist.group.WORLD.engine.calls
+        before = sent["broadcast"]
+        parallel(ad.randn(2, 4))
+        assert sent["broadcast"] - before == 3
+    finally:
+        dist.destroy_process_group()
+
+
 def test_one_rank_sends_and_copies_nothing():
     """Each gradient stays where backward has put it, and what is refused on many ranks is here."""
     dist.init_process_group()
