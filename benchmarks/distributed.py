@@ -207,7 +207,8 @@ def _rank(engine: str, name: str) -> None:
         step = partial(made, *inputs)
     for _ in range(5):
         step()
-    print(statistics.median(_time(step, 5) for _ in range(ROUNDS)), flush=True)
+    took = statistics.median(_time(step, 5) for _ in range(ROUNDS))
+    sys.stdout.write(f"{took}\n")  # at once: ranks share what they write to
     if engine != "none":
         ad.distributed.destroy_process_group()
 
