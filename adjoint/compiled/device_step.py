@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from ..core import policy
 from ..core.device import CPU, space
+from ..core.dtype import bfloat16, float16, float32
 from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
@@ -77,9 +78,7 @@ class TritonKernel(Kernel, abstract=True):
         """
         from ..backends.torch.fused import Composite
 
-        [first, *more] = self.program.nodes
-        large = isinstance(first.op, Cast) and prod(first.output.shape) >= policy.CAST
-        if not more and not large:
+        if len(self.program.nodes) < 2 and not _is_large_cast(*self.program.nodes):
             raise NotTraceable("one op, of which PyTorch has a kernel")
         if any(x.spec.device == CPU for x in self.program.inputs):
             raise NotTraceable("a number of the host's")
@@ -92,6 +91,13 @@ class TritonKernel(Kernel, abstract=True):
     def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Any:
         """The same, outputs in the memory of `outs`, where they would lie alike."""
         return _bare(self.composite(arrays, outs))
+
+
+def _is_large_cast(node: Node) -> bool:
+    """Whether an op makes many floats narrow, or wide, which a kernel of ours does faster."""
+    dtypes = [x.spec.dtype for x in (*node.values, *node.outputs)]
+    floats = all(dtype in (float32, float16, bfloat16) for dtype in dtypes)
+    return isinstance(node.op, Cast) and floats and prod(node.output.shape) >= policy.CAST
 
 
 def _bare(found: Sequence[Any]) -> Any:

@@ -374,6 +374,32 @@ def test_pools_and_their_gradients_are_pytorch_s(kernel, stride, padding, dtype,
 
 
 @interpreted
+def test_pools_of_no_windows_are_empty():
+    x = torch.randn(2, 3, 4, 4)
+    largest, places = pooling.largest(Array(x), (2, 2), (1, 1), ((0, 0), (0, 0)), (0, 3))
+    assert (largest.shape, places.shape) == ((2, 3, 0, 3), (2, 3, 0, 3))
+    spread = pooling.spread(Array(x), places, largest, (2, 2), (1, 1), ((0, 0), (0, 0)))
+    assert not spread.tensor.any()
+
+
+@interpreted
+def test_only_large_casts_among_floats_are_kernels_alone(monkeypatch):
+    monkeypatch.setattr(policy, "CAST", 64)
+    for size, source, target, count in (
+        (64, "float32", "bfloat16", 1), (64, "bfloat16", "float32", 1),
+        (63, "float32", "bfloat16", 0), (64, "float32", "int32", 0), (64, "float32", "float64", 0),
+    ):  # fmt: skip
+        x = ad.randn(size, device="torch").to(getattr(ad, source)) * 3
+        compiled = ad.compile(lambda x, target=target: x.to(getattr(ad, target)))
+        before = fused.launches[0]
+        found = compiled(x)
+        assert fused.launches[0] - before == count, (source, target)
+        expected = x.to(getattr(ad, target)).tolist()
+        near = 1e-2 if target == "bfloat16" else 0  # the interpreter cuts off
+        np.testing.assert_allclose(found.tolist(), expected, rtol=near)
+
+
+@interpreted
 @pytest.mark.parametrize("programs", [1024, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("middle", [0, 1e4])

@@ -27,7 +27,7 @@ from ..native.lowering.composite import written
 from ..native.lowering.composite_tracing import CompositeNames, guards_of, trace
 from ..native.lowering.scalars import ScalarTracer, values_of
 from ..native.lowering.tracing import common_shape
-from .array import Array, torch_dtype
+from .array import Array, allocating, torch_dtype
 
 __all__ = ["Composite", "Launch", "Rows", "bring", "function_of", "reason_off"]
 
@@ -140,6 +140,7 @@ class Launch:
         return outputs
 
 
+@allocating
 def bring(x: Array, out: Array) -> None:
     """Let the memory of `out` have the elements of `x`, in its dtype; where many lie otherwise or
     are of another, by a kernel of ours: PyTorch's takes several times as long then.
@@ -203,6 +204,7 @@ class Composite:
             self.stages.append((launch, arguments))
         self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
 
+    @allocating
     def __call__(self, arrays: Sequence[Array], outs: Sequence[Array | None] = ()) -> list[Array]:
         """The outputs; in the memory of `outs`, where there is some and they would lie alike."""
         tensors = [x.tensor for x in arrays]

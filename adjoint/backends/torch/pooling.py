@@ -43,6 +43,8 @@ def largest(
     t, last = _laid(x.tensor)
     y = _empty((*t.shape[:2], *count), t, last)
     places = _empty(y.shape, t, last, torch.uint8)
+    if not y.numel():
+        return Array(y), Array(places)
     source = _largest(tuple(t.shape), kernel, stride, padding, count, last)
     function_of(source, "max_pool")[(-(-y.numel() // BLOCK),)](t, y, places)
     return Array(y), Array(places)
@@ -57,6 +59,8 @@ def spread(
     layout = torch.channels_last if last else torch.contiguous_format
     given = g.tensor.contiguous(memory_format=layout)
     made = _empty(x.shape, given, last)
+    if not given.numel():
+        return Array(made.zero_())
     count = places.shape[2:]
     source = _spread(tuple(x.shape), kernel, stride, padding, tuple(count), last)
     function_of(source, "max_pool_backward")[(-(-made.numel() // BLOCK),)](
