@@ -14,6 +14,7 @@ from ..core.op import Op
 from ..core.spec import Spec, prod
 from ..eager.dispatch import apply
 from ..inference.opening import opened, written_as
+from ..kernels.triton import OFFSETS
 from ..ops.nn.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 from ..ops.nn.pooling import MaxPool, MaxPoolInput, Pool
 from ..ops.promotion import Cast
@@ -189,29 +190,29 @@ def open_batch_norms(graph: Program) -> int:
         write = _batch_norm if isinstance(op, Ahead) else _batch_norm_gradient
         return written_as(partial(write, op.written), *node.values)
 
-    return opened(graph, made, narrow=True)
+    return opened(graph, made)
 
 
 def _may_open(node: Node) -> bool:
-    """Whether a batch norm is of images that are large, tells its moments, and is of numbers that
-    kernels know.
+    """Whether a batch norm is of large images, but not of more elements than kernels count, and
+    tells its moments.
     """
     written: Any = node.op.written  # type: ignore[attr-defined]
-    x = node.values[0]
-    known = x.spec.dtype in (float32, float16, bfloat16)
+    x = node.values[0].spec
     tells = written.function.__name__ == "_standardize_channels" and written.statics[-1]
-    return bool(tells and known and len(x.shape) > 2 and prod(x.shape) >= policy.OPENED_NORM)
+    fits = policy.OPENED_NORM <= prod(x.shape) < OFFSETS
+    return bool(tells and fits and x.dtype is float32 and len(x.shape) > 2)
 
 
 def _batch_norm(written: Any, *given: Any) -> list[Any]:
     x, weight, bias, eps, _ = written.filled(given)
     mean, variance, root = apply(Moments(eps), x)
-    y = (_wide(x) - _beside(mean, x)) * _beside(root, x)
+    y = (x - _beside(mean, x)) * _beside(root, x)
     if weight is not None:
         y = y * _beside(weight, x)
     if bias is not None:
         y = y + _beside(bias, x)
-    return [y.to(x.dtype), mean, variance, *(root for _ in written.routine.kept)]
+    return [y, mean, variance, *(root for _ in written.routine.kept)]
 
 
 def _batch_norm_gradient(written: Any, *given: Any) -> list[Any]:
@@ -221,20 +222,16 @@ def _batch_norm_gradient(written: Any, *given: Any) -> list[Any]:
     mean, root = _beside(mean, x), _beside(root, x)
     axes = (0, *range(2, x.ndim))
     places = x.numel() // x.shape[1]
-    g, apart = _wide(g), _wide(x) - mean
+    apart = x - mean
     total = g.sum(axes, keepdim=True)
     along = (g * apart).sum(axes, keepdim=True) * root
     each = (g - total / places - apart * (along * root / places)) * root
     if weight is not None:
         each = each * _beside(weight, x)
-    found = [each.to(x.dtype), along.reshape(-1), total.reshape(-1)]
+    found = [each, along.reshape(-1), total.reshape(-1)]
     if weight is None:
         del found[1]
     return [y for y, wanted in zip(found, written.wants, strict=False) if wanted]
-
-
-def _wide(x: Any) -> Any:
-    return x if x.dtype is float32 else x.to(float32)
 
 
 def _beside(x: Any, image: Any) -> Any:

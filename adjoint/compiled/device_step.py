@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from ..core import policy
 from ..core.device import CPU, space
-from ..core.dtype import bfloat16, float16, float32
+from ..core.dtype import LOW_PRECISION, float32
 from ..core.errors import NotTraceable
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
@@ -51,7 +51,7 @@ from .device_graph import (
 from .drawing import Drawn
 from .handover import give, write_all
 from .reserve import Reserve
-from .routines import Ahead, Behind
+from .routines import Ahead, Behind, bare
 from .step import Compiled, Part, Stepping
 
 
@@ -86,23 +86,18 @@ class TritonKernel(Kernel, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the kernels."""
-        return _bare(self.composite(arrays))
+        return bare(self.composite(arrays))
 
     def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Any:
         """The same, outputs in the memory of `outs`, where they would lie alike."""
-        return _bare(self.composite(arrays, outs))
+        return bare(self.composite(arrays, outs))
 
 
 def _is_large_cast(node: Node) -> bool:
     """Whether an op makes many floats narrow, or wide, which a kernel of ours does faster."""
     dtypes = [x.spec.dtype for x in (*node.values, *node.outputs)]
-    floats = all(dtype in (float32, float16, bfloat16) for dtype in dtypes)
+    floats = all(dtype in (float32, *LOW_PRECISION) for dtype in dtypes)
     return isinstance(node.op, Cast) and floats and prod(node.output.shape) >= policy.CAST
-
-
-def _bare(found: Sequence[Any]) -> Any:
-    """What an op gives: a tuple only of several."""
-    return tuple(found) if len(found) > 1 else found[0]
 
 
 class Walk:

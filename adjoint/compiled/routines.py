@@ -40,12 +40,12 @@ class Ahead(Op, abstract=True):
 
     def infer(self, *specs: Spec) -> Any:
         """Those of the routine."""
-        return _bare(self.made)
+        return bare(self.made)
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the routine."""
         outputs, kept = quietly(self.written.routine.forward, list(arrays))
-        return _bare((*outputs, *kept))
+        return bare((*outputs, *kept))
 
     def compute_into(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """The same, in memory that there is."""
@@ -87,7 +87,7 @@ class Behind(Op, abstract=True):
     def infer(self, *specs: Spec) -> Any:
         """Those of the inputs."""
         pairs = zip(specs, self.written.wants, strict=False)
-        return _bare([spec for spec, wants in pairs if wants])
+        return bare([spec for spec, wants in pairs if wants])
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the routine."""
@@ -98,10 +98,10 @@ class Behind(Op, abstract=True):
             parts.append([next(given) for _ in range(count)])
         gs = [next(given) if has else None for has in self.given]
         found = quietly(written.routine.backward, *parts, gs)
-        return _bare([x for x, wants in zip(found, written.wants, strict=True) if wants])
+        return bare([x for x, wants in zip(found, written.wants, strict=True) if wants])
 
 
-def _bare(found: Sequence[Any]) -> Any:
+def bare(found: Sequence[Any]) -> Any:
     """What an op gives: a tuple only of several."""
     return found[0] if len(found) == 1 else tuple(found)
 

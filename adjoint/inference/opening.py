@@ -111,14 +111,14 @@ def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
     return [y if bias is None else y + bias]
 
 
-def opened(program: Program, made: Callable[[Node], Program | None], narrow: bool = False) -> int:
+def opened(program: Program, made: Callable[[Node], Program | None]) -> int:
     """Put what is made of a node in its place; how often. What is rounded once, and not with each
-    op, stays, unless what is made knows of `narrow` dtypes.
+    op, stays.
     """
     changes: dict[Value, Value] = {}
     nodes = []
     for node in program.renewed(changes):
-        exact = narrow or all(x.spec.dtype.name in EXACT for x in node.values)
+        exact = all(x.spec.dtype.name in EXACT for x in node.values)
         own = made(node) if exact and len(node.values) == len(node.inputs) else None
         nodes += [node] if own is None else own.nodes
         if own is not None:

@@ -37,7 +37,7 @@ from . import ir
 from .analysis import Analysis
 from .ir import Kernel, Value
 
-__all__ = ["ROWS", "Shares", "Text", "write", "write_rows"]
+__all__ = ["ROWS", "Shares", "Text", "head", "shares_columns", "write", "write_rows"]
 
 BLOCK = 1024  # elements of an elementwise kernel that a program takes
 ROW = 8192  # columns that a program holds in registers
@@ -171,7 +171,7 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def _head(name: str, arguments: Sequence[str]) -> str:
+def head(name: str, arguments: Sequence[str]) -> str:
     """A file's first lines."""
     return f"import triton\nimport triton.language as tl\n\n\n{_jit(name, arguments)}"
 
@@ -305,7 +305,7 @@ class _Writer:
     def text(self, name: str) -> Text:
         """The function."""
         launched: Any = self.reducing(name) if self.kernel.reduced else self.elementwise()
-        return Text("\n".join([_head(name, self.pointers()), *self.lines, ""]), *launched)
+        return Text("\n".join([head(name, self.pointers()), *self.lines, ""]), *launched)
 
     def pointers(self) -> list[str]:
         """The arguments."""
@@ -615,20 +615,19 @@ class _Rows(_Writer):
                       else f"p{k} = {address}")  # fmt: skip
         for k, column in enumerate(self.columns):
             self.line(f"p{count + k} = p{column}")
-        for condition in (f"if start + {ROWS} <= size:", "else:"):
-            self.line(condition)
+        for self.masks in (False, True):
+            self.line("else:" if self.masks else f"if start + {ROWS} <= size:")
             self.indent += 1
             self.names = {}
-            if condition == "else:":
+            if self.masks:
                 self.line("at_in = at < size")
-            self.masks = condition == "else:"
             for v in self.about.live:
                 self.value(v)
             for k in range(len(self.kernel.outputs)):
                 self.store(k)
             self.indent -= 1
         given = ("table", "rows", "starts", "lengths", "numbers")
-        return "\n".join([_head(name, given), *self.lines, ""])
+        return "\n".join([head(name, given), *self.lines, ""])
 
     def expression(self, v: Value, given: Sequence[str]) -> str:
         """What a value is; scalars are read for the row."""

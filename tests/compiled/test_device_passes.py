@@ -76,9 +76,11 @@ def test_open_batch_norms(monkeypatch):
     after = names_of(graph)
     assert not any(name.startswith("_standardize") for name in after)
     assert after["moments"] == 1 and after["sum"] == 2
-    monkeypatch.setattr(policy, "OPENED_NORM", 97)
-    graph, _ = program_of(function, (2, 3, 4, 4))
-    assert device_passes.open_batch_norms(graph) == 0
+    for module, name, limit in ((policy, "OPENED_NORM", 97), (device_passes, "OFFSETS", 96)):
+        with monkeypatch.context() as limited:  # too small, and more than kernels count
+            limited.setattr(module, name, limit)
+            graph, _ = program_of(function, (2, 3, 4, 4))
+            assert device_passes.open_batch_norms(graph) == 0
 
 
 def test_a_batch_norm_whose_gradient_is_elsewhere_stays(monkeypatch):

@@ -407,7 +407,7 @@ def test_moments_are_exact_wherever_the_mean_and_the_first_lie(
     middle, layout, programs, monkeypatch
 ):
     torch.manual_seed(0)
-    monkeypatch.setattr(moments, "PROGRAMS", programs)
+    monkeypatch.setattr(text, "PROGRAMS", programs)
     moments._text.cache_clear()
     for shape in ((2, 3, 5, 7), (4, 70, 33, 20), (1, 1, 1, 2), (3, 16, 1, 1), (2, 64, 40, 40)):
         for far in (0, 100, 1e6):
@@ -440,7 +440,11 @@ def test_elements_are_brought_into_another_order_and_dtype(shape, dtype, monkeyp
             assert torch.equal(out, x.float())
             moved = given.stride() != out.stride() or dtype is not torch.float32
             assert fused.launches[0] - before == moved
-    strided = torch.randn(8, 6)[::2, ::2]  # with gaps: PyTorch's copy
+    monkeypatch.setattr(text, "OFFSETS", x.numel())  # more than programs count: PyTorch's copy
+    before, out = fused.launches[0], torch.empty(shape, dtype=torch.float16)
+    fused.bring(Array(x), Array(out))
+    assert torch.equal(out, x.half()) and fused.launches[0] == before
+    strided = torch.randn(8, 6)[::2, ::2]  # with gaps, likewise
     out = torch.empty(4, 3)
     fused.bring(Array(strided), Array(out))
     assert torch.equal(out, strided)

@@ -20,7 +20,7 @@ import torch
 from ...core import policy
 from ...core.errors import NotTraceable
 from ...kernels import triton as text
-from ...kernels.ir import ITEMSIZE, REDUCTIONS, Kernel
+from ...kernels.ir import ITEMSIZE, NARROW, REDUCTIONS, Kernel
 from ...program.partition import Device, kernels
 from ...program.program import Program
 from ..native.lowering.composite import written
@@ -150,13 +150,14 @@ def bring(x: Array, out: Array) -> None:
     lies = all(a.tensor.is_contiguous() or a.is_channels_last() for a in (x, out))
     plain = {*dtypes} <= _FLOATS and x.shape == out.shape
     simple = t.stride() == to.stride() and dtypes[0] == dtypes[1]
-    if not (plain and lies) or simple or t.numel() < policy.BROUGHT or reason_off(t.device):
+    many = policy.BROUGHT <= t.numel() < text.OFFSETS
+    if not (plain and lies and many) or simple or reason_off(t.device):
         out[...] = x
     else:
         _copying(x.shape, *dtypes, out.is_channels_last())([t], [to])
 
 
-_FLOATS = {"float32", "float16", "bfloat16"}
+_FLOATS = {"float32", *NARROW}
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)

@@ -17,14 +17,13 @@ import torch
 
 from ...core import policy
 from ...core.spec import prod
+from ...kernels import triton
 from .array import Array, allocating
 from .fused import function_of
 
 __all__ = ["moments_of_channels"]
 
 TILE = 4096  # elements of a block
-CHANNELS = 64  # of them beside each other, where these lie side by side in memory
-PROGRAMS = 1024  # that fill a GPU
 
 
 @allocating
@@ -51,11 +50,11 @@ def _text(
 ) -> tuple[str, int, int, int]:
     """The functions, and how many programs there are for channels, for shares, and in the end."""
     total = batch * places
-    beside = min(CHANNELS, 1 << (channels - 1).bit_length()) if last else 1
+    beside = min(triton.COLUMNS, 1 << (channels - 1).bit_length()) if last else 1
     rows = TILE // beside
     programs = -(-channels // beside)
     rounds = -(-total // rows)  # of blocks
-    share = -(-rounds // min(rounds, max(PROGRAMS // programs, 1))) * rows
+    share = -(-rounds // min(rounds, max(triton.PROGRAMS // programs, 1))) * rows
     shares = -(-total // share)
     width = 1 << (shares - 1).bit_length()
     ending = max(1, min(TILE // width, 1 << (channels - 1).bit_length()))

@@ -11,25 +11,25 @@ from typing import Any
 import torch
 
 from ...core import policy
-from ...core.dtype import bfloat16, float16, float32
+from ...core.dtype import LOW_PRECISION, float32
 from ...core.spec import Spec, prod
+from ...kernels.triton import BLOCK, OFFSETS, head
 from .array import Array, allocating
 from .fused import function_of, reason_off
 
 __all__ = ["has_kernels", "largest", "spread"]
-
-BLOCK = 1024  # elements that a program takes
-OFFSETS = 1 << 31  # what it counts them with
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 
 def has_kernels(x: Spec, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes) -> bool:
-    """Whether there are kernels for images of this spec and such windows."""
+    """Whether there are kernels for images of this spec and such windows, of which there are no
+    more than four times as many as elements.
+    """
     return (
-        len(kernel) == 2 and len(x.shape) == 4 and x.dtype in (float32, float16, bfloat16)
-        and set(dilation) == {1} and prod(kernel) <= 256 and 0 < prod(x.shape) < OFFSETS
+        len(kernel) == 2 and len(x.shape) == 4 and x.dtype in (float32, *LOW_PRECISION)
+        and set(dilation) == {1} and prod(kernel) <= 256 and 0 < prod(x.shape) < OFFSETS // 4
         and all(0 <= low < k for (low, _), k in zip(padding, kernel, strict=True))
         and not reason_off(x.device)
     )  # fmt: skip
@@ -40,7 +40,8 @@ def largest(
     x: Array, kernel: Sizes, stride: Sizes, padding: Pairs, count: Sizes
 ) -> tuple[Array, Array]:
     """The largest element in each window, NaN where one is, and its number in the window."""
-    t, last = _laid(x.tensor)
+    last = x.is_channels_last()
+    t = x.tensor if last else x.tensor.contiguous()
     y = _empty((*t.shape[:2], *count), t, last)
     places = _empty(y.shape, t, last, torch.uint8)
     if not y.numel():
@@ -55,7 +56,7 @@ def spread(
     x: Array, places: Array, g: Array, kernel: Sizes, stride: Sizes, padding: Pairs
 ) -> Array:
     """Images like x that have each window's g at the place of its largest element, added up."""
-    last = _is_last(places.tensor)
+    last = places.is_channels_last()
     layout = torch.channels_last if last else torch.contiguous_format
     given = g.tensor.contiguous(memory_format=layout)
     made = _empty(x.shape, given, last)
@@ -69,16 +70,6 @@ def spread(
     return Array(made)
 
 
-def _is_last(t: Any) -> bool:
-    return not t.is_contiguous() and t.is_contiguous(memory_format=torch.channels_last)
-
-
-def _laid(t: Any) -> tuple[Any, bool]:
-    """Images without gaps, and whether their channels lie side by side."""
-    last = _is_last(t)
-    return (t if last else t.contiguous()), last
-
-
 def _empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> Any:
     layout = torch.channels_last if last else torch.contiguous_format
     dtype = like.dtype if dtype is None else dtype
@@ -86,8 +77,6 @@ def _empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> An
 
 
 # ---- the text ------------------------------------------------------------------------------------
-
-_HEAD = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
 
 
 def _begin(total: int, channels: int, size: Sequence[int], last: bool) -> list[str]:
@@ -106,8 +95,8 @@ def _offset(channels: int, h: str, w: str, size: Sequence[int], last: bool) -> s
     return f"({rows}) * {channels} + c" if last else rows
 
 
-def _text(name: str, arguments: str, lines: Sequence[str]) -> str:
-    return f"{_HEAD}def {name}({arguments}):\n" + "".join(f"    {line}\n" for line in lines)
+def _text(name: str, arguments: Sequence[str], lines: Sequence[str]) -> str:
+    return "\n".join([head(name, arguments), *(f"    {line}" for line in lines), ""])
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)
@@ -132,7 +121,7 @@ def _largest(
             ]
     lines.append("tl.store(largest + at, best, mask=at_in)")
     lines.append("tl.store(places + at, place.to(tl.uint8), mask=at_in)")
-    return _text("max_pool", "images, largest, places", lines)
+    return _text("max_pool", ("images", "largest", "places"), lines)
 
 
 @functools.lru_cache(maxsize=policy.KERNELS)
@@ -160,4 +149,4 @@ def _spread(
                 "found += tl.where(here, g, 0.0)",
             ]
     lines.append("tl.store(made + at, found, mask=at_in)")
-    return _text("max_pool_backward", "places, gradients, made", lines)
+    return _text("max_pool_backward", ("places", "gradients", "made"), lines)
