@@ -27,7 +27,7 @@ import numpy as np
 
 from .timing import compare
 
-BATCHES = (1, 32)
+BATCHES = tuple(map(int, os.environ.get("BATCHES", "1 32").split()))
 _HERE = "ADJOINT_BENCHMARK_HERE"  # set in the process that has one thread
 
 

@@ -278,6 +278,23 @@ def _scaling(node: Node) -> Followed | None:
     return "linear", 1 / by if isinstance(node.op, TrueDivide) else float(by), 0.0
 
 
+def as_epilogue(layer: Layer) -> Any:
+    """What follows a product as `panels` computes it: perhaps an addition, then perhaps an
+    activation; None where it is more.
+    """
+    from ..backends.native.gemm.panels import CLIP, KINDS, Epilogue
+
+    following = list(layer.following)
+    if following and following[0][0] == ADD:
+        del following[0]
+    if not following:
+        return Epilogue("")
+    (kind, first, second), *more = following
+    if kind == "relu":
+        kind, first, second = CLIP, 0.0, math.inf
+    return None if more or kind not in (CLIP, *KINDS) else Epilogue(kind, first, second)
+
+
 def as_library(layer: Layer) -> list[Any] | None:
     """What follows a layer as oneDNN takes it, whose pooling gives means instead of sums; None
     where oneDNN has no such thing.

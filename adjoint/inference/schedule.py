@@ -14,6 +14,7 @@ import numpy as np
 
 from ..autograd.fusion import Written
 from ..backends import native
+from ..core import policy
 from ..core.dtype import uint8
 from ..core.errors import Unsupported
 from ..graph.lazy import run
@@ -29,7 +30,7 @@ from . import buffers
 from .batches import Products
 from .destinations import destinations
 from .kernels import Kernel
-from .layers import BIAS, Layer, as_library, is_product
+from .layers import BIAS, Layer, as_epilogue, as_library, is_product
 from .layouts import Blocked, BlockedConvolution, Unblocked
 from .overwriting import overwritten
 from .passes import SAME, Same
@@ -42,6 +43,7 @@ from .steps import (
     LibraryStep,
     MaximaInputStep,
     MaximaStep,
+    PanelsStep,
     PlaceStep,
     ProductsStep,
     ProductStep,
@@ -226,14 +228,32 @@ class Schedule:
             return None
 
     def _product(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
-        from ..backends.native.onednn import layers as onednn_layers
-
         x, w, *bias = node.values[: op.own]
         if w.array is None or (bias and (bias[0].array is None or bias[0].shape != w.shape[:1])):
             return None
         rows = int(np.prod(x.shape[:-1]))
-        layer = onednn_layers.product(rows, w.array.T, bool(bias), following, self.packing)
-        return self._step(node, op, layer, ())
+        return self._by_product(node, op, following, rows, w.array, "columns", np.transpose, ())
+
+    def _by_product(
+        self, node: Node, op: Layer, following: list[Any], rows: int, w: Any, key: str,
+        matrix: Callable[[Any], Any], order: Order, bias: Value | None = None,
+        reads: Value | None = None,
+    ) -> Step:  # fmt: skip
+        """A layer as a product of so many rows with constants, which `matrix` makes of w (`key`
+        tells how): of panels where that is faster, else by oneDNN.
+        """
+        from ..backends.native.gemm import panels
+        from ..backends.native.onednn import layers as onednn_layers
+
+        epilogue = as_epilogue(op)
+        layer: Any
+        if rows <= policy.PANELS_ROWS and epilogue is not None and panels.is_available():
+            packed = self.packing.once(w, f"{key} in panels", lambda w: panels.packed(matrix(w)))
+            layer = panels.Product(packed, epilogue)
+        else:
+            made = self.packing.once(w, key, matrix)
+            layer = onednn_layers.product(rows, made, op.own > 2, following, self.packing)
+        return self._step(node, op, layer, order, bias, reads)
 
     def _spatial(self, node: Node, op: Layer, following: list[Any]) -> Step | None:
         from ..backends.native.onednn import layers as onednn_layers
@@ -253,7 +273,9 @@ class Schedule:
             )  # fmt: skip
             if onednn_layers.is_dense(geometry):
                 return self._dense(node, op, geometry, following)
-            if onednn_layers.is_streamed(geometry):
+            pointwise = onednn_layers.is_pointwise(geometry)
+            few = geometry.batch * int(np.prod(geometry.count)) <= policy.PANELS_ROWS
+            if onednn_layers.is_streamed(geometry) or (pointwise and few):
                 return self._by_columns(node, op, geometry, following)
             layer = onednn_layers.convolution(
                 geometry, w.array, bool(bias), following, self.packing
@@ -286,31 +308,32 @@ class Schedule:
 
         w, *bias = node.values[1 : op.own]
         places = int(np.prod(geometry.count))
-        matrix = self.packing.once(
-            w.array,
-            str(replace(geometry, batch=0)),
-            lambda w: onednn_layers.dense_weights(geometry, w),
-        )
-        layer = onednn_layers.product(geometry.batch, matrix, bool(bias), following, self.packing)
         repeated = None
         if bias:
             vector = self.packing.once(bias[0].array, places, lambda x: np.tile(x, places))
             repeated = Value(bias[0].spec.with_(shape=vector.shape), array=vector)
-        return self._step(node, op, layer, _last(len(node.output.shape)), repeated)
+        return self._by_product(
+            node, op, following, geometry.batch, w.array, str(replace(geometry, batch=0)),
+            lambda w: onednn_layers.dense_weights(geometry, w), _last(len(node.output.shape)),
+            repeated,
+        )  # fmt: skip
 
     def _by_columns(self, node: Node, op: Layer, geometry: Any, following: list[Any]) -> Step:
         """A convolution as the product of its windows with the weights, which are read once."""
         from ..backends.native.onednn import layers as onednn_layers
 
-        w, *bias = node.values[1 : op.own]
-        x, order = node.values[0], _last(len(node.output.shape))
-        matrix = self.packing.once(w.array, "rows", onednn_layers.window_weights)
+        x, w = node.values[:2]
+        order = _last(len(node.output.shape))
         rows = geometry.batch * int(np.prod(geometry.count))
-        layer = onednn_layers.product(rows, matrix, bool(bias), following, self.packing)
-        windows = Value(x.spec.with_(shape=(rows, len(matrix))))
-        self._allocate(windows, ())
-        self.steps.append(WindowsStep(SAME, (self._moved_to(x, order),), (windows,), geometry))
-        return self._step(node, op, layer, order, reads=windows)
+        windows = None
+        if not onednn_layers.is_pointwise(geometry):
+            windows = Value(x.spec.with_(shape=(rows, int(np.prod(w.shape[1:])))))
+            self._allocate(windows, ())
+            self.steps.append(WindowsStep(SAME, (self._moved_to(x, order),), (windows,), geometry))
+        return self._by_product(
+            node, op, following, rows, w.array, "rows", onednn_layers.window_weights, order,
+            reads=windows,
+        )  # fmt: skip
 
     def _step(
         self,
@@ -324,6 +347,8 @@ class Schedule:
         """The layer's step, after the copies that bring its inputs into `order`; `bias` and `reads`
         take the places of the node's own bias and input.
         """
+        from ..backends.native.onednn.layers import Layer as Connected
+
         own = op.own + (op.following[:1] == ((BIAS, 0.0, 0.0),))  # constants among them
         x, *constants = node.values[:own]
         moved = reads or self._moved_to(x, order)
@@ -333,7 +358,8 @@ class Schedule:
             roles["bias"] = bias or constants[1]
         roles.update((f"added{i}", v) for i, v in enumerate(operands))
         self._allocate(node.output, order)
-        return LibraryStep(op, (moved, *constants, *operands), node.outputs, layer, roles)
+        kind = LibraryStep if isinstance(layer, Connected) else PanelsStep
+        return kind(op, (moved, *constants, *operands), node.outputs, layer, roles)
 
     def _moved_to(self, x: Value, order: Order) -> Value:
         """The value, or its copy, dense in this order of dimensions."""

@@ -350,3 +350,33 @@ class LibraryStep(Step):
         super().__init__(op, inputs, outputs)
         self.layer = layer
         self.roles = roles
+
+
+class PanelsStep(Step):
+    """A product with constants that lie in panels, and what follows it, by generated code."""
+
+    how = "panels"
+
+    def __init__(
+        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
+        roles: dict[str, Value],
+    ) -> None:  # fmt: skip
+        super().__init__(op, inputs, outputs)
+        self.layer = layer
+        self.roles = roles
+
+    def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
+        """What is added is read where the sum is written, and nowhere else."""
+        return x is self.roles.get("added0") and x is not self.roles["x"]
+
+    def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
+        """One call."""
+        from ..backends.native.gemm import panels
+
+        x, y, bias, added = (
+            None if (v := self.roles.get(role)) is None
+            else arrays[v] if v.array is None
+            else np.ascontiguousarray(v.array)
+            for role in ("x", "y", "bias", "added0")
+        )  # fmt: skip
+        return [panels.call(x, self.layer.w, y, bias, added, self.layer.epilogue)]

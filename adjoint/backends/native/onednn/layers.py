@@ -221,6 +221,12 @@ def is_streamed(g: Geometry) -> bool:
     return g.groups == 1 and max(g.kernel) > 1 and few and weights >= policy.LAYER_STREAMED_BYTES
 
 
+def is_pointwise(g: Geometry) -> bool:
+    """Whether a convolution is a product of its images, each place a row."""
+    alone = all(n == 1 for n in (*g.kernel, *g.stride, g.groups))
+    return alone and g.count == g.size and not any(map(any, g.padding))
+
+
 def window_weights(w: Any) -> Any:
     """Weights as a matrix: a row for each place of a window, channels last, and input channel."""
     order = (*range(2, w.ndim), 1, 0)
