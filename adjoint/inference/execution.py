@@ -105,7 +105,8 @@ class Workspace:
             where.update((role, place(array)) for role, array in step.layer.packed.items())
             bound.append((step.layer, where))
         plan = connect(bound, len(slots))
-        self.calls.append(lambda: plan.run(*slots))
+        call = plan.call(*slots, work=self.kept.scratch(plan.work))
+        self.calls.append((lambda: plan.run(*slots)) if call is None else call)
         self.steps_by_call.append(tuple(steps))
 
     def _shown(self, x: Value) -> Any:

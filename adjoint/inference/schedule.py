@@ -249,7 +249,7 @@ class Schedule:
         layer: Any
         if rows <= policy.PANELS_ROWS and epilogue is not None and panels.is_available():
             packed = self.packing.once(w, f"{key} in panels", lambda w: panels.packed(matrix(w)))
-            layer = panels.Product(packed, epilogue)
+            layer = panels.Product(rows, packed, epilogue)
         else:
             made = self.packing.once(w, key, matrix)
             layer = onednn_layers.product(rows, made, op.own > 2, following, self.packing)

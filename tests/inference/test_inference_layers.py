@@ -1,4 +1,6 @@
-"""Layers of frozen programs by oneDNN: every kind, with what follows, in parts for threads."""
+"""Layers of frozen programs, by oneDNN or as products of panels: every kind, with what follows, in
+parts for threads.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
+from adjoint.core import policy
 from adjoint.inference import freeze
 
 onednn = pytest.importorskip("adjoint.backends.native.onednn.api")
@@ -25,15 +28,28 @@ def threads(request):
     ad.set_num_threads(before)
 
 
+@pytest.fixture(params=["panels", "oneDNN"])
+def products(request, monkeypatch):
+    """What computes products of few rows."""
+    if request.param == "oneDNN":
+        monkeypatch.setattr(policy, "PANELS_ROWS", -1)
+    return request.param
+
+
+def layers(program):
+    """How layers are computed."""
+    return [step.how for step in program.steps if step.how in ("oneDNN", "panels")]
+
+
 def check(function, *inputs, tolerance=1e-5, wanted=1):
-    """Frozen equals eager; `wanted` steps are oneDNN's."""
+    """Frozen equals eager; `wanted` steps are layers."""
     program = freeze(function, *inputs)
     expected = function(*inputs).detach().numpy()
     for _ in range(2):
         found = program(*inputs).numpy()
         largest = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * largest)
-    assert sum(step.how == "oneDNN" for step in program.steps) == wanted, program
+    assert len(layers(program)) == wanted, program
     return program
 
 
@@ -80,7 +96,9 @@ SMALL_IMAGES = [
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("shape", "outputs", "kernel", "options", "product"), SMALL_IMAGES)
-def test_convolutions_of_small_images(threads, shape, outputs, kernel, options, product, bias):
+def test_convolutions_of_small_images(
+    threads, products, shape, outputs, kernel, options, product, bias
+):
     """Images hardly larger than the kernel, and few windows with large weights: products."""
     ad.manual_seed(0)
     kind = nn.Conv2d if len(shape) == 4 else nn.Conv1d
@@ -89,6 +107,18 @@ def test_convolutions_of_small_images(threads, shape, outputs, kernel, options, 
     other = ad.randn(*layer(x).shape)
     program = check(lambda x, y: (layer(x) + y).relu(), x, other)
     assert program.steps[-1].layer.what == f"layer {product}"
+    assert layers(program) == [products]
+
+
+@pytest.mark.parametrize("rows", [policy.PANELS_ROWS, policy.PANELS_ROWS + 1])
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"padding": 1}, {"groups": 2}])
+def test_kernels_of_one_element(threads, rows, options):
+    """They are products with a row for each place, where there are few and nothing lies between."""
+    layer = nn.Conv1d(30, 18, 1, **options)
+    x, other = ad.randn(1, 30, rows), ad.randn(*layer(ad.zeros(1, 30, rows)).shape)
+    program = check(lambda x, y: F.relu6(layer(x) + y), x, other)
+    few = rows <= policy.PANELS_ROWS and not options
+    assert layers(program) == ["panels" if few else "oneDNN"]
 
 
 TRANSPOSED = [
@@ -116,7 +146,7 @@ def test_transposed_convolutions(threads, shape, outputs, kernel, options, bias)
 
 @pytest.mark.parametrize("rows", [(1,), (7,), (2, 3), (64,), (0,)])
 @pytest.mark.parametrize("sizes", [(6, 5), (300, 200), (64, 1)])
-def test_products(threads, rows, sizes):
+def test_products(threads, products, rows, sizes):
     ad.manual_seed(0)
     layer = nn.Linear(*sizes)
     x = ad.randn(*rows, sizes[0])
@@ -124,7 +154,7 @@ def test_products(threads, rows, sizes):
     program = freeze(lambda x: layer(x).tanh(), x)
     expected = layer(x).tanh().detach().numpy()
     np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert sum(step.how == "oneDNN" for step in program.steps) == wanted
+    assert layers(program) == [products] * wanted
     w = layer.weight.detach().t().contiguous()
     if wanted:
         check(lambda x: x @ w + x.sum(-1, True), x, tolerance=1e-4)
@@ -138,7 +168,7 @@ FOLLOWING = [
 
 
 @pytest.mark.parametrize("place", range(len(FOLLOWING)))
-def test_what_follows(place):
+def test_what_follows(products, place):
     """One step: the layer takes the function along."""
     ad.manual_seed(0)
     conv, linear = nn.Conv2d(3, 5, 3), nn.Linear(8, 5)
@@ -165,6 +195,31 @@ def test_pooling(threads, place):
             x = ad.randn(*shape)
             expected = POOLS[place](x).numpy()
             np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", range(len(FOLLOWING) - 1))
+def test_what_follows_numbers_that_are_none(place):
+    """NaN and infinities become what they become eagerly."""
+    layer = nn.Linear(1, 3)
+    layer.weight.data = ad.tensor([[1.0], [2.0], [-1.0]])
+    layer.bias.data = ad.zeros(3)
+    x = ad.tensor([[float("nan")], [float("inf")], [-float("inf")], [90.0], [-90.0], [-5.5]])
+    program = freeze(lambda x: FOLLOWING[place](layer(x)), x)
+    assert layers(program) == ["panels"]
+    expected = FOLLOWING[place](layer(x)).detach().numpy()
+    np.testing.assert_allclose(program(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_added_may_be_overwritten_by_the_sum():
+    """Each element is read where it is written; not so what is multiplied."""
+    ad.manual_seed(0)
+    first, second = nn.Linear(40, 40), nn.Linear(40, 40)
+
+    def function(x):
+        y = first(x)
+        return ad.cat([second(x) + y, second(y) + y])
+
+    check(function, ad.randn(9, 40), wanted=3, tolerance=1e-4)
 
 
 def test_weights_are_reordered_once():

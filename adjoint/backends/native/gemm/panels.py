@@ -34,6 +34,7 @@ AHEAD = 2048  # bytes of a panel that are fetched before their use
 LINE = 64
 BIAS, ADDED, CLIPPED = 1, 2, 4  # flags: what there is
 CLIP = "clip"
+BOTH = 0, 1  # numbers that an epilogue has
 # Words of a call, before the addresses of x, w, y, and of the bias and what is added.
 _N, _K, _M, _ROWS, _PANELS, _PARTS, _FLAGS, _KIND, _NUMBERS, _PLACES = range(10)
 
@@ -95,7 +96,7 @@ KINDS: dict[str, Callable[..., Reg]] = {
 
 
 class Epilogue(NamedTuple):
-    """What becomes of every element: a kind of `KINDS` with its numbers; CLIP is done by the tiles."""
+    """What becomes of every element: CLIP, which tiles do, or one of `KINDS`; and its numbers."""
 
     kind: str = CLIP
     first: float = -math.inf
@@ -127,7 +128,7 @@ def _activation(module: Module, kind: str, formula: Callable[..., Reg], lanes: i
     vector = type_name("float", lanes)
     header = f"void @.{kind}(ptr %y, ptr %numbers, i64 %n, i64 %rows, i64 %columns)"
     with function(module, header) as (b, y, numbers, n, rows, columns):
-        given = [b.splat(b.get(b.place("float", numbers, i, "float")), lanes) for i in (0, 1)]
+        given = [b.splat(b.get(b.place("float", numbers, i, "float")), lanes) for i in BOTH]
         whole = b.binary("and", columns, -lanes)
         mask = b.iota("i64", lanes) < b.splat(columns - whole, lanes)
         with b.loop(0, rows) as i:
@@ -313,10 +314,16 @@ class Packed(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A layer of a frozen network: a product with constants, and what follows it."""
+    """A layer of a frozen network: a product of so many rows with constants, and what follows."""
 
+    rows: int
     w: Packed
     epilogue: Epilogue
+
+    @property
+    def what(self) -> str:
+        """The product."""
+        return f"layer ({self.rows}, {self.w.k}) @ ({self.w.k}, {self.w.n})"
 
 
 def packed(w: Any) -> Packed:
