@@ -50,7 +50,8 @@ class Target:
 
     def _optimized(self, text: str) -> Any:
         llvm = _llvm()
-        module = llvm.parse_assembly(text)
+        # A context of its own: what a context knows (types, numbers, names) stays until it goes.
+        module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = self.triple
         _passes(self.effort > 0).run(module, llvm.create_pass_builder(_machine(self), _tuning()))
         return module
@@ -86,7 +87,7 @@ def host() -> Target:
     return target
 
 
-_lock = threading.Lock()  # LLVM's global context is not safe for concurrent use
+_lock = threading.Lock()  # a target machine is not safe for concurrent use
 
 
 def _after_fork() -> None:
@@ -97,7 +98,8 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-_engine: Any = None
+_TOGETHER = 32  # codes that may be freed, in one engine
+_engines: dict[bool, tuple[Any, int]] = {}  # the last, and how much code it may get yet
 _loaded: list[Any] = []  # they own the code
 _numbers = itertools.count()
 _libraries: list[Any] = []
@@ -147,7 +149,7 @@ class Code:
 
 def freed(name: str, text: Callable[[], str], symbol: str) -> Code:
     """What `kept` gives, as code that may be freed."""
-    return Code(_linked(_object_code(name, text), symbol), symbol)
+    return Code(_linked(_object_code(name, text), symbol, passing=True), symbol)
 
 
 def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
@@ -175,21 +177,35 @@ def load(code: bytes, *symbols: str) -> tuple[int, ...]:
     return tuple(int(loaded[symbol]) for symbol in symbols)
 
 
-def _linked(code: bytes, *symbols: str) -> Any:
-    """What owns executable code, by symbol its addresses: LLVM frees it with that."""
-    global _engine
+def _linked(code: bytes, *symbols: str, passing: bool = False) -> Any:
+    """What owns executable code, by symbol its addresses: LLVM frees it with that. `passing`:
+    whether it may be before the process ends.
+    """
     llvm = _llvm()
     with _lock:
-        if _engine is None:
-            _libraries.append(ctypes.CDLL(ctypes.util.find_library("m")))
-            llvm.load_library_permanently(_libraries[0]._name)
-            # JITLink places an object in one piece. Code reaches its constants within 2 GiB; MCJIT
-            # places them apart, and aborts the process where the distance is larger.
-            _engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
+        engine = _engine(passing)
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol in symbols:
             library.export_symbol(symbol)
         try:
-            return library.link(_engine, f"code{next(_numbers)}")
+            return library.link(engine, f"code{next(_numbers)}")
         except RuntimeError as error:
             raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
+
+
+def _engine(passing: bool) -> Any:
+    """Who links. Some 9 KiB of each code that was freed stay with its engine (LLVM's JITDylib);
+    those of code that passes are therefore replaced, and freed with the last code that they linked.
+    """
+    engine, left = _engines.get(passing, (None, 0))
+    if left == 0:
+        llvm = _llvm()
+        if not _libraries:
+            _libraries.append(ctypes.CDLL(ctypes.util.find_library("m")))
+            llvm.load_library_permanently(_libraries[0]._name)
+        # JITLink places an object in one piece. Code reaches its constants within 2 GiB; MCJIT
+        # places them apart, and aborts the process where the distance is larger.
+        engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
+        left = _TOGETHER if passing else -1
+    _engines[passing] = engine, left - 1
+    return engine

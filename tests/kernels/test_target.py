@@ -1,5 +1,6 @@
 """The same kernels on narrower instruction sets."""
 
+import ctypes
 import os
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from adjoint.eager.arrays import address
 from adjoint.eager.arrays import call as run
 from adjoint.kernels import Kernel
+from adjoint.kernels import target as target_module
 from adjoint.kernels.ir import MATHS
 from adjoint.kernels.lower import lower, word_names
 from adjoint.kernels.schedule import plan
@@ -153,3 +155,45 @@ for i in range(60):
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_freed_code_leaves_no_memory():
+    """LLVM's engine and context keep some KiB of every code: they go with it."""
+    program = """
+import gc, os
+from adjoint.kernels import target
+
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def rounds(first, count):
+    for n in range(first, first + count):
+        text = f"define float @f(float %x) {{ %y = fadd float %x, {n}.5 ret float %y }}"
+        code = target.Code(target._linked(target.host().compile(text), "f", passing=True), "f")
+        assert code.address
+    return resident()
+
+before = rounds(0, 100)
+print((rounds(100, 1000) - before) // 1000)
+"""
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("the system does not say what memory is resident")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 4096  # bytes a code; 10 KiB with one engine for all
+
+
+def test_code_outlives_others_of_its_engine():
+    """It is there as long as what owns it, whatever was freed or linked since."""
+    text = "define i64 @f(i64 %x) {{ %y = add i64 %x, {} ret i64 %y }}"
+    kept = {}
+    for n in range(200):
+        linked = target_module._linked(host().compile(text.format(n)), "f", passing=True)
+        if n % 37 == 0:
+            kept[n] = target_module.Code(linked, "f")
+        del linked
+    for n, code in kept.items():
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address)(1000) == 1000 + n
