@@ -34,7 +34,7 @@ test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and ot
 	$(OTHERS) -m sweep --ignore=tests/backends/native
 	$(PYTEST) -m sweep tests/kernels
 	$(PYTEST) -m "" tests/backends/native
-	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH)
+	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH) tests/test_differential.py
 	ADJOINT_OPTIMIZE=0 ADJOINT_NATIVE_SIZE=0 $(PYTEST) -m "" $(BOTH)
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)
 	PYTHONMALLOC=debug PYTHONDEVMODE=1 $(PYTEST) $(CORE)
