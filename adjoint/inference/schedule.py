@@ -6,8 +6,9 @@ layers compute with lie with their channels last: as arrays, that is a transpose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ _LAYERS = (Layer, Convolution, ConvolutionInput, Linear, MaxPool, SumPool)
 
 
 class Schedule:
-    """The steps and buffers of a graph; `placed` are values whose memory, row-major, is not of the
-    arena: inputs that are read where they are, and results that are written where they are wanted.
+    """The steps and buffers of a graph; `placed` has arrays of values whose memory is not of the
+    arena: inputs that are read where they are, as they lie, and results that are written where they
+    are wanted, row-major.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Schedule:
         graph: Program,
         packing: Any,
         tell: Callable[[], object],
-        placed: Collection[Value] = (),
+        placed: Mapping[Value, Any] = MappingProxyType({}),
     ) -> None:
         self.graph = graph
         self.placed = frozenset(placed)
@@ -82,7 +84,10 @@ class Schedule:
         self._places: dict[Any, Value] = {}  # of maxima: by images, maxima and options
         self._users = graph.users()
         for x in graph.inputs:
-            self._allocate(x, () if x in self.placed else self._wanted_order(x))
+            if x in self.placed:  # perhaps a view, of which not all views are views of its memory
+                self.orders[x], self._model[x] = (), placed[x]
+            else:
+                self._allocate(x, self._wanted_order(x))
         for node in graph.nodes:
             self._add(node)
             tell()

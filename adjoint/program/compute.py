@@ -126,11 +126,14 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         if low and not op.exact:
             return quietly(_compute_and_round, op, xp, *_widened(op, arrays))
         result = quietly(op.compute, xp, *arrays)
+        alone = isinstance(result, np.generic)  # NumPy's element where there is one
+        if alone:
+            result = np.asarray(result)
         again = op.kept and not op.view
         if large and op.library:  # which decides by values too
             again = False
         if again and any(type(a) is _ndarray for a in arrays):
-            remember(op, arrays, launcher_of(op, xp), result)
+            remember(op, arrays, launcher_of(op, xp, alone), result)
         return result
     except AdjointError:
         raise
@@ -220,9 +223,17 @@ def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
 forget = executable.forget
 
 
-def launcher_of(op: Op, xp: Any) -> Callable[..., Any]:
-    """`op.compute` with a namespace, in the context in which ops compute."""
+def launcher_of(op: Op, xp: Any, alone: bool = False) -> Callable[..., Any]:
+    """`op.compute` with a namespace, in the context in which ops compute; of what may give NumPy's
+    element `alone`, that as an array.
+    """
+    if alone:
+        return functools.partial(quietly, _as_array, op.compute, xp)
     return functools.partial(quietly, op.compute, xp)
+
+
+def _as_array(compute: Callable[..., Any], xp: Any, *arrays: Any) -> Any:
+    return np.asarray(compute(xp, *arrays))
 
 
 _sound: dict[Any, Op] = {}  # ops, by identity, on arrays that `infer` had nothing against

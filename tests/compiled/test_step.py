@@ -943,3 +943,38 @@ def test_a_first_step_that_fails_leaves_gradients_as_they_were():
         step(x.float())
     assert [p.grad.tolist() for p in model.parameters()] == before
     assert [p.tolist() for p in model.parameters()] == values
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.t(), lambda x: x.unfold(0, 2, 1), lambda x: x[:, ::2],
+        lambda x: x.expand(2, 5, 4),
+        lambda x: x.t()[1:], lambda x: x.diagonal(), lambda x: x.flip(0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "reading",
+    [
+        lambda x: x.flatten(), lambda x: x.reshape(-1, 1) * 2, lambda x: x.contiguous().view(-1),
+        lambda x: ad.cat([x, x]).reshape(-1), lambda x: x.sum(0), lambda x: x @ x.mT,
+    ],
+)  # fmt: skip
+def test_views_made_before_a_step_and_read_after_it(view, reading):
+    """They lie as they do eagerly: what is a view of a row-major array may be a copy of theirs."""
+    model = ad.nn.Linear(4, 3)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    x, y = ad.randn(5, 4), ad.randn(5, 4)
+
+    def step(x, y):
+        shown = view(x * y)
+        optimizer.step()
+        return reading(shown) if shown.ndim > 1 else shown.flatten()
+
+    compiled = ad.compile(step)
+    for scale in (1.0, 2.0):
+        model.weight.grad, model.bias.grad = ad.ones(3, 4), ad.ones(3)
+        expected = step(x * scale, y)
+        np.testing.assert_allclose(
+            compiled(x * scale, y).numpy(), expected.numpy(), rtol=1e-5, atol=1e-6
+        )
