@@ -793,6 +793,7 @@ def to_native_code(part: Part) -> None:
     opened = open_activations(graph) + open_variances(graph)
     if opened + open_outer_products(graph) + open_narrow_gradients(graph):
         merge_equal(graph)
+        drop_dead(graph)  # a variance of which only the mean is read
     shown = set(graph.inputs)
     for node in graph.nodes:
         if node.op.view and node.inputs[0] in shown:

@@ -978,3 +978,18 @@ def test_views_made_before_a_step_and_read_after_it(view, reading):
         np.testing.assert_allclose(
             compiled(x * scale, y).numpy(), expected.numpy(), rtol=1e-5, atol=1e-6
         )
+
+
+def test_a_variance_of_which_only_the_mean_is_read():
+    """Its gradient needs that alone, when what the variance was is written over."""
+
+    def function(x):
+        y = x.var()
+        y.view(-1)[0] += 1
+        return y
+
+    x = ad.randn(2, 4, requires_grad=True)
+    other = x.detach().clone().requires_grad_()
+    ad.compile(function)(x).backward()
+    function(other).backward()
+    np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), rtol=1e-5)
