@@ -558,7 +558,9 @@ class Tensor(TensorBase):
     def data(self) -> Tensor:
         """This tensor's storage without history or version; assigning replaces the storage."""
         if _captured(self) is not None:
-            return alias(self)
+            shown = alias(self)
+            shown._changes.exported = True  # nobody is to compute again what it was before a write
+            return shown
         if isinstance(self._data, Leveled):
             return self.detach()
         if isinstance(self._data, (Cell, conversion.Sparse)):

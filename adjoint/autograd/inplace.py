@@ -23,7 +23,7 @@ from ..eager.tensors import wrap
 from ..eager.views import register_view
 from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
 from ..graph.lazy import LazyValue, concrete
-from ..graph.node import INFERENCE, Node
+from ..graph.node import INFERENCE, Node, Version
 from ..ops.promotion import assert_can_store, cast
 from ..program.compute import quietly, write_arrays
 from .devices import together
@@ -213,7 +213,9 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
 
 
 def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
-    """`x` becomes `function(x)`, a view of itself."""
+    """`x` becomes `function(x)`, a view of itself. What nodes have saved of it lies otherwise then:
+    they refuse it, as after a write (PyTorch counts it as one, too).
+    """
     mode = MODE.get()
     if mode.grad and x._node is not None and x._node is x._leaf:
         raise AutogradError(
@@ -234,10 +236,15 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
     if x._leaf is not None and x._node is x._leaf:
         x._leaf.shape = tuple(y._data.shape)
         x._data = y._data
-        return x
-    x._data, x._node, x._changes, x._view = y._data, y._node, y._changes, y._view
-    if x._view is not None:
-        register_view(x)
+    else:
+        x._data, x._node, x._changes, x._view = y._data, y._node, y._changes, y._view
+        if x._view is not None:
+            register_view(x)
+    if x._changes is None:
+        x._changes = Version()
+    if x._changes is not INFERENCE:  # nobody who watches need be told: no value is another
+        x._changes.count += 1
+        x._changes.changed_by = name
     return x
 
 

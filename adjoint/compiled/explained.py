@@ -2,153 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-
-from ..backends.native.gemm.products import matmul
-from ..core.device import transfer
 from ..core.spec import prod
-from ..eager.tensors import wrap
-from ..inference.batches import Products
-from ..inference.kernels import Kernel
+from ..inference.explained import Explanation, Row, peaks, row_of
 from ..inference.listing import size
-from ..inference.steps import Step
-from ..program.program import Value
-from ..view.table import multiply_adds
-
-_SIDE = 1024  # of the products whose speed is the peak
-_ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
-
-
-class Row(NamedTuple):
-    """A kernel, a product, a host call, or an optimizer's step."""
-
-    name: str
-    how: str  # "kernel", "compute", "copy", ..., "optimizer"
-    native: bool  # no Python runs
-    operations: int  # on numbers; 0 where that is not known
-    bytes: int  # of what it reads and writes
-    seconds: float
-    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
-    again: tuple[str, ...] = ()  # those of them that compute again what was not kept
-
-
-class Peaks(NamedTuple):
-    """What the machine can do."""
-
-    operations: float  # a second, in products of matrices
-    bytes: float  # a second, read and written
-
-
-class Explanation:
-    """The kernels of a program in the order in which they run, with what one call of it took.
-
-    `rows` are those of the call, `backward` has those that run when gradients come in from outside
-    (not timed); each says which ops it has `fused`, and which of them compute `again` what was not
-    kept; `cuts` say which op began another kernel, and why. `print` it.
-    """
-
-    def __init__(
-        self, title: str, rows: Sequence[Row], backward: Sequence[Row],
-        cuts: Sequence[tuple[str, str]], memory: int, without_reuse: int, reasons: Sequence[str],
-        peaks: Peaks, gradients: int = 0,
-    ) -> None:  # fmt: skip
-        self.title = title
-        self.rows = list(rows)
-        self.backward = list(backward)
-        self.cuts = list(cuts)
-        self.memory = memory  # bytes of what lies between kernels, at its peak
-        self.without_reuse = without_reuse
-        self.reasons = list(reasons)  # why each program of the function was compiled
-        self.peaks = peaks
-        self.gradients = gradients  # bytes of those that leaves have after a call
-
-    @property
-    def host_calls(self) -> list[Row]:
-        """What Python runs between the kernels."""
-        return [row for row in (*self.rows, *self.backward) if not row.native]
-
-    def least(self, row: Row) -> float:
-        """The least seconds that it could take, by operations or bytes."""
-        operations = row.operations if row.how in _PRODUCTS else 0
-        return max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
-
-    def share(self, row: Row) -> float:
-        """The least time that it could take, to the time that it took; more than 1 where it all was
-        in the caches.
-        """
-        return self.least(row) / row.seconds if row.seconds else 0.0
-
-    def __str__(self) -> str:
-        total = sum(row.seconds for row in self.rows)
-        operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
-        lines = [
-            f"{self.title}: {len(self.rows)} steps in {total * 1e6:.1f} us (each timed alone), "
-            f"{len(self.host_calls)} of them called by Python; memory between them "
-            f"{size(self.memory)} ({size(self.without_reuse)} without reuse); this machine: "
-            f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
-            f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
-        ]
-        for row in self.rows:
-            of_time = f"{row.seconds / total:7.1%}" if total else ""
-            lines.append(
-                f"{_line(row)}  {row.seconds * 1e6:8.1f}  {of_time}  {self.share(row):7.1%}"
-            )
-        if self.backward:
-            lines.append("  when gradients of what was returned come in:")
-            lines += map(_line, self.backward)
-        rows = (*self.rows, *self.backward)
-        again = [(row.name, row.again) for row in rows if row.again]
-        for what, found in (
-            ("fused", [(row.name, row.fused) for row in rows if row.fused]),
-            ("computed again rather than kept", again),
-        ):
-            for (name, ops), count in Counter(found).items():
-                lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
-        for (name, why), count in Counter(self.cuts).items():
-            lines.append(f"  not in the kernel before, {name} ({count}): {why}")
-        if any(row.how == "optimizer" for row in rows):
-            kept = size(self.gradients) if self.gradients else "none"
-            lines.append(f"  gradients that are kept (.grad): {kept}")
-        lines += [f"  compiled: {reason}" for reason in self.reasons]
-        return "\n".join(lines)
-
-
-_PRODUCTS = ("product", "oneDNN")
-
-
-def _counted(names: Sequence[str]) -> str:
-    return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in Counter(names).items())
-
-
-def _line(row: Row) -> str:
-    name = row.name if len(row.name) <= 40 else f"{row.name[:37]}..."
-    count = f"{row.operations / 1e6:9.3f}" if row.operations else f"{'--':>9}"
-    return f"  {name:40}  {row.how:9}  {count}  {size(row.bytes):>9}"
-
-
-class Timer:
-    """Sees a call's steps one by one: an observer, as `core.mode` has them."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def step(self, steps: Sequence[Step], run: Callable[[], object]) -> None:
-        """Steps of a program by one call."""
-        begin = time.perf_counter()
-        run()
-        self.seconds.append(time.perf_counter() - begin)
-
-    def around(self, name: str, function: Callable[[], Any], args: Any, kwargs: Any) -> Any:
-        """An optimizer's step."""
-        self.step((), function)
 
 
 def report(title: str, number: int, why: str, listing: Mapping[str, str], program: Any) -> str:
@@ -175,10 +34,10 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     parts = program.listed()
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [_row(steps, program.parts[k], native, 0.0) for steps, native in part]
+            behind = [row_of(steps, native, 0.0, program.parts[k].again) for steps, native in part]
             break
         for steps, native in part:
-            forward.append(_row(steps, program.parts[k], native, next(taken)))
+            forward.append(row_of(steps, native, next(taken), program.parts[k].again))
         optimizer = next(optimizers, None)
         if optimizer is not None:
             op = optimizer.op
@@ -195,61 +54,3 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     memory, whole = program.sizes()
     grads = sum(prod(x.shape) * x.dtype.itemsize for x in program.captured.leaves)
     return Explanation(title, forward, behind, cuts, memory, whole, reasons, peaks(place), grads)
-
-
-def _row(steps: Sequence[Step], part: Any, native: bool, seconds: float) -> Row:
-    values: dict[Value, None] = {}
-    for step in steps:
-        values.update(dict.fromkeys((*step.values, *step.outputs)))
-    moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
-    names = dict.fromkeys(step.op.name for step in steps)
-    operations = sum(map(_operations, steps))
-    nodes = [n for step in steps if isinstance(step.op, Kernel) for n in step.op.program.nodes]
-    copies = set(part.again)
-    return Row(
-        "_".join(names), steps[0].how, native, operations, moved, seconds,
-        tuple(node.op.name for node in nodes) if nodes[1:] else (),
-        tuple(node.op.name for node in nodes if node in copies),
-    )  # fmt: skip
-
-
-def _operations(step: Step) -> int:
-    op = step.op
-    if isinstance(op, Kernel):
-        return sum(
-            max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
-        )
-    if isinstance(op, Products):
-        each = zip(op.divided(step.inputs), step.outputs, strict=True)
-        return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)
-    return 2 * multiply_adds(op, step.inputs, step.outputs[0])
-
-
-@functools.cache
-def peaks(place: Any) -> Peaks:
-    """Measured once on a device: the fastest of some products, and changes of a large array, of
-    float32.
-    """
-    a: Any = wrap(np.ones((_SIDE, _SIDE), np.float32))
-    x: Any = wrap(np.ones(_ARRAY, np.float32))
-    function: Callable[[Any, Any], Any] = matmul
-    wait: Callable[[], object] = bool
-    if place.type != "cpu":
-        a, x = (wrap(transfer(y._data, place)) for y in (a, x))
-        function, wait = operator.matmul, partial(waited, x)
-    product = min(_time(lambda: function(a._data, a._data), wait) for _ in range(5))
-    change = min(_time(lambda: x.mul_(0.5), wait) for _ in range(5))
-    return Peaks(2 * _SIDE**3 / product, 2 * x._data.nbytes / change)
-
-
-def waited(x: Any) -> None:
-    """Wait until the device of a tensor has done what was asked of it."""
-    x._data.reshape(-1)[:1].item()
-
-
-def _time(run: Callable[[], object], wait: Callable[[], object]) -> float:
-    wait()
-    begin = time.perf_counter()
-    run()
-    wait()
-    return time.perf_counter() - begin

@@ -34,6 +34,7 @@ from ..core.overrides import FOLLOWED, is_apart
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue, concrete
+from ..inference.explained import Explanation, Timer
 from ..nn import hooks
 from ..nn.modules.module import Module
 from ..ops.create.conversion import strided
@@ -44,7 +45,7 @@ from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, cap
 from .course import OTHER, Entry
 from .device_step import lowered
 from .dropping import dropping
-from .explained import Explanation, Timer, explanation, report
+from .explained import explanation, report
 from .nodes import Nodes, are_recorded
 from .over import over
 from .pieces import PiecewiseFunction

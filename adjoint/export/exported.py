@@ -14,11 +14,12 @@ import numpy as np
 from ..autograd.modes import no_grad
 from ..backends import native
 from ..compiled.capture import CAPTURING
-from ..compiled.explained import Explanation, Timer, explanation
+from ..compiled.explained import explanation
 from ..compiled.step import Compiled
 from ..core.errors import AdjointError, CheckpointError, DeviceError, InvalidArgument, Unsupported
 from ..core.mode import MODE, observed
 from ..graph.lazy import concrete
+from ..inference.explained import Explanation, Timer
 from ..io import checkpoint
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter

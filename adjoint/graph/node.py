@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from numpy import ndarray
+
 from ..core.errors import AutogradError, InvalidType
 from ..core.handles import RemovableHandle, register
 from ..core.op import Op
@@ -249,13 +251,18 @@ class Node(Target):
         return tuple(map(unpacked, saved)) if packed else saved
 
     def _with_output(self, saved: Any) -> Any:
-        """The saved values with the output computed again, where it was written to since."""
+        """The saved values with the output computed again, where it was written to since; not where
+        a capture cannot tell whether by way of `data`, where the memory counts as it is.
+        """
         place = self.op.tokens.index("y")
         value = saved[place]
         outputs = value if type(value) is tuple else (value,)
         versions = [getattr(y, "_changes", None) for y in outputs]
         if all(version is None or version.count == 0 for version in versions):
             return saved
+        for y, version in zip(outputs, versions, strict=True):
+            if version is not None and version.exported and type(y._data) is not ndarray:
+                return saved
         again: Any = self.op.output_again
         return (*saved[:place], again(*saved[:place]), *saved[place + 1 :])
 

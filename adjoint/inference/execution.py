@@ -20,7 +20,7 @@ from .steps import Kept, LibraryStep, Step
 class Workspace:
     """What one run at a time needs: memory, and the steps as calls without arguments. `placed` has
     the arrays of values that are not in the arena, whose bytes `memory` gives, or more; `scratch`
-    is shared with others that never run meanwhile.
+    is shared with others that never run meanwhile. `apart`: each layer is a call of its own.
     """
 
     def __init__(
@@ -30,6 +30,7 @@ class Workspace:
         placed: Mapping[Value, Any] = MappingProxyType({}),
         memory: Callable[[int], Any] = zeros,
         scratch: Any = None,
+        apart: bool = False,
     ) -> None:
         from ..backends.native.runtime.sequence import Call, joined
 
@@ -67,6 +68,9 @@ class Workspace:
         for step in schedule.steps:
             if isinstance(step, LibraryStep):
                 layers.append(step)
+                if apart:
+                    self._connect(layers)
+                    layers = []
             else:
                 self._connect(layers)
                 layers = []

@@ -26,6 +26,7 @@ from ..program.compute import spec_of
 from ..utils.progress import progress
 from .capture import Source, capture
 from .execution import Workspace
+from .explained import Explanation, Timer, peaks, row_of
 from .inputs import Form, Inputs
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
@@ -35,6 +36,7 @@ from .schedule import Schedule
 from .simplify import simplify
 
 LONG = 150  # nodes from which a progress bar shows, on a terminal
+EXPLAINED = 5  # calls of which each step's fastest is told
 
 
 @dataclass(eq=False)
@@ -210,14 +212,8 @@ class Program:
         """Bytes for inputs like the examples: of the arena, of the same buffers without reuse, and
         of the constants.
         """
-        from .buffers import aligned
-
-        schedule = self._first.schedule
-        return Memory(
-            schedule.layout.size,
-            sum(aligned(buffer.size) for buffer in schedule.buffers),
-            sum(x.array.nbytes for x in self.graph.constants()),
-        )
+        constants = sum(x.array.nbytes for x in self.graph.constants())
+        return Memory(*_memory(self._first.schedule), constants)
 
     def __str__(self) -> str:
         from .listing import listing
@@ -227,6 +223,38 @@ class Program:
     def __repr__(self) -> str:
         shapes = ", ".join(str(spec.shape) for spec in self._examples)
         return f"<Program {self._source.title}: {len(self.nodes)} nodes for {shapes}>"
+
+    def explain(self, *inputs: Any, **named: Any) -> Explanation:
+        """Call the program, and say what it does: layers, kernels and copies with operations,
+        bytes, time and share of the machine's measured peak, and memory. Each step is timed alone
+        (the fastest of some calls), which takes longer than a call.
+
+        Errors: those of a call.
+
+        >>> program = ad.inference.freeze(ad.nn.Linear(2, 3), ad.ones(4, 2))
+        >>> [row.name for row in program.explain(ad.ones(4, 2)).rows]
+        ['linear']
+        """
+        from ..backends.native.runtime.sequence import Sequence as Calls
+
+        form, given = self._inputs.read(inputs, named)
+        arrays = [_array(x, self._place) for x in given]
+        schedule = self._planned(tuple(map(spec_of, arrays)), form).schedule
+        space = Workspace(schedule, lambda: None, apart=True)
+        taken = []
+        for _ in range(EXPLAINED):
+            timer = Timer()
+            space.run(arrays, timer)
+            taken.append(timer.seconds)
+        native = [
+            type(call) is Calls
+            for call in space.calls
+            for _ in range(len(call) if type(call) is Calls else 1)
+        ]
+        least = map(min, zip(*taken, strict=True))
+        rows = list(map(row_of, space.steps_by_call, native, least))
+        memory = _memory(schedule)
+        return Explanation(self._source.title, rows, (), (), *memory, (), peaks(CPU))
 
     def draw(self, path: Any) -> Path:
         """Draw the graph: `.html` is the interactive page, `.svg` and `.dot` are Graphviz's.
@@ -246,6 +274,13 @@ class Program:
         from .export import export
 
         export(self, path)
+
+
+def _memory(schedule: Schedule) -> tuple[int, int]:
+    """Bytes of the arena, and of the same buffers without reuse."""
+    from .buffers import aligned
+
+    return schedule.layout.size, sum(aligned(buffer.size) for buffer in schedule.buffers)
 
 
 def _thread_count() -> Callable[[], int]:

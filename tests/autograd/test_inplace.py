@@ -393,3 +393,44 @@ def test_outputs_that_pytorch_does_not_save_may_be_changed_in_place(name, compil
     if not compiled:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             gradient(True, changed=True)
+
+
+TURNS = [
+    ("t_", ()), ("transpose_", (0, 1)), ("swapaxes_", (0, 1)), ("unsqueeze_", (0,)),
+    ("squeeze_", ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "arguments"), TURNS)
+@pytest.mark.parametrize("function", ["x * w", "x @ w", "x.exp()", "x.relu()", "x + w", "x.sum(0)"])
+def test_turning_what_a_node_has_saved(method, arguments, function):
+    """It lies otherwise then: refused, as by PyTorch; not a wrong gradient."""
+    found = []
+    for t in (ad, torch):
+        x = t.arange(4.0).reshape(2, 2) if method != "squeeze_" else t.arange(2.0).reshape(1, 2)
+        w = t.ones(2, 2) if method != "squeeze_" or "@" in function else t.ones(1, 2)
+        w.requires_grad_()
+        x = x * 1.0
+        x.requires_grad_()
+        given = x * 1.0
+        y = eval(function, {"x": given, "w": w})
+        saved = y if function in ("x.exp()", "x.relu()") else given
+        getattr(saved, method)(*arguments)
+        try:
+            y.sum().backward()
+            found.append([p.grad if p.grad is None else p.grad.tolist() for p in (x, w)])
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            found.append("refused")
+    assert found[0] == found[1]
+
+
+def test_turning_a_leaf_that_a_node_has_saved():
+    """Under no_grad, too."""
+    for t in (ad, torch):
+        x, w = t.ones(2, 2, requires_grad=True), t.arange(4.0).reshape(2, 2).requires_grad_()
+        y = (x * w).sum()
+        with t.no_grad():
+            w.t_()
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            y.backward()

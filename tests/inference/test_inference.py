@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint import models, nn
+from adjoint.backends import native
 from adjoint.inference import Program, freeze
 
 from ..sweep import few_or_many
@@ -442,3 +443,26 @@ def test_biases_that_broadcast(shape):
     layer = ad.nn.functional.linear
     program = ad.inference.freeze(lambda x: layer(x, w * x[0, 0], b), x)
     np.testing.assert_allclose(program(x).tolist(), layer(x, w * x[0, 0], b).tolist(), rtol=1e-5)
+
+
+def test_a_program_is_explained():
+    """Each layer by itself, with what it multiplies and moves; nothing changes."""
+    ad.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(64, 5)
+    ).eval()
+    x = ad.randn(2, 3, 8, 8)
+    program = ad.inference.freeze(model, x)
+    before = program(x)
+    explained = program.explain(x)
+    names = [row.name for row in explained.rows if row.operations]
+    if native.reason_off():
+        assert [name.partition("_")[0] for name in names] == ["convolution"] * 2 + ["linear"]
+    else:
+        assert names == ["convolution_relu", "convolution", "linear"]
+    operations = [row.operations for row in explained.rows if row.operations]
+    assert operations == [2 * 2 * 8 * 36 * 27, 2 * 2 * 4 * 16 * 72, 2 * 2 * 64 * 5]
+    assert all(row.seconds > 0 for row in explained.rows)
+    assert explained.memory == program.memory.planned
+    assert "steps in" in str(explained) and len(program.explain(x[:1]).rows) >= 3
+    assert ad.equal(program(x), before)
