@@ -39,6 +39,7 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.dynamo_config": "_dynamo.config",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.functional": "functional",
+    f"{HERE}.future": "__future__",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
     f"{HERE}.internal": "_utils",
     f"{HERE}.nvtx": "cuda.nvtx",

@@ -3,7 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/data.html
 """
 
+from ..autograd.swapping import swap_tensors
 from . import checkpoint, data, dlpack, hooks
 from .resume import Checkpoint
 
-__all__ = ["Checkpoint", "checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["Checkpoint", "checkpoint", "data", "dlpack", "hooks", "swap_tensors"]

@@ -115,6 +115,14 @@ from torch.hub import tqdm
 from torch.utils.benchmark import Timer
 assert tqdm and Timer("x + x", globals={"x": torch.ones(2)}).timeit(2).median > 0
 
+# switches of modules' conversions
+import torch.__future__
+torch.__future__.set_swap_module_params_on_conversion(True)
+from torch.__future__ import get_swap_module_params_on_conversion
+assert get_swap_module_params_on_conversion() and adjoint.nn.Linear(1, 1).double()
+torch.__future__.set_swap_module_params_on_conversion(False)
+torch.utils.swap_tensors(torch.ones(1), torch.zeros(2))
+
 # functorch, of older programs
 import functorch
 layers = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval() for _ in range(2)]
