@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...autograd.modes import no_grad
-from ...autograd.swapping import swap_tensors
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import InvalidArgument, InvalidType
@@ -16,10 +14,6 @@ from ...core.mode import MODE
 from ...ops.create.creation import empty
 from ...tensor import RemovableHandle, Tensor
 from .. import state
-from ..conversion import (
-    get_overwrite_module_params_on_conversion,
-    get_swap_module_params_on_conversion,
-)
 from ..hooks import (
     EVERYWHERE,
     Entry,
@@ -550,50 +544,15 @@ class Module:
         if recurse:
             for child in self.children():
                 child._apply(fn)
+        from ..conversion import convert
+
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                with no_grad():
-                    self.__convert(name, parameter, fn)
+                convert(self, name, parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
-
-    def __convert(self, name: str, parameter: Any, fn: Callable[[Any], Any]) -> None:
-        """Give a parameter, and its gradient, what `fn` makes of it."""
-        gradient = parameter.grad
-        if get_swap_module_params_on_conversion():
-            self.__swap(name, parameter, gradient, fn)
-            return
-        old = parameter.detach()
-        new = fn(old)
-        if get_overwrite_module_params_on_conversion():
-            parameter = self._parameters[name] = Parameter(new, parameter.requires_grad)
-        elif new is not old:
-            parameter.data = new
-        if gradient is not None:
-            converted = fn(gradient.detach())
-            parameter.grad = converted.requires_grad_(gradient.requires_grad)
-
-    def __swap(self, name: str, parameter: Any, gradient: Any, fn: Callable[[Any], Any]) -> None:
-        """The same, by exchanging tensors: each stays the object that it is.
-
-        Errors: InvalidArgument where one cannot be exchanged.
-        """
-        where = f"{self._get_name()}.{name}"
-        parameter.grad = None
-        try:
-            swap_tensors(parameter, Parameter(fn(parameter.detach()), parameter.requires_grad))
-        except Exception as error:
-            parameter.grad = gradient
-            raise InvalidArgument(f"_apply(): Couldn't swap {where}: {error}") from error
-        if gradient is None:
-            return
-        try:
-            swap_tensors(gradient, fn(gradient.detach()).requires_grad_(gradient.requires_grad))
-        except Exception as error:
-            raise InvalidArgument(f"_apply(): Couldn't swap {where}.grad: {error}") from error
-        parameter.grad = gradient
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move to a device and convert floating-point parameters and buffers to a dtype, in place.
