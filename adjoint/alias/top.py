@@ -37,6 +37,8 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.dynamo": "_dynamo _dynamo._trace_wrapped_higher_order_op "
     "_dynamo.eval_frame _dynamo.exc _dynamo.utils",
     f"{HERE}.dynamo_config": "_dynamo.config",
+    f"{HERE}.elastic": "distributed.elastic distributed.elastic.multiprocessing "
+    "distributed.elastic.multiprocessing.errors",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.functional": "functional",
     f"{HERE}.future": "__future__",
@@ -73,8 +75,12 @@ OWN = {name: module for module, names in ASKED.items() for name in names.split()
 
 def why_absent(name: str) -> str:
     """Why there is no module `torch.NAME`, and what is nearest."""
-    first = name.partition(".")[0]
-    return MODULES.get(name, MODULES.get(first, "docs/pytorch.md lists what there is"))
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        found = MODULES.get(".".join(parts[:size]))
+        if found is not None:
+            return found
+    return "docs/pytorch.md lists what there is"
 
 
 def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:

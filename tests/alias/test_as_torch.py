@@ -224,7 +224,7 @@ import torch._dynamo.config, torch._jit_internal, torch.ao.quantization, torch.j
 import torch.onnx.symbolic_opset11 as opset
 from torch._dynamo.utils import is_compile_supported
 from torch._tensor_str import PRINT_OPTS, _tensor_str
-from torch.distributed import rpc
+from torch.distributed import autograd, rpc
 from torch.onnx import symbolic_opset11, symbolic_helper
 assert torch._dynamo.eval_frame.OptimizedModule is type(torch.compile(nn.Linear(1, 1)))
 assert not is_compile_supported("cpu") and isinstance(torch._dynamo.exc.Unsupported, type)
@@ -235,10 +235,12 @@ torch.set_printoptions(threshold=3)
 assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1., 1.]"
 torch.set_printoptions(profile="default")
 assert torch.ao.quantization.QuantStub()(3) == 3 and not rpc.is_available()
+assert not autograd.is_available()
 assert opset is symbolic_opset11
 assert torch.distributed.device_mesh.DeviceMesh is torch.distributed.tensor.DeviceMesh
 assert not hasattr(torch.distributed, "no_such_module")
-for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
+for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc,
+                autograd.context):
     try:
         refused()
     except adjoint.Unsupported:
