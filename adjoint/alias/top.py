@@ -46,6 +46,8 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.internal": "_utils",
     f"{HERE}.nvtx": "cuda.nvtx",
     f"{HERE}.ops": "ops",
+    f"{HERE}.post_local": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook",
+    f"{HERE}.profiler_names": "profiler.profiler",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
     f"{HERE}.storage": "storage",
     f"{HERE}.scatter_gather": "nn.parallel.scatter_gather",
@@ -69,6 +71,8 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{PACKAGE}.profiler.flop_counter": "utils.flop_counter",
     f"{PACKAGE}.printing": "_tensor_str",
     f"{PACKAGE}.tensor": "_tensor",
+    f"{PACKAGE}.utils.hparams": "utils.tensorboard.summary",
+    f"{PACKAGE}.utils.tensorboard": "utils.tensorboard.writer",
 }
 OWN = {name: module for module, names in ASKED.items() for name in names.split()}
 

@@ -247,6 +247,25 @@ for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc,
         pass
     else:
         raise AssertionError(refused)
+
+# a world of one rank, as trainers make it, and what they read on the way
+import torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook as post_local
+from torch.profiler.profiler import _default_schedule_fn
+from torch.utils.tensorboard.summary import hparams
+from torch.utils.tensorboard.writer import SummaryWriter
+assert SummaryWriter is torch.utils.tensorboard.SummaryWriter and len(hparams({}, {})) == 3
+assert not isinstance(None, post_local.PostLocalSGDState)
+assert not torch.distributed.is_gloo_available() and _default_schedule_fn(0).records
+torch.distributed.init_process_group(
+    torch.distributed.Backend.default_device_backend_map["cpu"], rank=0, world_size=1)
+nn.parallel.DistributedDataParallel(nn.Linear(2, 2))(torch.ones(1, 2)).sum().backward()
+torch.distributed.destroy_process_group()
+try:
+    torch.distributed.init_process_group("gloo", rank=0, world_size=2)
+except adjoint.Unsupported as error:
+    assert "PyTorch itself" in str(error), error
+else:
+    raise AssertionError
 impl = torch._C._disabled_torch_function_impl
 assert impl(len, (list,), ([1, 2],)) == 2
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
