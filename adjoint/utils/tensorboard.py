@@ -286,10 +286,9 @@ class FileWriter:
 
         Errors: InvalidType for what is neither.
         """
-        data = (
-            summary if isinstance(summary, bytes) else getattr(summary, "SerializeToString", None)
-        )
-        if data is None:
+        made = getattr(summary, "SerializeToString", None)
+        data = summary if made is None else made()
+        if not isinstance(data, bytes):
             raise InvalidType(
                 f"add_summary: expected a summary, got {type(summary).__name__}; hparams() makes "
                 "some, and so does tensorboard"
