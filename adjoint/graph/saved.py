@@ -13,7 +13,7 @@ from typing import Any
 from ..core.errors import AutogradError, InvalidType, MissingName
 from ..core.mode import MODE, mode_with
 from ..core.tensor_base import TensorBase
-from .node import RELEASED, Item, Node, Packed, assert_unchanged, unpacked
+from .node import RELEASED, Item, Leaf, Node, Packed, assert_unchanged, unpacked
 
 __all__ = ["SavedTensor", "names_of", "saved_attribute"]
 
@@ -99,6 +99,8 @@ def _value(node: Node, place: int) -> Any:
     if isinstance(value, TensorBase):
         assert_unchanged(node.op.name, value, 0 if node.versions is None else node.versions[place])
     value = unpacked(value)
+    if isinstance(value, TensorBase) and isinstance(value._node, Leaf):
+        value._leaf = value._node  # of one that hooks gave: a leaf, as what they were given
     if not (output and isinstance(value, TensorBase)):
         return value
     again = TensorBase.__new__(type(value))

@@ -109,6 +109,8 @@ def test_hooks_on_one_saved_tensor():
         with pytest.raises(TypeError, match="incompatible function arguments"):
             y.grad_fn._raw_saved_other.register_hooks(1, pack)
         assert y.grad_fn._saved_self.tolist() == [1, 2] and len(seen) == 1
+        assert repr(y.grad_fn._saved_self) == "tensor([1., 2.], requires_grad=True)"
+        assert y.grad_fn._saved_self.is_leaf
         assert exp._saved_result.allclose(x.exp()) and exp._saved_result.grad_fn is exp
         (g,) = framework.autograd.grad(y.sum(), x, create_graph=True)
         assert g.allclose(x.exp() * (1 + x))
