@@ -66,11 +66,21 @@ ABSENT: dict[str, Reasons] = {
     ),
 }  # fmt: skip
 
+_STARTS = "adjoint run --nproc starts ranks, and starts them again (--max-restarts)"
+
 MODULES: dict[str, str] = {
     "ao": "quantization; ONNX Runtime, or int8 by hand",
     "quantization": "quantization; ONNX Runtime, or int8 by hand",
     "nested": "nested tensors; nn.utils.rnn.pad_sequence and masks",
     "package": "adjoint.save and adjoint.export write files",
+    "distributed.elastic.agent": _STARTS,
+    "distributed.elastic.events": _STARTS,
+    "distributed.elastic.metrics": _STARTS,
+    "distributed.elastic.rendezvous": _STARTS,
+    "distributed.elastic.timer": _STARTS,
+    "distributed.launch": _STARTS,
+    "distributed.launcher": _STARTS,
+    "distributed.run": _STARTS,
     "cpp_extension": "C++ for PyTorch's own tensors; autograd.Function, or adjoint's primitives",
 }
 

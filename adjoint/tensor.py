@@ -135,6 +135,26 @@ class _Attributes:
 _ATTRIBUTES: Any = vars(TensorBase)["__dict__"]
 
 
+def _let_attributes_be_set(kind: type) -> None:
+    """A class beside Tensor, before it among the bases of `kind`, brings a `__dict__` of its own,
+    which Python looks up first, and which cannot be set for objects of compiled classes: `kind`
+    sets its own then.
+    """
+    first = next(vars(each)["__dict__"] for each in kind.__mro__ if "__dict__" in vars(each))
+    if isinstance(first, _Attributes) or getattr(kind.__setattr__, "attributes", None):
+        return
+    before: Any = kind.__setattr__
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:  # noqa: N807 - of the class
+        if name == "__dict__":
+            _Attributes().__set__(self, value)
+        else:
+            before(self, name, value)
+
+    vars(__setattr__)["attributes"] = True
+    kind.__setattr__ = __setattr__  # type: ignore[method-assign, assignment]
+
+
 class Tensor(TensorBase):
     """An array with automatic differentiation.
 
@@ -197,6 +217,7 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        _let_attributes_be_set(cls)
         prepare(cls, silent)
 
     @classmethod

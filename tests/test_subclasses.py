@@ -730,3 +730,86 @@ def test_plain_tensors_keep_the_short_way_beside_subclasses():
     with ad.overrides.BaseTorchFunctionMode():
         assert run_known(ew.MUL, (x, x)) is None
     assert "shape" not in vars(ad.Tensor) and not hasattr(ad.Tensor.item, "asking")
+
+
+def test_a_class_before_tensor_among_the_bases_may_bring_attributes(lib):
+    # monai's MetaTensor: a class with a `__dict__` comes first, and `__dict__` is set
+    class MetaObj:
+        def __init__(self):
+            super().__init__()
+            self.meta = {}
+
+        def copy_meta_from(self, other):
+            self.__dict__ = dict(other.__dict__)
+            return self
+
+    class MetaTensor(MetaObj, lib.Tensor):
+        @staticmethod
+        def __new__(cls, x, *args, **kwargs):
+            return lib.as_tensor(x).as_subclass(cls)
+
+        def __init__(self, x, meta=None):
+            super().__init__()
+            if isinstance(x, MetaObj):
+                self.__dict__ = copy.deepcopy(x.__dict__)
+            if meta is not None:
+                self.meta = meta
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            found = super().__torch_function__(func, types, args, kwargs or {})
+            if isinstance(found, MetaTensor):
+                found.__dict__ = args[0].__dict__.copy()
+            return found
+
+    class Further(MetaTensor):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+
+    for kind in (MetaTensor, Further):
+        x = kind([[1.0, 2.0]], {"name": "x"})
+        y = x + 1
+        assert type(y) is kind and y.meta is x.meta and y.tolist() == [[2, 3]]
+        again = kind(x)
+        assert again.meta == x.meta and again.meta is not x.meta
+        y.other = 1
+        x.copy_meta_from(y)
+        assert x.__dict__ == vars(y) and x.__dict__ is not y.__dict__ and x.other == 1
+        with pytest.raises(TypeError):
+            x.__dict__ = 3
+        assert x.requires_grad_().requires_grad
+        x.sum().backward()
+        assert x.grad.tolist() == [[1, 1]]
+
+
+def test_a_method_is_told_from_the_function_of_its_name(lib):
+    told = []
+
+    class Told(lib.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append((func == lib.Tensor.unbind, func == lib.unbind))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = lib.ones(2, 2).as_subclass(Told)
+    told.clear()
+    x.unbind(0)
+    lib.unbind(x, dim=0)
+    assert told == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize("several", [list, tuple])
+def test_operands_of_einsum_in_one_list_are_told_apart(lib, several):
+    told = []
+
+    class Told(lib.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func in (lib.einsum, getattr(lib, "functional", lib).einsum):
+                told.append([type(each) for each in args])
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = lib.ones(2, 3).as_subclass(Told)
+    y = lib.einsum("ij,kj->ik", several((x, lib.ones(2, 3))))
+    assert type(y) is Told and y.tolist() == [[3, 3], [3, 3]]
+    assert told == [[str, Told, lib.Tensor]]

@@ -37,12 +37,17 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.dynamo": "_dynamo _dynamo._trace_wrapped_higher_order_op "
     "_dynamo.eval_frame _dynamo.exc _dynamo.utils",
     f"{HERE}.dynamo_config": "_dynamo.config",
+    f"{HERE}.elastic": "distributed.elastic distributed.elastic.multiprocessing "
+    "distributed.elastic.multiprocessing.errors",
     f"{HERE}.fake": "_subclasses _subclasses.fake_tensor",
     f"{HERE}.functional": "functional",
+    f"{HERE}.future": "__future__",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
     f"{HERE}.internal": "_utils",
     f"{HERE}.nvtx": "cuda.nvtx",
     f"{HERE}.ops": "ops",
+    f"{HERE}.post_local": "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook",
+    f"{HERE}.profiler_names": "profiler.profiler",
     f"{HERE}.quantization": "ao ao.quantization ao.quantization.qconfig quantization",
     f"{HERE}.storage": "storage",
     f"{HERE}.scatter_gather": "nn.parallel.scatter_gather",
@@ -66,14 +71,20 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{PACKAGE}.profiler.flop_counter": "utils.flop_counter",
     f"{PACKAGE}.printing": "_tensor_str",
     f"{PACKAGE}.tensor": "_tensor",
+    f"{PACKAGE}.utils.hparams": "utils.tensorboard.summary",
+    f"{PACKAGE}.utils.tensorboard": "utils.tensorboard.writer",
 }
 OWN = {name: module for module, names in ASKED.items() for name in names.split()}
 
 
 def why_absent(name: str) -> str:
     """Why there is no module `torch.NAME`, and what is nearest."""
-    first = name.partition(".")[0]
-    return MODULES.get(name, MODULES.get(first, "docs/pytorch.md lists what there is"))
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        found = MODULES.get(".".join(parts[:size]))
+        if found is not None:
+            return found
+    return "docs/pytorch.md lists what there is"
 
 
 def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:

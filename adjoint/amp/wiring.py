@@ -42,8 +42,12 @@ def wire(top: dict[str, Any]) -> None:
 
 
 def _around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    apart = getattr(function, "operands_apart", None)  # where they may come in one list
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if apart is not None:
+            args = apart(args)
         if FOLLOWED:
             said = overridden(call, args, kwargs)
             if said is not ABSENT:

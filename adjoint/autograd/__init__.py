@@ -38,7 +38,10 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(f"{__name__}.forward_ad")
-    if name in ("is_multithreading_enabled", "set_multithreading_enabled", "variable"):
+    if name in (
+        "_disable_profiler", "_profiler_enabled", "is_multithreading_enabled",
+        "set_multithreading_enabled", "variable",
+    ):  # fmt: skip
         from . import older
 
         return getattr(older, name)

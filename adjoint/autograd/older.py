@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from ..core.errors import InvalidArgument
+from ..core.mode import MODE, mode_with
 
 _allowed = [True]
 
@@ -57,3 +58,13 @@ def variable(*args: Any, **kwargs: Any) -> Any:
     Errors: InvalidArgument.
     """
     raise InvalidArgument("autograd.variable(...) is deprecated, use adjoint.tensor(...) instead")
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profile records this thread."""
+    return MODE.get().observer is not None
+
+
+def _disable_profiler() -> None:
+    """Let what records this thread see no more of it; its `stop()` gives what it saw."""
+    MODE.set(mode_with(MODE.get(), observer=None))

@@ -190,6 +190,20 @@ class DistributedDataParallel(Module):
         finally:
             reducer.joining = reducer.by_active = False
 
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What PyTorch's says of this module that there is here, which trainers read."""
+        group, buckets = self.process_group, self._reducer.buckets
+        sizes = [bucket.size * bucket.row.itemsize for bucket in buckets]
+        return {
+            "world_size": group.size(), "rank": group.rank(), "backend_name": group.name(),
+            "module_name": type(self.module).__name__,
+            "num_parameter_tensors": len(self._reducer.parameters),
+            "total_parameter_size_bytes": sum(sizes), "bucket_sizes": ", ".join(map(str, sizes)),
+            "find_unused_parameters": int(self.find_unused_parameters),
+            "broadcast_buffers": int(self.broadcast_buffers),
+            "gradient_as_bucket_view": int(self.gradient_as_bucket_view),
+        }  # fmt: skip
+
     def _shadow(self) -> None:
         """Take part in what the others do, until nobody does anything."""
         reducer = self._reducer

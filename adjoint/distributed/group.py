@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -376,6 +376,11 @@ class Backend(str):
     MPI = "mpi"
     FAKE = "fake"
 
+    default_device_backend_map: ClassVar[dict[str, str]] = {  # which carries a device's tensors
+        "cpu": GLOO, "cuda": NCCL, "mps": GLOO,
+    }  # fmt: skip
+    backend_list: ClassVar[list[str]] = [GLOO, NCCL, MPI, FAKE]
+
 
 # ---- which group there is ------------------------------------------------------------------------
 
@@ -398,11 +403,11 @@ def _installed(name: str) -> bool:
 
 
 def is_gloo_available() -> bool:
-    """Whether the engine `gloo` is there: torch is installed.
+    """Whether the engine `gloo` is there: torch is installed, and is PyTorch.
 
     Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.is_gloo_available
     """
-    return _installed("torch")
+    return config.CALLED != "torch" and _installed("torch")
 
 
 def is_mpi_available() -> bool:
@@ -544,6 +549,9 @@ def _chosen(backend: str | None, size: int, init_method: str | None, store: Any)
             f"init_process_group: {backend!r} is not served yet; backend='gloo' or 'mpi' carries "
             "tensors of the CPU"
         )
+    one = size == 1 or (size < 1 and os.environ.get("WORLD_SIZE") == "1")
+    if one and wanted in (None, "gloo") and not (mpi or by_launcher or is_gloo_available()):
+        return "alone"  # which nobody has to carry messages for
     if wanted is not None:
         return wanted
     if by_launcher:

@@ -41,7 +41,8 @@ def public(
             METHODS[method if isinstance(method, str) else name] = accepting
         if inplace:
             INPLACE[f"{name}_"] = accepting
-        return with_out(function) if out else accepting
+        # another object than the method, as in PyTorch: overrides tell the two from each other
+        return with_out(function) if out else _with_numpy_names(function)
 
     return declare
 

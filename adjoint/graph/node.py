@@ -213,6 +213,16 @@ class Node(Target):
         """The nodes of the inputs, in PyTorch's format of (node, output number)."""
         return tuple((parent, 0) for parent in self.parents)
 
+    def __getattr__(self, name: str) -> Any:  # of what it saved, by PyTorch's names
+        from .saved import saved_attribute
+
+        return saved_attribute(self, name)
+
+    def __dir__(self) -> list[str]:
+        from .saved import names_of
+
+        return [*object.__dir__(self), *(f"_saved_{name}" for name in names_of(self.computing()))]
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 

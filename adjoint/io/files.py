@@ -19,9 +19,9 @@ def save(obj: Any, f: Any) -> None:
     and NumPy's numbers and arrays (of which `.pt` files hold Python's numbers, and no arrays).
     Tensors that share memory still share it when loaded. A path's extension says the format:
 
-    - `.pt`, `.pth`: PyTorch's, as `torch.load(weights_only=True)` reads it; also whole modules,
-      without hooks, and other objects, under PyTorch's names of its classes, which need
-      `weights_only=False` to be read;
+    - `.pt`, `.pth`: PyTorch's, as `torch.load(weights_only=True)` reads it; also whole modules and
+      other objects, under PyTorch's names of its classes, which need `weights_only=False` to be
+      read (with hooks, which are stored by their names: `serialization.trust`, too);
     - `.npz`: NumPy's, a dict of tensors;
     - anything else, and file objects: safetensors, with the structure in its metadata.
 

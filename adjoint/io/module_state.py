@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import CheckpointError
 from ..nn import functional as F  # noqa: N812 - as everywhere
+from ..nn.hooks import Entry, Hooks, add_to
 from ..nn.modules.activation import ReLU, ReLU6
 from ..nn.modules.conv import _Conv, _ConvTranspose
 from ..nn.modules.module import Module
@@ -27,6 +28,13 @@ _HOOKS = frozenset((
     "_load_state_dict_post_hooks", "_load_state_dict_pre_hooks", "_state_dict_hooks",
     "_state_dict_pre_hooks",
 ))  # fmt: skip
+# Those around forward and backward, by what ours are called.
+_AROUND = {
+    "forward_pre": "_forward_pre_hooks", "forward": "_forward_hooks",
+    "backward_pre": "_backward_pre_hooks", "backward": "_backward_hooks",
+}  # fmt: skip
+_OF_THOSE = ("_forward_hooks_always_called", "_forward_hooks_with_kwargs",
+             "_forward_pre_hooks_with_kwargs")  # fmt: skip
 # What PyTorch's classes keep for themselves and ours compute when they need it.
 _CACHES = frozenset((
     "_all_weights", "_flat_weight_refs", "_flat_weights", "_flat_weights_names",
@@ -35,20 +43,24 @@ _CACHES = frozenset((
 _OWN = frozenset(("_call_hooks", "_state_dict_hooks"))  # where our modules keep theirs
 
 
-def restore_module(module: Any, state: Any) -> None:
-    """Give `module`, made without its constructor, the `__dict__` that PyTorch saved.
+def restore_module(module: Any, state: Any, trusted: bool = False) -> None:
+    """Give `module`, made without its constructor, the `__dict__` that PyTorch saved; with hooks
+    around its forward and backward where the file is `trusted`.
 
-    Errors: CheckpointError where the state is not a module's: hooks, parts of other classes, names
-    that are methods.
+    Errors: CheckpointError where the state is not a module's: other hooks, parts of other classes,
+    names that are methods.
     """
     kind = type(module).__name__
     if type(state) is not dict or not all(type(name) is str for name in state):
         raise CheckpointError(f"the state of a {kind} is no dict of attributes")
     Module.__init__(module)
-    for name in _HOOKS & state.keys():
-        if state[name]:
+    restored = {*_AROUND.values(), *_OF_THOSE} if trusted else ()
+    for name in sorted(_HOOKS & state.keys()):
+        if state[name] and name not in restored:
+            way = " (a file that you trust may have those around forward and backward: load it "
             raise CheckpointError(
                 f"a {kind} in the file has {name[1:].replace('_', ' ')}; remove them before saving"
+                + f"{way}inside adjoint.serialization.trust(path))" * (not trusted)
             )
     for name, wanted in REGISTRIES.items():
         module.__dict__[name] = _registry(kind, name, wanted, state.get(name, {}))
@@ -63,6 +75,20 @@ def restore_module(module: Any, state: Any) -> None:
         if name.startswith("__") or name in _OWN or callable(getattr(type(module), name, None)):
             raise CheckpointError(f"the file replaces {kind}.{name}")
         module.__dict__[name] = value
+    if trusted:
+        _restore_hooks(module, state)
+
+
+def _restore_hooks(module: Any, state: dict[str, Any]) -> None:
+    for kind, name in _AROUND.items():
+        with_kwargs = state.get(f"{name}_with_kwargs") or ()
+        always = (state.get("_forward_hooks_always_called") or ()) if kind == "forward" else ()
+        for key, function in (state.get(name) or {}).items():
+            if not callable(function):
+                raise CheckpointError(
+                    f"a hook of a {type(module).__name__} is {brief(function)}, no function"
+                )
+            add_to(module, kind, Entry(function, key in with_kwargs, key in always))
 
 
 def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any]:
@@ -80,17 +106,32 @@ def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def hooks_of(state: dict[str, Any]) -> str:
-    """What hooks the `__dict__` of a module of ours holds, in words; empty for none."""
-    if state.get("_call_hooks"):
-        return "hooks around its forward or backward"
-    return "hooks of its state dict" if any((state.get("_state_dict_hooks") or {}).values()) else ""
+def around(state: dict[str, Any]) -> list[Any]:
+    """The functions around forward and backward that the `__dict__` of a module of ours holds."""
+    hooks = state.get("_call_hooks") or Hooks()
+    return [entry.function for kind in _AROUND for entry in getattr(hooks, kind).values()]
+
+
+def has_state_hooks(state: dict[str, Any]) -> bool:
+    """Whether it holds hooks of the state dict."""
+    return any((state.get("_state_dict_hooks") or {}).values())
 
 
 def pytorch_state(module: Module, state: dict[str, Any]) -> dict[str, Any]:
-    """The `__dict__` that PyTorch's class has where ours has `state`, without hooks."""
+    """The `__dict__` that PyTorch's class has where ours has `state`; without hooks of its state
+    dict.
+    """
     hooks: dict[str, Any] = {name: OrderedDict() for name in sorted(_HOOKS)}
-    found = {"training": module.training, **hooks, "_is_full_backward_hook": None}
+    own = state.get("_call_hooks") or Hooks()
+    for kind, name in _AROUND.items():
+        for key, entry in getattr(own, kind).items():
+            hooks[name][key] = entry.function
+            if entry.with_kwargs:
+                hooks[f"{name}_with_kwargs"][key] = True
+            if entry.always_call:
+                hooks["_forward_hooks_always_called"][key] = True
+    full = True if own.backward else None
+    found = {"training": module.training, **hooks, "_is_full_backward_hook": full}
     found.update((k, v) for k, v in state.items() if k not in ("_call_hooks", "_state_dict_hooks"))
     for kind, more in _MORE:
         if isinstance(module, kind):

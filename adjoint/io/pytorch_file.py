@@ -22,10 +22,10 @@ import numpy as np
 from ..core.errors import CheckpointError
 from .known_classes import build_class, find_class
 from .pickle_writer import PickleWriter
-from .pytorch_names import Storage, StorageType, build, build_any, find
+from .pytorch_names import Storage, StorageType, build, find
 from .restricted_pickle import MAX_PICKLE, Unpickler, assert_finite, brief
 from .source import Source
-from .trusted import TrustedUnpickler, find_any, is_trusted
+from .trusted import TrustedUnpickler, build_trusted, find_any, is_trusted
 from .zip_archive import Archive, write_archive
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -53,7 +53,7 @@ def reader_for(path: Any, weights_only: bool) -> Reader:
     if weights_only:
         return Reader(find, build)
     if is_trusted(path):
-        return Reader(find_any, build_any, TrustedUnpickler, finite=False)
+        return Reader(find_any, build_trusted, TrustedUnpickler, finite=False)
     return Reader(find_class, build_class)
 
 

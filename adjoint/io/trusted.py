@@ -11,8 +11,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidType
+from ..nn.modules.module import Module
 from .class_paths import our_object
-from .pytorch_names import StorageType, find, is_known, modern
+from .module_state import restore_module
+from .pytorch_names import StorageType, build_any, find, is_known, modern
 from .restricted_pickle import Unpickler
 
 _trusted: ContextVar[tuple[str, ...]] = ContextVar("_trusted", default=())
@@ -87,6 +89,14 @@ _MORE: dict[int, Any] = {
     ),
     pickle.NEWOBJ_EX[0]: TrustedUnpickler._new_with_names,
 }  # fmt: skip
+
+
+def build_trusted(instance: Any, state: Any) -> bool:
+    """Restore an object as Python's pickle does; modules with their hooks."""
+    if isinstance(instance, Module) and not hasattr(instance, "__setstate__"):
+        restore_module(instance, state, trusted=True)
+        return True
+    return build_any(instance, state)
 
 
 def find_any(module: str, name: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.errors import InvalidType
 from ..nn.modules.module import Module
 from .class_paths import is_ours, pytorch_path
-from .module_state import REGISTRIES, hooks_of, pytorch_state
+from .module_state import REGISTRIES, around, has_state_hooks, pytorch_state
 
 # Types of values that have a name, but no type of theirs has one.
 _TYPES_OF = {type(each): each for each in (None, ..., NotImplemented)}
@@ -30,7 +30,7 @@ def write_object(writer: Any, value: Any) -> None:
 
     Errors: InvalidType, with the path inside of the object, for what has no name to be found by
     (functions in functions), for what Python cannot pickle (files, generators, locks), and for
-    modules with hooks.
+    modules with hooks that have none, or that are of its state dict.
     """
     if _is_named(value):
         _write_name(writer, value)
@@ -112,7 +112,9 @@ def _write_state(writer: Any, value: Any, state: Any) -> None:
     if not isinstance(value, Module) or type(state) is not dict or "_parameters" not in state:
         writer._write(state)
         return
-    hooks = hooks_of(state)
+    hooks = "hooks of its state dict" if has_state_hooks(state) else ""
+    if not all(map(_is_named, around(state))):
+        hooks = "hooks around its forward or backward that are no functions with a name"
     if hooks:
         raise InvalidType(
             f"save: the {type(value).__name__} at {writer._where()} has {hooks}; remove them "

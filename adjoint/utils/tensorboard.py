@@ -26,7 +26,7 @@ from .event_file import (
     png,
 )
 
-__all__ = ["SummaryWriter"]
+__all__ = ["FileWriter", "SummaryWriter"]
 
 
 class SummaryWriter:
@@ -220,6 +220,37 @@ class SummaryWriter:
             "with add_text"
         )
 
+    def add_hparams(
+        self,
+        hparam_dict: Mapping[str, Any],
+        metric_dict: Mapping[str, Any],
+        hparam_domain_discrete: Mapping[str, list[Any]] | None = None,
+        run_name: str | None = None,
+        global_step: Any = None,
+    ) -> None:
+        """Hyperparameters and what was reached with them, as a run of its own, in a directory
+        below: `run_name`, or the time.
+
+        Errors: those of `hparams.hparams`; InvalidType for what is no dictionary.
+        """
+        from .hparams import hparams
+
+        parts = hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        directory = os.path.join(self.log_dir, run_name or str(time.time()))
+        with SummaryWriter(directory) as writer:
+            for part in parts:
+                writer.file_writer.add_summary(part, global_step)
+            for tag, value in metric_dict.items():
+                writer.add_scalar(tag, value, global_step)
+
+    @property
+    def file_writer(self) -> FileWriter:
+        """What takes summaries as they are."""
+        return FileWriter(self)
+
+    def _get_file_writer(self) -> FileWriter:
+        return FileWriter(self)
+
     def flush(self) -> None:
         """Hand all entries to the operating system, for TensorBoard to see."""
         for file in self._files.values():
@@ -236,6 +267,43 @@ class SummaryWriter:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class FileWriter:
+    """Takes summaries that were made elsewhere: serialized, or TensorBoard's own objects."""
+
+    def __init__(self, writer: SummaryWriter) -> None:
+        self._writer = writer
+
+    def get_logdir(self) -> str:
+        """The directory of the run."""
+        return self._writer.get_logdir()
+
+    def add_summary(
+        self, summary: Any, global_step: Any = None, walltime: float | None = None
+    ) -> None:
+        """Write a summary at a step of training.
+
+        Errors: InvalidType for what is neither.
+        """
+        made = getattr(summary, "SerializeToString", None)
+        data = summary if made is None else made()
+        if not isinstance(data, bytes):
+            raise InvalidType(
+                f"add_summary: expected a summary, got {type(summary).__name__}; hparams() makes "
+                "some, and so does tensorboard"
+            )
+        step = None if global_step is None else int(_array(global_step))
+        content = field_bytes(5, data)
+        self._writer._file(self._writer.log_dir).write(content, step, walltime)
+
+    def flush(self) -> None:
+        """As the writer's."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """As the writer's."""
+        self._writer.close()
 
 
 def _array(x: Any) -> Any:

@@ -115,6 +115,14 @@ from torch.hub import tqdm
 from torch.utils.benchmark import Timer
 assert tqdm and Timer("x + x", globals={"x": torch.ones(2)}).timeit(2).median > 0
 
+# switches of modules' conversions
+import torch.__future__
+torch.__future__.set_swap_module_params_on_conversion(True)
+from torch.__future__ import get_swap_module_params_on_conversion
+assert get_swap_module_params_on_conversion() and adjoint.nn.Linear(1, 1).double()
+torch.__future__.set_swap_module_params_on_conversion(False)
+torch.utils.swap_tensors(torch.ones(1), torch.zeros(2))
+
 # functorch, of older programs
 import functorch
 layers = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval() for _ in range(2)]
@@ -216,7 +224,7 @@ import torch._dynamo.config, torch._jit_internal, torch.ao.quantization, torch.j
 import torch.onnx.symbolic_opset11 as opset
 from torch._dynamo.utils import is_compile_supported
 from torch._tensor_str import PRINT_OPTS, _tensor_str
-from torch.distributed import rpc
+from torch.distributed import autograd, rpc
 from torch.onnx import symbolic_opset11, symbolic_helper
 assert torch._dynamo.eval_frame.OptimizedModule is type(torch.compile(nn.Linear(1, 1)))
 assert not is_compile_supported("cpu") and isinstance(torch._dynamo.exc.Unsupported, type)
@@ -227,16 +235,37 @@ torch.set_printoptions(threshold=3)
 assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1., 1.]"
 torch.set_printoptions(profile="default")
 assert torch.ao.quantization.QuantStub()(3) == 3 and not rpc.is_available()
+assert not autograd.is_available()
 assert opset is symbolic_opset11
 assert torch.distributed.device_mesh.DeviceMesh is torch.distributed.tensor.DeviceMesh
 assert not hasattr(torch.distributed, "no_such_module")
-for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc):
+for refused in (opset.unsqueeze, torch.ao.quantization.prepare, rpc.init_rpc,
+                autograd.context):
     try:
         refused()
     except adjoint.Unsupported:
         pass
     else:
         raise AssertionError(refused)
+
+# a world of one rank, as trainers make it, and what they read on the way
+import torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook as post_local
+from torch.profiler.profiler import _default_schedule_fn
+from torch.utils.tensorboard.summary import hparams
+from torch.utils.tensorboard.writer import SummaryWriter
+assert SummaryWriter is torch.utils.tensorboard.SummaryWriter and len(hparams({}, {})) == 3
+assert not isinstance(None, post_local.PostLocalSGDState)
+assert not torch.distributed.is_gloo_available() and _default_schedule_fn(0).records
+torch.distributed.init_process_group(
+    torch.distributed.Backend.default_device_backend_map["cpu"], rank=0, world_size=1)
+nn.parallel.DistributedDataParallel(nn.Linear(2, 2))(torch.ones(1, 2)).sum().backward()
+torch.distributed.destroy_process_group()
+try:
+    torch.distributed.init_process_group("gloo", rank=0, world_size=2)
+except adjoint.Unsupported as error:
+    assert "PyTorch itself" in str(error), error
+else:
+    raise AssertionError
 impl = torch._C._disabled_torch_function_impl
 assert impl(len, (list,), ([1, 2],)) == 2
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function

@@ -385,6 +385,32 @@ def test_what_the_environment_says(monkeypatch):
         chosen(None)
 
 
+def test_a_world_of_one_rank_needs_no_engine(monkeypatch):
+    group = sys.modules["adjoint.distributed.group"]
+    for name in ("RANK", "WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(group, "is_gloo_available", lambda: False)
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    try:
+        x = ad.ones(2)
+        dist.all_reduce(x)
+        assert x.tolist() == [1, 1] and dist.get_world_size() == 1
+        model = ad.nn.parallel.DistributedDataParallel(ad.nn.Linear(3, 2))
+        said = model._get_ddp_logging_data()
+        assert said["world_size"] == 1 and said["total_parameter_size_bytes"] == 32
+        assert said["module_name"] == "Linear" and said["num_parameter_tensors"] == 2
+    finally:
+        dist.destroy_process_group()
+    chosen = functools.partial(group._chosen, init_method="env://", store=None)
+    assert chosen("gloo", size=2) == "gloo" and chosen("mpi", size=1) == "mpi"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert chosen(None, size=-1) == "alone"
+    monkeypatch.setattr(group, "is_gloo_available", lambda: True)
+    assert chosen(None, size=-1) == "gloo"
+    assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
+
+
 def test_a_missing_engine_names_the_line_that_installs_it(monkeypatch):
     for module, backend, line in (
         ("torch.distributed", "gloo", r"adjoint\[torch\]"),

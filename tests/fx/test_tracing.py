@@ -79,6 +79,7 @@ def functions(T):
             T.cat([x, x], dim=1), T.cat((x, t)), T.add(x, 1), T.add(x, 1, alpha=2), T.sub(x, x),
             T.where(x > 0, x, 0.0), T.clamp(x, 0, 1), T.flatten(x, 1),
             T.sum(x, dim=(1, 2)), T.mean(x), T.matmul(x, x), T.bmm(x, x), T.einsum("ij->i", x),
+            T.einsum("ij,jk->ik", [x, x]),
             T.stack((x, x)), T.split(x, 2), T.split(x, 2, dim=1), T.chunk(x, 2, dim=1),
             T.zeros_like(x), T.linalg.norm(x), T.fft.fft(x), T.sigmoid(x),
             T.exp(x), T.pow(x, 2), T.div(x, 2), T.div(x, 2, rounding_mode="floor"), T.max(x, 1),

@@ -344,12 +344,113 @@ def test_optimizers_and_schedules(tmp_path):
         )
 
 
+# ---- hooks ---------------------------------------------------------------------------------------
+
+CALLED = []  # by hooks
+
+
+def before(module, args, kwargs):
+    CALLED.append("before")
+    return (args[0] + 1,), kwargs
+
+
+def after(module, args, output):
+    CALLED.append("after")
+    return output * 2
+
+
+def always(module, args, output):
+    CALLED.append("always")
+
+
+def before_backward(module, gradients):
+    CALLED.append("before backward")
+
+
+def after_backward(module, inputs, outputs):
+    CALLED.append("after backward")
+    return tuple(g * 3 for g in inputs)
+
+
+def with_hooks(f):
+    layer = f.nn.Linear(2, 1)
+    with f.no_grad():
+        layer.weight.fill_(1.0), layer.bias.fill_(0.5)
+    layer.register_forward_pre_hook(before, with_kwargs=True)
+    layer.register_forward_hook(after)
+    layer.register_forward_hook(always, always_call=True)
+    layer.register_full_backward_pre_hook(before_backward)
+    layer.register_full_backward_hook(after_backward)
+    return f.nn.Sequential(layer)
+
+
+def ran(f, module):
+    """What a step gives, and which hooks it has called; and a step that fails."""
+    CALLED.clear()
+    x = f.ones(1, 2, requires_grad=True)
+    y = module(x)
+    y.sum().backward()
+    calls = list(CALLED)
+    CALLED.clear()
+    with pytest.raises(RuntimeError):
+        module(f.ones(1, 3))
+    return y.tolist(), x.grad.tolist(), calls, list(CALLED)
+
+
+@pytest.mark.parametrize("writer", [ad, torch])
+def test_hooks_are_kept_in_trusted_files(tmp_path, writer):
+    path = tmp_path / "x.pt"
+    writer.save(with_hooks(writer), path)
+    expected = ran(torch, with_hooks(torch))
+    assert expected[2] == ["before", "after", "always", "before backward", "after backward"]
+    assert expected[3] == ["before", "always"] and ran(ad, with_hooks(ad)) == expected
+    assert ran(torch, torch.load(path, weights_only=False)) == expected
+    with trust(path):
+        found = read(path)
+    assert ran(ad, found) == expected
+    handle = found[0].register_forward_hook(lambda m, args, y: y * 0)
+    assert found(ad.ones(1, 2)).item() == 0
+    handle.remove()
+    assert ran(ad, found) == expected
+
+
+@pytest.mark.parametrize("writer", [ad, torch])
+def test_hooks_are_refused_in_other_files(tmp_path, writer):
+    path = tmp_path / "x.pt"
+    writer.save(with_hooks(writer), path)
+    CALLED.clear()
+    for weights_only in (False, True):
+        with pytest.raises(ad.CheckpointError):
+            ad.load(path, weights_only=weights_only)
+    names = [before, after, always, before_backward, after_backward]
+    with safe_globals([*names, ad.nn.Linear, ad.nn.Sequential]):
+        for weights_only in (False, True):
+            with pytest.raises(
+                ad.CheckpointError, match=r"backward hooks; remove them.*trust\(path\)"
+            ):
+                ad.load(path, weights_only=weights_only)
+    assert not CALLED
+
+
+def test_a_trusted_file_whose_hooks_are_no_functions(tmp_path):
+    path, module = tmp_path / "x.pt", torch.nn.Linear(1, 1)
+    module._forward_hooks[0] = 3
+    torch.save(module, path)
+    with trust(path), pytest.raises(ad.CheckpointError, match="a hook of a Linear is 3"):
+        read(path)
+    module = torch.nn.Linear(1, 1)
+    module.register_state_dict_pre_hook(always)
+    torch.save(module, path)
+    with trust(path), pytest.raises(ad.CheckpointError, match="state dict pre hooks"):
+        read(path)
+
+
 # ---- what is refused -----------------------------------------------------------------------------
 
 
-def hooked():
+def hooked(hook):
     layer = ad.nn.Linear(1, 1)
-    layer.register_forward_hook(print)
+    layer.register_forward_hook(hook)
     return ad.nn.Sequential(layer)
 
 
@@ -373,7 +474,8 @@ def with_activation(activation):
         (lambda: threading.Lock(), "lock at 'the top'"),
         (lambda: {"a": [ad.Graph()]}, r"Graph at 'a\.0' is adjoint's own.*not called \.pt"),
         (lambda: {"g": ad.Generator()}, r"Generator at 'g'.*get_state"),
-        (lambda: {"m": hooked()}, r"Linear at 'm\.0' has hooks.*remove"),
+        (lambda: {"m": hooked([].append)}, r"Linear at 'm\.0' has hooks.*no functions.*remove"),
+        (lambda: {"m": hooked(lambda *x: None)}, r"'m\.0\._forward_hooks.* is a lambda"),
         (lambda: saved_by_hook(), "hooks of its state dict"),
         (lambda: ad.nn.LazyLinear(3), "LazyLinear at 'the top' has hooks"),
         (lambda: [ad.nn.UninitializedParameter()], "UninitializedParameter.*lazy"),

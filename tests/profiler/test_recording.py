@@ -428,3 +428,17 @@ def test_flops_of_products_and_convolutions():
         nn.functional.conv2d(ad.ones(2, 3, 8, 8), ad.ones(4, 3, 3, 3))
         ad.ones(3).exp()
     assert [e.flops for e in prof.events() if e.flops] == [120, 2 * 2 * 4 * 36 * 27]
+
+
+def test_whether_a_profile_runs_is_said_by_pytorchs_older_names():
+    for framework in (ad, pytest.importorskip("torch")):
+        assert not framework.autograd._profiler_enabled()
+        with framework.profiler.profile():
+            assert framework.autograd._profiler_enabled()
+        assert not framework.autograd._profiler_enabled()
+    with ad.profiler.profile() as prof:
+        ad.ones(2).exp()
+        ad.autograd._disable_profiler()
+        ad.ones(2).sin()
+    names = [event.name for event in prof.events()]
+    assert "sin" not in names and "exp" in names

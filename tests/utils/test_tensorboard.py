@@ -13,6 +13,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.utils.event_file import crc32c, png, varint
+from adjoint.utils.hparams import hparams
 from adjoint.utils.tensorboard import SummaryWriter
 
 accumulator = pytest.importorskip(
@@ -258,3 +259,49 @@ def test_negative_and_large_steps(tmp_path):
     events = read(tmp_path)
     for step in (-5, 2**40, 7):
         assert events.Scalars(f"at{step}")[0].step == step
+
+
+GIVEN = {"lr": 0.1, "size": 3, "kind": "größe", "fast": True, "none": None, "t": 2.5}
+DOMAINS = {"lr": [0.1, 0.2], "kind": ["a", "größe"]}
+
+
+def test_hyperparameters_are_pytorchs(tmp_path):
+    torch = pytest.importorskip("torch")
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+    from torch.utils.tensorboard.summary import hparams as their_hparams
+
+    def content(summary):
+        (value,) = summary.value
+        plugin = value.metadata.plugin_data
+        return value.tag, plugin.plugin_name, HParamsPluginData.FromString(plugin.content)
+
+    metrics = {"loss": 0.5, "accuracy": 1}
+    ours = hparams({**GIVEN, "t": ad.tensor(2.5)}, metrics, DOMAINS)
+    theirs = their_hparams({**GIVEN, "t": torch.tensor([2.5])}, metrics, DOMAINS)
+    for a, b in zip(ours, theirs, strict=True):
+        assert content(Summary.FromString(a)) == content(b)
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_hparams(GIVEN, metrics, run_name="first", global_step=3)
+        writer._get_file_writer().add_summary(theirs[0], 1)  # an object of TensorBoard's
+        assert writer.file_writer.get_logdir() == str(tmp_path)
+    found = read(tmp_path / "first")
+    assert [e.step for e in found.Scalars("loss")] == [3]
+    names = ("experiment", "session_start_info", "session_end_info")
+    tags = {f"_hparams_/{name}" for name in names}
+    assert set(found.PluginTagToContent("hparams")) == tags
+    assert set(read(tmp_path).PluginTagToContent("hparams")) == {"_hparams_/experiment"}
+
+
+def test_hyperparameters_that_are_refused_as_pytorchs(tmp_path):
+    pytest.importorskip("torch")
+    from torch.utils.tensorboard.summary import hparams as their_hparams
+
+    for bad in (([], {}), ({}, []), ({"a": 1}, {}, [1]), ({"a": 1}, {}, {"b": [1]}),
+                ({"a": 1}, {}, {"a": ["x"]}), ({"a": [1]}, {})):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)) as theirs:
+            their_hparams(*bad)
+        with pytest.raises(theirs.type):
+            hparams(*bad)
+    with SummaryWriter(tmp_path) as writer, pytest.raises(TypeError, match="add_summary"):
+        writer.file_writer.add_summary("text")

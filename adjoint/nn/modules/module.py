@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...autograd.modes import no_grad
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import InvalidArgument, InvalidType
@@ -545,18 +544,11 @@ class Module:
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for parameter in self._parameters.values():
+        from ..conversion import convert
+
+        for name, parameter in self._parameters.items():
             if parameter is not None:
-                with no_grad():
-                    gradient = parameter.grad
-                    old = parameter.detach()
-                    new = fn(old)
-                    if new is not old:
-                        parameter.data = new
-                    if gradient is not None:
-                        parameter.grad = fn(gradient.detach()).requires_grad_(
-                            gradient.requires_grad
-                        )
+                convert(self, name, parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

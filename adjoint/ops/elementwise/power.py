@@ -22,25 +22,32 @@ from ..promotion import cast, common_dtype, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .arithmetic import MUL, mul
 from .comparison import where
-from .functions import exp2, log, reciprocal, sqrt, square
+from .functions import exp2, log, square
 from .pointwise import NUMBERS, PLAIN, Elementwise, conj, fitting, operand, promoted, to_out, widen
 
 __all__ = ["float_power", "ldexp", "pow"]
 
 
 class Pow(Elementwise):
-    """One tensor to the power of another."""
+    """One tensor to the power of another. Roots and inverses are of this op, too: theirs save their
+    results, and PyTorch's power saves its input, so that the result may be changed in place.
+    """
 
     kinds = NUMBERS
     needs = ("x1 x2", "x1 x2 y")
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
-        """The backend's power; a cube by products; integers to negative powers as PyTorch's."""
+        """The backend's power; a cube by products, roots and inverses as such; integers to negative
+        powers as PyTorch's.
+        """
         if isinstance(x2, (int, float)) and hasattr(x1, "dtype"):
             if x2 == 3:
                 return x1 * x1 * x1
-            if x2 == -0.5:
-                return 1 / xp.sqrt(x1)
+            if x2 in (0.5, -0.5):
+                root = xp.sqrt(x1)
+                return root if x2 > 0 else 1 / root
+            if x2 == -1:
+                return 1 / x1
         integers = hasattr(x2, "dtype") and x2.dtype.kind == "i"
         if integers and bool(xp.any(x2 < 0)):
             # The quotient 1 / x1^n rounded towards zero: 1 and -1 have one, the others give 0.
@@ -104,7 +111,6 @@ def _growth(x: Any, exponent: Any, y: Any) -> Any:
 
 
 POW = Pow()
-_SPECIAL_POWERS: dict[float, Any] = {2: square, 0.5: sqrt, -1: reciprocal}
 
 
 @public(inplace=True)
@@ -124,11 +130,12 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
         said = overridden(pow, (input, exponent), unusual(out=(out, None)))
         if said is not ABSENT:
             return said
-    if type(exponent) in (int, float):
-        special = _SPECIAL_POWERS.get(exponent)
-        if special is not None and isinstance(input, TensorBase) and input._data.dtype in PLAIN:
-            return special(input, out=out)
-    result: Any = run_known(POW, (input, exponent))
+    result: Any
+    two = type(exponent) in (int, float) and exponent == 2
+    if two and isinstance(input, TensorBase) and input._data.dtype in PLAIN:
+        result = square(input, out=out)
+        return result
+    result = run_known(POW, (input, exponent))
     if result is None:
         result = _pow(operand(input), operand(exponent))
     return to_out(result, out, "pow")
@@ -142,18 +149,13 @@ def _pow(input: Any, exponent: Any) -> Any:
     common = common_dtype((input, exponent), "pow")
     if common is dt.bool_:
         raise DTypeError('pow: "pow" not implemented for bool; convert with .int()')
-    special = None
-    if common.category == 1:
-        if exponent < 0:
-            raise InvalidArgument(
-                f"pow: Integers to negative integer powers are not allowed, got exponent "
-                f"{exponent}; convert the tensor with .float()"
-            )
-        special = square if exponent == 2 else None
-    elif not isinstance(exponent, complex):
-        special = next((f for n, f in _SPECIAL_POWERS.items() if exponent == n), None)
+    if common.category == 1 and exponent < 0:
+        raise InvalidArgument(
+            f"pow: Integers to negative integer powers are not allowed, got exponent "
+            f"{exponent}; convert the tensor with .float()"
+        )
     base = cast(input, common)
-    return special(base) if special else apply(POW, base, fitting(exponent, common))
+    return square(base) if exponent == 2 else apply(POW, base, fitting(exponent, common))
 
 
 @public(inplace=True, out=True)

@@ -183,7 +183,8 @@ def _parse(equation: str, count: int) -> tuple[list[list[str]], list[str] | None
 def einsum(*args: Any) -> Tensor:
     """Products of tensors summed over named dimensions (Einstein's convention).
 
-    `einsum("ij,jk->ik", a, b)`, or with lists of numbers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
+    `einsum("ij,jk->ik", a, b)`, or with lists of numbers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`;
+    the tensors behind an equation may come in one list, which overrides and traces do not see.
     '...' stands for dimensions that broadcast; a label repeated in one operand takes the diagonal;
     without '->' the labels that occur once are kept, in alphabetical order.
 
@@ -204,8 +205,7 @@ def einsum(*args: Any) -> Tensor:
     inputs: list[list[Any]]
     output: list[Any] | None
     if isinstance(args[0], str):
-        one_list = len(args) == 2 and isinstance(args[1], (tuple, list))
-        operands = list(args[1]) if one_list else list(args[1:])
+        operands = list(_operands_apart(args)[1:])
         if not operands:
             raise InvalidArgument("einsum: must provide at least one operand")
         plan = _plan_of(args[0], operands)
@@ -223,6 +223,15 @@ def einsum(*args: Any) -> Tensor:
     for i, operand in enumerate(operands):
         assert_tensor("einsum", operand, f"operands[{i}]")
     return _einsum(operands, inputs, output)
+
+
+def _operands_apart(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of einsum, of which a list of all operands becomes so many, as in PyTorch."""
+    one_list = len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], (tuple, list))
+    return (args[0], *args[1]) if one_list else args
+
+
+vars(einsum)["operands_apart"] = _operands_apart
 
 
 def _plan_of(equation: str, operands: list[Any]) -> Any:
