@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core.device import device
 from ..core.dtype import BY_NAME, BY_NUMPY, dtype
-from ..core.errors import CheckpointError, InvalidType
+from ..core.errors import CheckpointError, DeviceError, InvalidType
 from ..core.spec import Size
 from ..ops.create.memory import from_numpy
 from ..tensor import Tensor
@@ -141,7 +141,10 @@ def _decode_tagged(tag: str, content: Any, load_tensor: Callable[[Any], Any]) ->
     if tag == "dtype":
         return BY_NAME[content]
     if tag == "device":
-        return device(content)
+        try:
+            return device(content)
+        except DeviceError as error:  # its name; of one that is not here, whoever uses it says so
+            raise CheckpointError(f"load: the structure holds a malformed {tag!r}") from error
     for kind, name in _SEQUENCES.items():
         if tag == name:
             return kind(decode(part, load_tensor) for part in content)

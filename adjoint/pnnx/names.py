@@ -14,9 +14,9 @@ from .step import Step, operator, words
 from .text import DTYPE_NAMES
 
 FUNCTIONAL = words("""
-adaptive_avg_pool1d adaptive_max_pool1d affine_grid avg_pool1d avg_pool2d avg_pool3d celu conv1d
+adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d avg_pool2d avg_pool3d celu conv1d
 conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d elu embedding fold gelu glu
-grid_sample group_norm hardshrink hardsigmoid hardswish hardtanh layer_norm leaky_relu linear
+group_norm hardshrink hardsigmoid hardswish hardtanh layer_norm leaky_relu linear
 local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d mish
 normalize pad pairwise_distance pixel_shuffle pixel_unshuffle prelu relu relu6 rms_norm selu sigmoid
 silu softmax softmin softplus softshrink softsign tanh tanhshrink threshold unfold
@@ -78,6 +78,12 @@ def _enter(prefix: str, names: list[str], find: Callable[[str], Callable[..., An
 
 
 _enter("F.", FUNCTIONAL, lambda name: getattr(nn.functional, name))
+for _name in ("affine_grid", "grid_sample"):  # a file without the option means its default
+    operator(f"F.{_name}")(
+        functools.partial(
+            call_by_name, functools.partial(getattr(nn.functional, _name), align_corners=False)
+        )
+    )
 _enter("torch.", TORCH, FUNCTIONS.__getitem__)
 _enter("Tensor.", TENSOR, lambda name: getattr(Tensor, name))
 _enter("aten::", ATEN, lambda name: getattr(nn.functional, name, None) or FUNCTIONS[name])

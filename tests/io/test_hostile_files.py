@@ -29,6 +29,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import serialization
+from adjoint.io import structure
 from adjoint.io.pickle_writer import PickleWriter
 
 from ..sweep import few_or_many
@@ -608,6 +609,12 @@ def test_modules_that_contain_themselves_or_nothing():
         refuse(linear + b"}" + text_of("_modules") + b"}" + text_of("x") + b"K\x01ssb", "modules")
         refuse(linear + b"}" + text_of("__class__") + b"K\x01sb", "replaces")
         refuse(linear + b"]b", "no dict")
+
+
+@pytest.mark.parametrize("value", [{"device": "cpo"}, {"device": "cpu:x"}, {"device": ""}])
+def test_devices_that_nobody_has_named(value):
+    with pytest.raises(ad.CheckpointError, match="device"):
+        structure.decode(value, None)
 
 
 def test_values_that_unfold_without_end():
