@@ -53,6 +53,7 @@ REASONS = {
     "retain_grad": "of what comes from outside, or goes there",
     "one of the variables needed for gradient": "a node of control flow has read what is written",
     "a function of it writes to": "cond, while_loop and scan give values",
+    "changes Python's own state": "a GradScaler unscales, and nothing steps",
 }
 
 
