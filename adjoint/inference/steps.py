@@ -338,32 +338,28 @@ class KernelStep(Step):
         return calls
 
 
-class LibraryStep(Step):
+class LayerStep(Step):
+    """A layer with what follows it; `roles` (x, y, bias, added0, ...) has the values it uses."""
+
+    def __init__(
+        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
+        roles: dict[str, Value],
+    ) -> None:  # fmt: skip
+        super().__init__(op, inputs, outputs)
+        self.layer = layer
+        self.roles = roles
+
+
+class LibraryStep(LayerStep):
     """A layer by oneDNN; layers that follow one another become one call."""
 
     how = "oneDNN"
 
-    def __init__(
-        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
-        roles: dict[str, Value],
-    ) -> None:  # fmt: skip
-        super().__init__(op, inputs, outputs)
-        self.layer = layer
-        self.roles = roles
 
-
-class PanelsStep(Step):
+class PanelsStep(LayerStep):
     """A product with constants that lie in panels, and what follows it, by generated code."""
 
     how = "panels"
-
-    def __init__(
-        self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value], layer: Any,
-        roles: dict[str, Value],
-    ) -> None:  # fmt: skip
-        super().__init__(op, inputs, outputs)
-        self.layer = layer
-        self.roles = roles
 
     def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
         """What is added is read where the sum is written, and nowhere else."""

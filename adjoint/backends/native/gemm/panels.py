@@ -34,40 +34,11 @@ AHEAD = 2048  # bytes of a panel that are fetched before their use
 LINE = 64
 BIAS, ADDED, CLIPPED = 1, 2, 4  # flags: what there is
 CLIP = "clip"
-BOTH = 0, 1  # numbers that an epilogue has
 # Words of a call, before the addresses of x, w, y, and of the bias and what is added.
 _N, _K, _M, _ROWS, _PANELS, _PARTS, _FLAGS, _KIND, _NUMBERS, _PLACES = range(10)
 
 
-def _scaled(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return x * numbers[0]
-
-
-def _leaky(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return b.select(x > 0.0, x, x * numbers[0])
-
-
-def _sigmoid(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return evaluate(b, "sigmoid", x)
-
-
-def _tanh(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return evaluate(b, "tanh", x)
-
-
-def _silu(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return x * evaluate(b, "sigmoid", x)
-
-
-def _elu(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return b.select(x > 0.0, x, evaluate(b, "expm1", x))
-
-
-def _gelu(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return x * 0.5 * (evaluate(b, "erf", x * math.sqrt(0.5)) + 1.0)
-
-
-def _gelu_tanh(b: Body, x: Reg, *numbers: Reg) -> Reg:
+def _gelu_tanh(b: Body, x: Reg) -> Reg:
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
     return x * 0.5 * (evaluate(b, "tanh", inner) + 1.0)
 
@@ -79,24 +50,25 @@ def _sixth(b: Body, x: Reg) -> Reg:
     return inner * (1 / 6)
 
 
-def _hardsigmoid(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return _sixth(b, x)
-
-
-def _hardswish(b: Body, x: Reg, *numbers: Reg) -> Reg:
-    return x * _sixth(b, x)
-
-
-# By their names in frozen layers. What has numbers takes them as vectors.
-KINDS: dict[str, Callable[..., Reg]] = {
-    "linear": _scaled, "leaky": _leaky, "sigmoid": _sigmoid, "tanh": _tanh, "silu": _silu,
-    "elu": _elu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "hardsigmoid": _hardsigmoid,
-    "hardswish": _hardswish,
-}  # fmt: skip
+# Functions of a vector and of a number, by their names in frozen layers.
+KINDS: dict[str, Callable[[Body, Reg, Reg], Reg]] = {
+    "linear": lambda b, x, n: x * n,
+    "leaky": lambda b, x, n: b.select(x > 0.0, x, x * n),
+    "sigmoid": lambda b, x, n: evaluate(b, "sigmoid", x),
+    "tanh": lambda b, x, n: evaluate(b, "tanh", x),
+    "silu": lambda b, x, n: x * evaluate(b, "sigmoid", x),
+    "elu": lambda b, x, n: b.select(x > 0.0, x, evaluate(b, "expm1", x)),
+    "gelu": lambda b, x, n: x * 0.5 * (evaluate(b, "erf", x * math.sqrt(0.5)) + 1.0),
+    "gelu_tanh": lambda b, x, n: _gelu_tanh(b, x),
+    "hardsigmoid": lambda b, x, n: _sixth(b, x),
+    "hardswish": lambda b, x, n: x * _sixth(b, x),
+}
 
 
 class Epilogue(NamedTuple):
-    """What becomes of every element: CLIP, which tiles do, or one of `KINDS`; and its numbers."""
+    """What becomes of every element: CLIP (between two numbers), which tiles do, or one of `KINDS`
+    (with the first number).
+    """
 
     kind: str = CLIP
     first: float = -math.inf
@@ -123,12 +95,14 @@ def text(host: Target, symbol: str) -> str:
     return str(module)
 
 
-def _activation(module: Module, kind: str, formula: Callable[..., Reg], lanes: int) -> None:
+def _activation(
+    module: Module, kind: str, formula: Callable[[Body, Reg, Reg], Reg], lanes: int
+) -> None:
     """A function of every element of a part of y, which a cache still holds."""
     vector = type_name("float", lanes)
     header = f"void @.{kind}(ptr %y, ptr %numbers, i64 %n, i64 %rows, i64 %columns)"
     with function(module, header) as (b, y, numbers, n, rows, columns):
-        given = [b.splat(b.get(b.place("float", numbers, i, "float")), lanes) for i in BOTH]
+        given = b.splat(b.get(b.place("float", numbers, 0)), lanes)
         whole = b.binary("and", columns, -lanes)
         mask = b.iota("i64", lanes) < b.splat(columns - whole, lanes)
         with b.loop(0, rows) as i:
@@ -136,11 +110,11 @@ def _activation(module: Module, kind: str, formula: Callable[..., Reg], lanes: i
             with b.loop(0, whole, lanes) as j:
                 at = b.at(row, j, "float")
                 x = b.emit("float", lanes, f"load {vector}, ptr {at.ref}, align 4")
-                b.line(f"store {vector} {formula(b, x, *given).ref}, ptr {at.ref}, align 4")
+                b.line(f"store {vector} {formula(b, x, given).ref}, ptr {at.ref}, align 4")
             with b.when(whole < columns):
                 at = b.at(row, whole, "float")
                 x = b.load_masked("float", lanes, at, mask, 4)
-                b.store_masked([(formula(b, x, *given), at)], mask, 4)
+                b.store_masked([(formula(b, x, given), at)], mask, 4)
 
 
 def _tile(module: Module, rows: int, width: int, lanes: int) -> None:
