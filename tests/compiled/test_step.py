@@ -993,3 +993,19 @@ def test_a_variance_of_which_only_the_mean_is_read():
     ad.compile(function)(x).backward()
     function(other).backward()
     np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x.std(), lambda x: x.exp(), lambda x: x.std(-1, keepdim=True)]
+)
+def test_data_of_what_a_node_has_saved_is_not_computed_again(function):
+    """Eagerly its gradient reads what was written; a program would read what was before."""
+
+    @ad.compile
+    def step(x):
+        y = function(x)
+        y.data.mul_(0.5)
+        (y * y).mean().backward()
+
+    with pytest.raises(ad.AutogradError, match="modified by an inplace"):
+        step(ad.rand(3, 4, requires_grad=True))
