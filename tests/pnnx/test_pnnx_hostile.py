@@ -151,6 +151,7 @@ def process(count):
     from adjoint.pnnx.step import TABLE
 
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", UserWarning)  # of layers, about what they are given
     ad.backends.native.enable(False)  # compiles and loads libraries when it is first used
     lines, kinds = sample(), [*sorted(TABLE), "evil.Op", "aten::evil"]
     module = ad.pnnx.load(io.BytesIO(param_text(*lines)), io.BytesIO(bin_file(WEIGHTS)))
