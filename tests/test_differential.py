@@ -69,13 +69,47 @@ def view_of(rng):
     ])  # fmt: skip
 
 
+SAVING = {  # functions of two tensors of one shape
+    "mul": lambda t, x, y: x * y, "div": lambda t, x, y: x / (y * y + 1),
+    "atan2": lambda t, x, y: t.atan2(x, y * y + 1), "exp": lambda t, x, y: x.exp() * y,
+    "tanh": lambda t, x, y: (x * y).tanh(), "maximum": lambda t, x, y: t.maximum(x, y + 0.25),
+    "matmul": lambda t, x, y: x.unsqueeze(-1) @ y.unsqueeze(-2), "pow": lambda t, x, y: x**3 * y,
+    "softmax": lambda t, x, y: x.unsqueeze(-1).softmax(0) * y.unsqueeze(-1),
+    "sum": lambda t, x, y: x.sum() * y.square(), "std": lambda t, x, y: (x * 3 + y).std() + x.var(),
+    "norm": lambda t, x, y: (x + y + 9).norm() * x, "relu": lambda t, x, y: x.relu() * y.relu(),
+    "where": lambda t, x, y: t.where(x > y, x * y, y.sigmoid()),
+    "logsumexp": lambda t, x, y: (x + y).reshape(-1).logsumexp(0) * y,
+}  # fmt: skip
+CHANGES = {  # in place, after the function
+    "nothing": lambda t, x: None, "add_": lambda t, x: x.add_(1), "mul_": lambda t, x: x.mul_(2),
+    "zero_": lambda t, x: x.zero_(), "relu_": lambda t, x: x.relu_(),
+    "t_": lambda t, x: x.t_() if x.ndim <= 2 else None,
+    "transpose_": lambda t, x: x.transpose_(0, -1) if x.ndim else None,
+    "unsqueeze_": lambda t, x: x.unsqueeze_(0), "squeeze_": lambda t, x: x.squeeze_(),
+    "a part": lambda t, x: x[:1].mul_(3) if x.ndim else None,
+    "copy_": lambda t, x: x.copy_(t.ones_like(x)), "detach_": lambda t, x: x.detach(),
+}  # fmt: skip
+
+
+def gradient_after(t, x, function, change, place):
+    """The gradient of a function of which an input, or the result, is changed before backward."""
+    leaf = x.clone().requires_grad_()
+    values = [leaf * 1.0, leaf.detach() * 0.5 + 0.25]
+    values.append(function(t, *values))
+    total = values[2].sum() if place < 2 else (values[2] * 1.0).sum()
+    with t.no_grad():
+        change(t, values[place])
+    total.backward()
+    return leaf.grad
+
+
 def line_of(rng):
     """A line of a program: what it is called, and a function of the framework and its tensors."""
     i, j, k = (rng.randrange(100) for _ in range(3))
     number, dim = rng.choice([*NUMBERS, 2, -1]), rng.choice([0, -1])
     view, other = view_of(rng), view_of(rng)
     kind = rng.choice(["one", "two", "number", "within", "within", "along", "out", "where", "array",
-                       "optimizer", "view", "gradient"])  # fmt: skip
+                       "optimizer", "view", "gradient", "saved"])  # fmt: skip
     if kind == "one":
         name = rng.choice(ONE)
         return name, lambda t, xs: getattr(t, name)(view(xs[i % len(xs)]))
@@ -141,6 +175,21 @@ def line_of(rng):
         return kinds[0], optimize
     if kind == "view":
         return "view", lambda t, xs: view(xs[i % len(xs)])
+
+    if kind == "saved":
+        function, change = rng.choice(list(SAVING)), rng.choice(list(CHANGES))
+        place = rng.randrange(3)
+
+        def saved(t, xs):
+            x = view(xs[i % len(xs)]).detach().clone().float().nan_to_num(0.5).clamp_(-2, 2)
+            try:
+                return gradient_after(t, x, SAVING[function], CHANGES[change], place)
+            except RuntimeError as error:  # refused: then the gradient is that without a change
+                if "modified by an inplace" not in str(error):
+                    raise
+                return gradient_after(t, x, SAVING[function], lambda t, y: None, place)
+
+        return f"{change} of {place} of {function}", saved
 
     name = rng.choice(["exp", "tanh", "sigmoid", "relu", "square", "abs", "sqrt", "sin"])
 
@@ -221,6 +270,23 @@ def test_random_programs(first):
         text for text in map(difference, range(first, first + (1000 if first else 40))) if text
     ]
     assert not found, "\n".join(found[:5])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_after_it_was_saved(change):
+    """Refused where PyTorch refuses it, or as if nothing had changed; else PyTorch's gradient."""
+    for function in SAVING:
+        for place in range(3):
+            found = []
+            for t in (torch, ad):
+                x = t.arange(-2.5, 3.5).reshape(2, 3)
+                try:
+                    found.append(gradient_after(t, x, SAVING[function], CHANGES[change], place))
+                except RuntimeError as error:
+                    assert "modified by an inplace" in str(error)
+                    found.append(gradient_after(t, x, SAVING[function], lambda t, y: None, place))
+            theirs, ours = (g.numpy() for g in found)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=function)
 
 
 def test_the_programs_notice_what_is_wrong(monkeypatch):
