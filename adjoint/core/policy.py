@@ -245,6 +245,7 @@ SOUND = _bound("SOUND", 1024)  # ops on specs that `infer` had nothing against
 PROGRAMS = _bound("PROGRAMS", 4096)
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
+LINKED_TOGETHER = _bound("LINKED_TOGETHER", 32)  # of it, in one engine, which goes with the last
 COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
 CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came, or their kernels
 CHAINS_MADE = _bound("CHAINS_MADE", 4)  # of them at one refresh: that is milliseconds each

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.core import config, debug
+from adjoint.core import config, debug, policy
 from adjoint.core.errors import Unsupported
 
 from . import cache
@@ -98,7 +98,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-_TOGETHER = 32  # codes that may be freed, in one engine
 _engines: dict[bool, tuple[Any, int]] = {}  # the last, and how much code it may get yet
 _loaded: list[Any] = []  # they own the code
 _numbers = itertools.count()
@@ -206,6 +205,6 @@ def _engine(passing: bool) -> Any:
         # JITLink places an object in one piece. Code reaches its constants within 2 GiB; MCJIT
         # places them apart, and aborts the process where the distance is larger.
         engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
-        left = _TOGETHER if passing else -1
+        left = policy.LINKED_TOGETHER if passing else -1
     _engines[passing] = engine, left - 1
     return engine
