@@ -58,7 +58,8 @@ NOT_POLICY = {
     "kernels/schedule.py": {"TALL", "WIDE"},
     "eager/arrays.py": {"_DEEP", "_MOST"},
     "inference/buffers.py": {"ALIGNMENT"},
-    "inference/program.py": {"LONG"},
+    "inference/explained.py": {"_ARRAY", "_SIDE"},
+    "inference/program.py": {"EXPLAINED", "LONG"},
 }  # fmt: skip
 WAITING = {
     ("backends/native/lowering/multi_tensor.py", "CHUNK"): "OPTIMIZER_CHUNK",
