@@ -53,7 +53,7 @@ class Target:
         # A context of its own: what a context knows (types, numbers, names) stays until it goes.
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = self.triple
-        _passes(self.effort > 0).run(module, llvm.create_pass_builder(_machine(self), _tuning()))
+        _passes(self.effort > 0).run(module, _builder(self))
         return module
 
 
@@ -115,9 +115,12 @@ def _machine(target: Target) -> Any:
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _tuning() -> Any:
-    return _llvm().create_pipeline_tuning_options(speed_level=2)
+@functools.lru_cache(maxsize=8)
+def _builder(target: Target) -> Any:
+    """One for all modules: each leaves 1.5 KiB."""
+    llvm = _llvm()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    return llvm.create_pass_builder(_machine(target), tuning)
 
 
 @functools.lru_cache(maxsize=2)
