@@ -420,7 +420,14 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             leaf.grad = old + g
         else:
             before_change(old)
-            quietly(np.add, old._data, concrete(g), old._data)
+            try:
+                quietly(np.add, old._data, concrete(g), old._data)
+            except ValueError as error:
+                raise ShapeError(
+                    f"backward: a gradient of shape {tuple(g._data.shape)} for a tensor whose "
+                    f".grad has shape {tuple(old._data.shape)}: it was turned or reshaped in place "
+                    "since; set .grad to None then"
+                ) from error
             version = old._changes
             if version is None:
                 version = old._changes = Version()

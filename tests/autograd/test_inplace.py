@@ -466,3 +466,18 @@ def test_pooled_values_may_be_changed_in_place_where_pytorchs_may(name):
         y.sum().backward()
         found.append(x.grad.numpy())
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("method", "arguments"), [("t_", ()), ("unsqueeze_", (0,))])
+def test_a_gradient_of_another_shape_than_the_one_that_is_there(method, arguments):
+    """Of a leaf that was turned under no_grad between two backwards."""
+    for t in (ad, torch):
+        x = t.arange(6.0).reshape(2, 3).requires_grad_()
+        (x * x).sum().backward()
+        with t.no_grad():
+            getattr(x, method)(*arguments)
+        with pytest.raises(RuntimeError, match=r"shape|size"):
+            (x * x).sum().backward()
+        x.grad = None
+        (x * x).sum().backward()
+        assert x.grad.tolist() == (2 * x).tolist()

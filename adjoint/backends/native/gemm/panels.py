@@ -214,6 +214,7 @@ def _driver(module: Module, name: str, lanes: int, most: Sequence[int]) -> None:
         added = given(ADDED, (flags & BIAS) + (_PLACES + 3))
         numbers = b.at(words, _NUMBERS, "i64")
         bounds = b.select(b.compare("ne", flags & CLIPPED, 0), numbers, null)
+        biased, more = (b.emit("i1", 0, f"icmp ne ptr {p.ref}, null") for p in (bias, added))
         columns = b.const("i64", WIDTH * lanes)
         with b.loop(begin, end) as chunk:
             first = b.binary("udiv", chunk, parts) * rows
@@ -240,12 +241,10 @@ def _driver(module: Module, name: str, lanes: int, most: Sequence[int]) -> None:
                     tile = b.get(_entry(b, ".panel_tiles", len(names), number, "ptr"))
                     row = first + i
                     out = row * n + j
-                    there = b.emit("i1", 0, f"icmp ne ptr {added.ref}, null")
-                    biased = b.emit("i1", 0, f"icmp ne ptr {bias.ref}, null")
                     b.invoke(
                         "void", tile, b.at(x, row * k, "float"), panel, b.at(y, out, "float"),
                         b.select(biased, b.at(bias, j, "float"), null),
-                        b.select(there, b.at(added, out, "float"), null),
+                        b.select(more, b.at(added, out, "float"), null),
                         bounds, k, n, count, b.get(later), step,
                     )  # fmt: skip
                     b.put(later, b.at(b.get(later), step * k))
