@@ -58,7 +58,7 @@ NOT_POLICY = {
     "kernels/schedule.py": {"TALL", "WIDE"},
     "eager/arrays.py": {"_DEEP", "_MOST"},
     "inference/buffers.py": {"ALIGNMENT"},
-    "inference/explained.py": {"_ARRAY", "_SIDE"},
+    "inference/explained.py": {"_ARRAY"},
     "inference/program.py": {"EXPLAINED", "LONG"},
 }  # fmt: skip
 WAITING = {
