@@ -179,7 +179,7 @@ PRODUCT_LARGE_DOUBLE = _threshold("PRODUCT_LARGE_DOUBLE", 1 << 26, "layers --onl
 OUTER_SMALL = _threshold("OUTER_SMALL", 1 << 12, "operations --rows outer")
 OUTER_PART = _threshold("OUTER_PART", 1 << 16, "operations --rows outer")
 # multiply-adds that a part of a product should have at least
-PRODUCT_GRAIN = _threshold("PRODUCT_GRAIN", 1 << 19, "layers --only matmul linear")
+PRODUCT_GRAIN = _threshold("PRODUCT_GRAIN", 1 << 16, "compile --rows pinn dqn mlp")
 # bytes of weights, from which a few windows (so many) are multiplied with them at once; rows of a
 # product from which parts of the rows are better than of the columns: in frozen modules
 LAYER_STREAMED_BYTES = _threshold("LAYER_STREAMED_BYTES", 1 << 20, "inference")

@@ -22,6 +22,7 @@ from ....core.errors import NotTraceable, Unsupported
 from ....core.spec import Spec
 from ....eager.arrays import addresses
 from ..gemm.products import matmul
+from ..indexing.copies import copied
 from ..runtime.pool import default_pool
 from .cells import CELLS, Cell
 from .loop import Layer, backward, forward
@@ -338,7 +339,7 @@ class Recurrent:
             return found | {name: of_sums.sum(0) for name in biases}
         factors[:, width:] = 1
         product = matmul(factors.T, of_sums)
-        found = {name: np.ascontiguousarray(product[at].T) for name, at in places.items()}
+        found = {name: copied(product[at].T, "C") for name, at in places.items()}
         return found | {name: product[width].copy() for name in biases}
 
     def _put_before(self, h: Array | None, output: Array, to: Array) -> None:
