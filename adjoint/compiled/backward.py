@@ -165,9 +165,13 @@ def _read_by(end: Any, known: dict[int, frozenset[int]]) -> frozenset[int]:
 
 
 class Lease:
-    """Keeps what a call has computed: that memory is used again when this is gone."""
+    """Keeps what a call has computed: that memory is used again when this is gone. `arrays`: those
+    that the tensors had which are read where they are.
+    """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "arrays")
+
+    arrays: list[Any]
 
 
 class CompiledCall(Op, abstract=True):
@@ -208,9 +212,16 @@ class CallNode(Node):
                 "function had computed was released by the first backward. Pass retain_graph=True "
                 "to the first backward, or call the function again"
             )
-        tensors = self.saved[1:]
-        for x, version in zip(tensors, self.versions or (0,) * len(tensors), strict=True):
+        lease, *tensors = self.saved
+        versions = self.versions or (0,) * len(tensors)
+        for x, version, array in zip(tensors, versions, lease.arrays, strict=True):
             assert_unchanged("compile", x, version)
+            if x._data is not array:
+                raise AutogradError(
+                    f"compile: a tensor of shape {tuple(x.shape)} has other data (x.data = ...) "
+                    "than when the compiled function was called, to which its gradients belong; "
+                    "call backward before, or the function again"
+                )
         return (self,)
 
     def release(self) -> None:
@@ -222,6 +233,7 @@ def history(
     op: CompiledCall, lease: Lease, parents: tuple[Any, ...], read: Sequence[Any], y: Sequence[Any]
 ) -> list[Any]:
     """The nodes of results `y`, whose gradients depend on the tensors `read` besides."""
+    lease.arrays = [x._data for x in read]
     only = y[0] if len(y) == 1 else None
     node = CallNode(
         op, parents, (lease, *read), versions_of(read),

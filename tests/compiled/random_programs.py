@@ -38,6 +38,7 @@ REASONS = {
     "a backward within the function reaches an argument that was computed": "outside history",
     "a parameter's value from before an optimizer's step is used after it": "old values",
     "backward through what a compiled function returned": "history that is over",
+    "has other data (x.data = ...)": "between a call and its backward outside",
     "a tensor from outside gets a history, or another requires_grad": "as it says",
     "a gradient that no operation has computed": "an argument became a gradient",
     "a gradient that is another tensor": "two gradients are one tensor",

@@ -424,3 +424,21 @@ def test_a_backward_behind_a_step_refuses_what_the_step_has_changed(kind):
     assert len(compiled.programs) == 0
     compiled(x, False)
     assert len(compiled.programs) == 1 and not ad.equal(w, before)
+
+
+@pytest.mark.parametrize("replaced", ["parameter", "argument"])
+def test_data_that_are_others_at_backward_are_refused(replaced):
+    """Eagerly they enter gradients; a program has the memory that it read."""
+    w = ad.randn(3, 3).requires_grad_()
+    x = ad.randn(2, 3).requires_grad_()
+    product = ad.compile(lambda x: x @ w)
+    y = product(x)
+    other = w if replaced == "parameter" else x
+    before = other.data
+    other.data = before * 2
+    with pytest.raises(AutogradError, match=r"other data \(x.data = ...\)"):
+        y.sum().backward()
+    other.data = before * 3
+    y = product(x)
+    y.sum().backward()
+    assert ad.allclose(w.grad, x.detach().t() @ ad.ones(2, 3))
