@@ -29,6 +29,7 @@ from ..eager.tensors import wrap
 from ..eager.views import register_view
 from ..graph.cells import Cell
 from ..graph.lazy import LazyValue, record, run
+from ..graph.memory_order import memory_like
 from ..graph.node import INFERENCE, Item, Version
 from ..ops.create.conversion import Transfer
 from ..ops.index.selected import Selected, of_selected
@@ -385,20 +386,16 @@ class _Recorder:
             self._join(y, x)
 
     def shows(self, view: LazyValue, x: LazyValue) -> bool:
-        """Whether a reshape of `x`, which may be a view of others, shows its memory: what ops have
-        computed lies row-major in a program, other memory as it does.
-        """
+        """Whether a reshape of `x`, which may be a view of others, shows its memory."""
         if view is x:
             return True
-        ops: list[Any] = [view.op]
-        while x.op is not None and x.op.view and x.op.n_outputs == 1 and len(x.inputs) == 1:
-            ops.append(x.op)
-            x = x.inputs[0]
-        array = next((m.array for m in self.met.values() if m.symbol is x), x.array)
-        array = np.empty(x.shape, x.dtype) if array is None else array
-        for op in reversed(ops[1:]):
-            array = run(op, [array])
-        return bool(np.may_share_memory(run(ops[0], [array]), array))
+        assert view.op is not None
+        array = memory_like(x)
+        return bool(np.may_share_memory(run(view.op, [array]), array))
+
+    def array_of(self, symbol: LazyValue) -> Any:
+        """The array for which a symbol stands."""
+        return next((m.array for m in self.met.values() if m.symbol is symbol), None)
 
     def note_memory(self, symbol: LazyValue, begins: bool) -> None:
         """The program goes by the order of memory from outside; `begins`: and by where that of a

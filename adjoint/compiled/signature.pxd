@@ -1,5 +1,6 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
+from ..eager.elements cimport axes_in_memory
 from ..graph.node cimport Leaf
 
 cdef class Signature:
@@ -9,7 +10,7 @@ cdef class Signature:
     cpdef object add_all(self, object items)
     @cython.locals(key=list)
     cpdef object add(self, object x)
-    @cython.locals(key=list, tensors=list, place=Py_ssize_t, n=Py_ssize_t, known=dict)
+    @cython.locals(key=list, tensors=list, place=Py_ssize_t, n=Py_ssize_t, known=dict, order=tuple)
     cdef object _add_tensor(self, TensorBase x)
 
 @cython.locals(handle=TensorBase, leaf=Leaf)

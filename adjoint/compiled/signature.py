@@ -11,6 +11,7 @@ from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
+from ..eager.elements import axes_in_memory
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN
 
@@ -90,6 +91,10 @@ class Signature:
             self.host = False
             if x.device != CPU:
                 key.append(x.device)
+        else:
+            order = axes_in_memory(data)
+            if order:
+                key.append(order)
         tensors.append(x)
 
 

@@ -37,6 +37,19 @@ def copies(arrays: list[Any]) -> list[Any]:
     return found
 
 
+def axes_in_memory(array: Any) -> tuple[int, ...]:
+    """The axes of an array, those whose steps in memory are larger first; () for row-major ones."""
+    if cython.compiled:
+        if PyArray_FLAGS(array) & NPY_ARRAY_C_CONTIGUOUS:
+            return ()
+    elif array.flags.c_contiguous:
+        return ()
+    axes = [k for k, size in enumerate(array.shape) if size > 1]
+    steps = [abs(step) for step in array.strides]
+    ordered = sorted(axes, key=steps.__getitem__, reverse=True)
+    return () if ordered == axes else tuple(ordered)
+
+
 def common_number(arrays: list[Any]) -> float | None:
     """What arrays of one element all hold; None where they differ, or it is no number."""
     first = _number(arrays[0])

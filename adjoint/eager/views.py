@@ -11,6 +11,7 @@ from ..backends import numpy as backend
 from ..core.mode import Mode
 from ..core.op import Op
 from ..graph.lazy import LazyValue, concrete
+from ..graph.memory_order import memory_like
 from ..graph.node import INFERENCE, Node, Version, View, new_node
 from .tensors import ndarray, wrap
 
@@ -29,13 +30,11 @@ def shares_storage(result: Any, x: Any, op: Op) -> bool:
 
 
 def _would_share(x: Any, op: Op) -> bool:
-    """The same where it is only recorded: computed ones are row-major, of which `op` makes a view;
-    of a view it may not, nor of memory that lies otherwise.
+    """The same where it is only recorded: of a view `op` may not make a view, nor of memory that
+    lies otherwise.
     """
     if type(x._data) is ndarray:
         memory = part = x._data
-    elif x._view is None:
-        return True
     else:
         memory, part = _places(x)
     part = op.compute(backend, part)
@@ -57,7 +56,7 @@ def _places(x: Any) -> tuple[Any, Any]:
     """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
     view = x._view
     base = x._data if view is None else view.base._data
-    memory = part = base if type(base) is ndarray else np.empty(base.shape, base.dtype)
+    memory = part = base if type(base) is ndarray else memory_like(base)
     for each in () if view is None else view.ops:
         part = each.compute(backend, part)
     return memory, part

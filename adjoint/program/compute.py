@@ -17,6 +17,7 @@ from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError, OutOfMemoryError, Unsupported
 from ..core.mistakes import misplaced
+from ..core.mode import DEFAULT, MODE
 from ..core.op import Op
 from ..core.spec import Spec
 from ..eager.arrays import signature
@@ -40,6 +41,7 @@ class _Quiet(threading.local):
         with np.errstate(all="ignore"):
             self.run = contextvars.copy_context().run
         self.run(_inside.set, True)
+        self.run(MODE.set, DEFAULT)  # the present one, and what it holds, may be soon over
         for prepare in _preparations:
             prepare(self.run)
 

@@ -261,7 +261,7 @@ class Graph:
             spec = tuple(shape or ()), _dtype(dtype).numpy
         else:
             given = as_tensor(value, dtype=dtype)
-            array = concrete(given).copy()
+            array = concrete(given).copy(order="K")
             spec = array.shape, array.dtype
         label = name or self._free_name(what)
         if label in self._named:

@@ -25,6 +25,7 @@ from ...eager.public import explaining, public, rebinding
 from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue, shown
+from ...graph.memory_order import memory_like
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -894,12 +895,14 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 
 
 def is_row_major(x: Tensor) -> bool:
-    """Whether memory is row-major without gaps; of what is recorded, where its base is that."""
+    """Whether memory is row-major without gaps; of what is recorded, where eager execution's is."""
     data, view = x._data, x._view
-    if view is None or not isinstance(data, (LazyValue, Cell)):
+    if not isinstance(data, LazyValue):
         return bool(data.flags.c_contiguous)
+    if view is None:
+        return bool(memory_like(data).flags.c_contiguous)
     base = view.base._data
-    memory = base if type(base) is np.ndarray else np.empty(base.shape, base.dtype)
+    memory = base if type(base) is np.ndarray else memory_like(base)
     return bool(shown(memory, view).flags.c_contiguous)
 
 

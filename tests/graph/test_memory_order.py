@@ -1,0 +1,133 @@
+"""What shows the memory of what, where operations are recorded: as in eager execution, which keeps
+the order of axes in memory through what is computed of each element.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.backends import native
+from adjoint.core.errors import ShapeError
+from adjoint.graph.memory_order import memory_like
+
+
+def doubled(x):
+    y = x * 2.0
+    y.reshape(-1)[1] = 9.0
+    return y.clone()
+
+
+def transposed(x):
+    y = (x.t() + 1.0).exp()
+    y.flatten()[1] = 9.0
+    return y.clone()
+
+
+def contiguous(x):
+    y = ad.where(x > 2, x, -x)
+    z = y.contiguous()
+    z[0] = 9.0
+    return y * z
+
+
+def read_after(x):
+    y = x.to(ad.float64) * 2.0
+    v = y.reshape(-1)
+    y[0] = 9.0
+    return v.clone()
+
+
+def of_a_clone(x):
+    y = x.clone()
+    y.ravel()[1] = 9.0
+    return y + x
+
+
+def of_another_order(x):
+    y = x * ad.ones(2, 3).t() if x.shape[0] == 3 else x * ad.ones(3, 2).t()
+    y.reshape(-1)[1] = 9.0
+    return y.clone()
+
+
+PROGRAMS = [doubled, transposed, contiguous, read_after, of_a_clone, of_another_order]
+GIVEN = {
+    "row-major": lambda: ad.arange(6.0).reshape(2, 3),
+    "transposed": lambda: ad.arange(6.0).reshape(2, 3).t(),
+    "a part": lambda: ad.arange(12.0).reshape(3, 4)[:2, :3],
+    "a part, transposed": lambda: ad.arange(12.0).reshape(3, 4)[:2, :3].t(),
+}
+
+
+def lazily(program, x):
+    with ad.lazy():
+        return program(x)
+
+
+def in_a_graph(program, x):
+    graph = ad.Graph()
+    with graph:
+        return program(graph.input(x)).detach().clone()
+
+
+def compiled(program, x):
+    return ad.compile(program)(x)
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("way", [lazily, in_a_graph, compiled])
+def test_writes_reach_what_they_reach_eagerly(way, program, given):
+    if way is compiled and native.reason_off():
+        pytest.skip("no native code")
+    x = GIVEN[given]()
+    assert way(program, x).tolist() == program(x).tolist()
+
+
+@pytest.mark.skipif(bool(native.reason_off()), reason="no native code")
+def test_programs_go_by_the_order_of_axes():
+    """One for each order, whatever gaps there are; and what is said of it."""
+    function = ad.compile(doubled)
+    for name in ("row-major", "transposed", "a part", "a part, transposed", "row-major"):
+        x = GIVEN[name]()
+        assert function(x).tolist() == doubled(x).tolist(), name
+    assert len(function.programs) == 2
+    square = ad.compile(doubled)
+    x = ad.arange(9.0).reshape(3, 3)
+    assert square(x).tolist() == doubled(x).tolist()
+    assert square(x.t()).tolist() == doubled(x.t()).tolist()
+    assert "axes (1, 0) in memory" in square.reasons[1]
+
+
+@pytest.mark.parametrize("way", [lazily, compiled])
+def test_a_view_that_there_is_not_is_refused(way):
+    if way is compiled and native.reason_off():
+        pytest.skip("no native code")
+    x = ad.arange(6.0).reshape(2, 3).t()
+    with pytest.raises(ShapeError, match="view size"):
+        way(lambda x: (x * 2).view(-1), x)
+    assert way(lambda x: (x * 2).stride() == (1, 3), x)
+
+
+def test_the_order_of_what_is_computed():
+    """Of two operands in all orders, parts of them, and broadcast ones."""
+    shapes = [(2, 3, 4), (2, 1, 4), (3, 4), (1, 3, 1)]
+    for (a, first), (b, second) in itertools.product(
+        itertools.product(shapes, itertools.permutations(range(3))), repeat=2
+    ):
+        x, y = (_in_order(shape, order) for shape, order in ((a, first), (b, second)))
+        eagerly = (x * y).exp()._data
+        with ad.lazy():
+            recorded = memory_like((x * y).exp()._data)
+        sizes = eagerly.shape
+        assert recorded.shape == sizes
+        for n, one, other in zip(sizes, recorded.strides, eagerly.strides, strict=True):
+            assert n == 1 or one == other, (a, first, b, second)
+
+
+def _in_order(shape, order):
+    """A tensor whose axes lie in memory in an order."""
+    order = [k for k in order if k < len(shape)]
+    back = np.argsort(order)
+    return ad.from_numpy(np.ones([shape[k] for k in order], np.float32).transpose(back))
