@@ -66,6 +66,8 @@ class Update(Op, abstract=True):
                 if not state and optimizer.begin(p, group):
                     raise NotReady(optimizer, self.groups)
                 states.append(state)
+            if _lacking(optimizer, group, states):
+                raise NotReady(optimizer, self.groups)
             names = [name for name in states[0] if name not in optimizer.scalars]
             kinds = [[state[name] for state in states] for name in names]
             self.columns.append([parameters, [p.grad for p in parameters], *kinds])
@@ -88,6 +90,15 @@ class Update(Op, abstract=True):
         """Those of what is written."""
         by_tensor = dict(zip(map(id, self.given()), specs, strict=not self.skips))
         return tuple(by_tensor[id(x)] for x in self.written())
+
+
+def _lacking(optimizer: Any, group: Any, states: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """What states lack that began with other options than the group has now: each, and its rest."""
+    whole = [dict(state) for state in states]
+    optimizer.complete(group, whole)
+    pairs = zip(states, whole, strict=True)
+    rests = [(s, {key: x for key, x in w.items() if key not in s}) for s, w in pairs]
+    return [(state, rest) for state, rest in rests if rest]
 
 
 class Met(NamedTuple):
@@ -135,6 +146,7 @@ class _Recorder:
         self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # what they change
         self.met: dict[int, Met] = {}
         self.views: list[tuple[Any, Any, Any]] = []
+        self.outside: list[tuple[Any, Any, Any]] = []  # views that the function may not know
         self.places: dict[Any, Met] | None = None  # by their memory, arguments excepted
         self.alike: list[tuple[Any, ...]] = []  # tensors, others of that memory; see `_join`
         self.fresh: dict[int, tuple[Any, Any]] = {}  # tensors made meanwhile, by id: their arrays
@@ -272,6 +284,9 @@ class _Recorder:
             self.views.append((known.tensor, known.array, known.node))
         met = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
         self.met[id(x)] = met
+        if x._changes is not None:  # what is outside and shows a write meanwhile
+            views = [reference() for reference in x._changes.views or ()]
+            self.outside += [(y, y._data, y._node) for y in views if y is not None]
         x._data = symbol
         if self.places is not None and met.array.size:
             self.places[place] = met
@@ -603,7 +618,7 @@ class _Recorder:
             version.views = views or None
         for x, array in self.fresh.values():
             x._data = array  # which may be known elsewhere by now
-        for x, array, node in self.views:
+        for x, array, node in (*self.outside, *self.views):
             x._data, x._node = array, node
         for met in self.met.values():
             met.tensor._data, met.tensor._node = met.array, met.node
@@ -647,12 +662,12 @@ class NotReady(Unsupported):
 
 
 class Begun:
-    """States that optimizers are given before their first step: what each begins with. They are
-    taken away again where an error ends the block.
+    """States that optimizers are given before their first step, or their first one with an option:
+    what each begins with. They are taken away again where an error ends the block.
     """
 
     def __init__(self) -> None:
-        self._made: list[tuple[Any, Any]] = []
+        self._made: list[tuple[Any, Any]] = []  # a dict, and a key of it
 
     def __enter__(self) -> Begun:
         return self
@@ -666,22 +681,28 @@ class Begun:
         first step differs from all later ones.
         """
         optimizer = error.optimizer
-        states = []
+        states: list[tuple[Any, Any]] = []
+        rests: list[tuple[Any, Any]] = []
         for group, parameters in error.groups:
             for p in parameters:
-                if not optimizer.state.get(p):
+                state = optimizer.state.get(p)
+                if state:
+                    rests += _lacking(optimizer, group, [state])
+                else:
                     states.append((p, optimizer.begin(p, group)))
         if not all("step" in state for _, state in states):
             return False
-        for p, state in states:
-            optimizer.state[p] = state
-            self._made.append((optimizer, p))
-        return bool(states)
+        if states:
+            rests.append((optimizer.state, dict(states)))
+        for holder, found in rests:
+            holder.update(found)
+            self._made += [(holder, key) for key in found]
+        return bool(rests)
 
     def undo(self) -> None:
         """Take them away again."""
-        for optimizer, p in self._made:
-            optimizer.state.pop(p, None)
+        for holder, key in self._made:
+            holder.pop(key, None)
         self._made.clear()
 
 

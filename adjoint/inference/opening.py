@@ -113,12 +113,12 @@ def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
 
 def opened(program: Program, made: Callable[[Node], Program | None]) -> int:
     """Put what is made of a node in its place; how often. What is rounded once, and not with each
-    op, stays.
+    op, stays, as does what has no elements.
     """
     changes: dict[Value, Value] = {}
     nodes = []
     for node in program.renewed(changes):
-        exact = all(x.spec.dtype.name in EXACT for x in node.values)
+        exact = all(x.spec.dtype.name in EXACT and 0 not in x.shape for x in node.values)
         own = made(node) if exact and len(node.values) == len(node.inputs) else None
         nodes += [node] if own is None else own.nodes
         if own is not None:

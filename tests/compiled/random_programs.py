@@ -39,6 +39,7 @@ REASONS = {
     "a parameter's value from before an optimizer's step is used after it": "old values",
     "backward through what a compiled function returned": "history that is over",
     "has other data (x.data = ...)": "between a call and its backward outside",
+    "Trying to backward through the graph a second time": "a backward has released it",
     "a tensor from outside gets a history, or another requires_grad": "as it says",
     "a gradient that no operation has computed": "an argument became a gradient",
     "a gradient that is another tensor": "two gradients are one tensor",
@@ -65,6 +66,13 @@ REFUSED_RECORDED = (
     "error: AutogradError: set_: the tensor has views",
     *(f"error: AutogradError: {name}: one of the variables needed for gradient computation"
       for name in ("cond", "while_loop", "scan")),
+)  # fmt: skip
+# Refused by a backward outside: one more through what a backward has released, where nothing was
+# saved eagerly; what a node of control flow has read, as above; other data than a call has read.
+REFUSED_BEHIND = (
+    "compile: backward through", "Trying to backward through the graph a second time",
+    "has other data (x.data = ...)",
+    *(f"{name}: one of the variables needed" for name in ("cond", "while_loop", "scan")),
 )  # fmt: skip
 # Eagerly only: a gradient that read what was overwritten, or what a backward has released, which a
 # program need not have kept; an index out of range, or a probability beyond 1, where nothing
@@ -407,7 +415,7 @@ def _played(program, compiled, nudge):
         try:
             total_of(ends).backward()
         except ad.AutogradError as error:
-            if compiled and "compile: backward through" in str(error):
+            if compiled and any(each in str(error) for each in REFUSED_BEHIND):
                 return str(error)
             trace.append((f"backward: {type(error).__name__}", None))
             return ""

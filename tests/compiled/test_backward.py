@@ -442,3 +442,10 @@ def test_data_that_are_others_at_backward_are_refused(replaced):
     y = product(x)
     y.sum().backward()
     assert ad.allclose(w.grad, x.detach().t() @ ad.ones(2, 3))
+
+
+def test_gradients_of_products_without_rows():
+    w = ad.zeros(0, 1, requires_grad=True)
+    y = ad.compile(lambda x: nn.functional.linear(x, w))(ad.zeros(0, 1))
+    y.sum().backward()
+    assert y.shape == (0, 0) and w.grad.shape == (0, 1)

@@ -185,3 +185,36 @@ def test_parameters_that_join_or_leave_an_optimizer_are_noticed(change, steps):
         return [a, b, c, a.grad, b.grad, c.grad]
 
     assert_equal(trained(True), trained(False), 1e-6)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_an_option_that_asks_for_more_state(scaled):
+    """Also where nothing has run with it, and the scaler may skip the step."""
+    found = []
+    for compile_ in (lambda function: function, ad.compile):
+        w = ad.ones(3, requires_grad=True)
+        unused = ad.ones(2, requires_grad=True)
+        optimizer = ad.optim.AdamW([w, unused], lr=0.1)
+        scaler = ad.amp.GradScaler("cpu", init_scale=4.0)
+
+        def step(x, w=w, unused=unused, optimizer=optimizer, scaler=scaler):
+            optimizer.zero_grad()
+            loss = (w * x).square().sum() + unused.square().sum()
+            if scaled:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+            return loss
+
+        step = compile_(step)
+        for n in range(6):
+            if n == 2:
+                optimizer.param_groups[0]["amsgrad"] = True
+            step(ad.tensor([1.0, 2.0, n]))
+        found.append([w.detach(), *(optimizer.state[w][k] for k in sorted(optimizer.state[w]))])
+    assert len(found[0]) == len(found[1]) == 5
+    for expected, x in zip(*found, strict=True):
+        assert ad.allclose(x, expected)

@@ -336,3 +336,23 @@ def test_a_place_that_others_set_beside_one_that_the_function_sets(kind):
         x[t] = 0.5 * k
         assert function(ad.ones(1)).tolist() == [0.5 * k + k + 1]
     assert len(function.reasons) == 2
+
+
+def test_views_outside_of_what_is_written_hold_arrays_again():
+    """Among them arguments without elements, whose memory is no one's."""
+    average = ad.zeros(3)
+    part, rows = average[:2], average.expand(0, 3)
+
+    @ad.compile
+    def step(x):
+        average.add_(1.0)
+        return x * 2
+
+    for n in range(1, 4):
+        assert step(rows).shape == (0, 3)
+        assert type(part._data) is type(rows._data) is np.ndarray
+        assert part.tolist() == [n, n]
+    both = average.expand(2, 3)
+    with pytest.raises(Unsupported, match="shown by another tensor"):
+        step(both)
+    assert both.tolist() == [[3.0] * 3] * 2
