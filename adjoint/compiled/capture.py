@@ -754,7 +754,7 @@ def capture(
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             found = function(*arguments)
             given_to = [(args, kwargs) for _, args, kwargs in recorder.calls]
-            returned = Returned((found, given_to), recorder.met, arguments)
+            returned = Returned((found, given_to), recorder.met, arguments, recorder.fresh)
             del found, given_to
             _assert_plain(returned.tensors)
             recorder.assert_unhooked()

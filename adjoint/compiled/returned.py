@@ -15,6 +15,7 @@ from ..core.op import Op
 from ..core.scalar import Number
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
+from ..graph.lazy import LazyValue
 from ..program.reads import PLAIN
 from .form import (
     Computed,
@@ -38,18 +39,24 @@ class Returned:
     Errors: InvalidType for what is neither tensor nor constant, nor a container of such.
     """
 
-    def __init__(self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any]) -> None:
+    def __init__(
+        self, found: Any, met: Mapping[int, Any], arguments: Sequence[Any],
+        fresh: Mapping[int, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """`met`: tensors from outside that were read; `fresh`: those that the function has made
+        without recording them, where others that are not recorded are from outside; each by id.
+        """
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self.histories: list[bool] = []  # whether they want gradients
         self.why: str | Exception | None = None  # those that want gradients have none
         self.results: Any = None  # what gives those of a run, when the capture is over
         self.leaves: list[bool] = []  # whether they are leaves, which the function has made
         self.numbers: list[Number] = []  # computed ones
-        self._met = met
+        self._met, self._fresh = met, fresh
         self._arguments = arguments
         self._known: dict[int, Form] = {}
         self._form = self._of(found)
-        del self._met, self._arguments, self._known
+        del self._met, self._fresh, self._arguments, self._known
 
     def close(self, why: str | Exception | None) -> None:
         """The capture is over; `why` results without a node have no gradient, None where they lead
@@ -87,7 +94,8 @@ class Returned:
             for n, x in enumerate(self._arguments):
                 if found is x:
                     return Given(n)
-            if id(found) in self._met:
+            untouched = self._fresh is not None and id(found) not in self._fresh
+            if id(found) in self._met or (untouched and not isinstance(found._data, LazyValue)):
                 return Constant(found)
             leaf = found._leaf is not None and found._node is found._leaf
             if found._leaf is not None and found._leaf.grad is not None:

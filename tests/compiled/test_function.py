@@ -625,3 +625,16 @@ def test_regions_for_profiles_have_no_effect_and_leave_nothing_open():
     with pytest.raises(RuntimeError, match="reads a value"):
         fails(ad.ones(()))
     assert region._open == []
+
+
+def test_what_nothing_is_done_with_is_returned_itself():
+    """Also where nothing else is done with it: a parameter as argument, a tensor of a closure."""
+    w = ad.nn.Parameter(ad.ones(2))
+    held = ad.ones(3, requires_grad=True)
+    function = ad.compile(lambda x: {"given": x.contiguous(), "held": held, "made": ad.zeros(2)})
+    for _ in range(2):
+        found = function(w)
+        assert found["given"] is w and found["held"] is held
+    assert function(w)["made"] is not found["made"]
+    (found["given"].sum() + found["held"].sum()).backward()
+    assert w.grad.tolist() == [1.0, 1.0] and held.grad.tolist() == [1.0, 1.0, 1.0]
