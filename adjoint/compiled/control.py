@@ -18,6 +18,7 @@ from ..core.mode import MODE
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply
 from ..eager.tensors import wrap
+from ..graph.node import INFERENCE
 from ..ops.shape.joining import stack
 from ..ops.shape.movement import movedim
 from ..program.capture import Rebuild, parts_of
@@ -364,7 +365,11 @@ class Capture:
         return Drawing(streams, [body.streams for body in bodies])
 
     def applied(self, op: Any, inputs: Sequence[Any], wanting: Sequence[bool]) -> list[Any]:
-        """The first outputs of a node, with a history where they are `wanting` one."""
+        """The first outputs of a node, with a history where they are `wanting` one. It saves all its
+        inputs, of which the ops in it may save none that were made in inference mode.
+        """
+        if self.grad:
+            inputs = [x.clone() if x._changes is INFERENCE else x for x in inputs]
         found = apply(op, *inputs, *op.drawing.given)
         several = found if type(found) is tuple else (found,)
         op.drawing.leave(several[len(several) - len(op.drawing) :])

@@ -1056,3 +1056,19 @@ def test_what_control_flow_gives_back_is_new(compiles):
     found = (ad.compile(step) if compiles else step)(y)
     assert [x.tolist() for x in found] == [[0.0] * 3, 0.0, [0.0] * 3]
     assert y.tolist() == [1.0] * 3
+
+
+def test_operands_that_were_made_in_inference_mode():
+    """A branch takes sums of them, which may be saved."""
+    w = ad.ones(2, requires_grad=True)
+
+    def step(x):
+        with ad.inference_mode():
+            v = x**2
+        return ad.cond(v.mean() > 0.5, lambda a: a * 2 + a.sum() * w.sum(), lambda a: a + w, (v,))
+
+    for function in (step, ad.compile(step)):
+        for x, gradient in ((ad.ones(2), [4.0, 4.0]), (ad.zeros(2), [1.0, 1.0])):
+            w.grad = None
+            function(x).sum().backward()
+            assert w.grad.tolist() == gradient
