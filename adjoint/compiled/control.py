@@ -365,8 +365,8 @@ class Capture:
         return Drawing(streams, [body.streams for body in bodies])
 
     def applied(self, op: Any, inputs: Sequence[Any], wanting: Sequence[bool]) -> list[Any]:
-        """The first outputs of a node, with a history where they are `wanting` one. It saves all its
-        inputs, of which the ops in it may save none that were made in inference mode.
+        """The first outputs of a node, with a history where they are `wanting` one. It saves its
+        inputs, where the ops in it may save none that were made in inference mode.
         """
         if self.grad:
             inputs = [x.clone() if x._changes is INFERENCE else x for x in inputs]
