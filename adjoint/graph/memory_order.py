@@ -23,7 +23,11 @@ _ORDERED = frozenset(("Cast", "Clone"))  # besides ops of each element
 
 
 def memory_like(value: Any) -> Any:
-    """An array that lies as a recorded value would; its elements say nothing."""
+    """An array that lies as a recorded value would; its elements say nothing. Arrays of devices are
+    taken for row-major.
+    """
+    if not isinstance(value, LazyValue):
+        return np.empty(value.shape, value.dtype)
     known: dict[int, Any] = {}
     stack = [value]
     while stack:
