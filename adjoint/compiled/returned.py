@@ -17,6 +17,7 @@ from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue
 from ..program.reads import PLAIN
+from ..program.standing import hooks_of
 from .form import (
     Computed,
     Constant,
@@ -102,6 +103,11 @@ class Returned:
                 raise Unsupported(
                     "compile: the function returned, or keeps, a tensor that it made and that has "
                     "a gradient; return the gradient, or make the tensor outside"
+                )
+            if leaf and hooks_of(found):
+                raise Unsupported(
+                    "compile: the function registers a hook on a tensor that it made, a leaf, and "
+                    "returned, or keeps; register it outside of the function"
                 )
             if found.retains_grad:  # type: ignore[attr-defined]
                 raise Unsupported(

@@ -52,6 +52,7 @@ REASONS = {
     "GradScaler may skip": "hooks of an optimizer write",
     "but got dtype": "states and parameters of an optimizer differ",
     "registers a hook on a tensor from outside": "each call would add another",
+    "registers a hook on a tensor that it made": "a leaf that is returned",
     "retain_grad": "of what comes from outside, or goes there",
     "one of the variables needed for gradient": "a node of control flow has read what is written",
     "a function of it writes to": "cond, while_loop and scan give values",

@@ -161,3 +161,16 @@ def test_hooks_of_all_modules_that_come_later_run_and_the_profilers_do_not_count
         assert step(x).tolist() == [0.0, 0.0]
     assert step(x).equal(y)
     assert step.reasons[1:] == ["what the hooks of all modules contains was changed"]
+
+
+def test_a_hook_of_a_leaf_that_is_returned_is_refused():
+    """It would run at a backward outside, of which a program knows nothing."""
+
+    @ad.compile
+    def step(x):
+        y = (x * 2).requires_grad_()
+        y.register_hook(lambda g: g * 2)
+        return y
+
+    with pytest.raises(Unsupported, match="registers a hook on a tensor that it made"):
+        step(ad.ones(2))
