@@ -51,7 +51,28 @@ def of_another_order(x):
     return y.clone()
 
 
-PROGRAMS = [doubled, transposed, contiguous, read_after, of_a_clone, of_another_order]
+def masked(x):
+    y = x + 0.25
+    y[y > 2] = 0.5
+    z = x.t() * 2.0
+    z[z < 3] += 1.0
+    return y.sum(0) * 2 + y.mean() + z.sum()
+
+
+def put(x):
+    y = x * 1.5
+    y.put_(ad.tensor([1, 4]), ad.tensor([7.0, 8.0]))
+    y.index_put_((ad.tensor([0]), ad.tensor([1])), ad.tensor(5.0))
+    y.masked_fill_(y < 1, -1.0)
+    y.view_as(y)[0] += 1.0
+    y.diagonal().mul_(2.0)
+    y.transpose(0, 1)[1] = 3.0
+    return y.clone()
+
+
+PROGRAMS = [
+    doubled, transposed, contiguous, read_after, of_a_clone, of_another_order, masked, put,
+]  # fmt: skip
 GIVEN = {
     "row-major": lambda: ad.arange(6.0).reshape(2, 3),
     "transposed": lambda: ad.arange(6.0).reshape(2, 3).t(),

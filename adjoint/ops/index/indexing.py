@@ -28,7 +28,7 @@ from ...graph.cells import Cell
 from ..create.creation import names_on
 from ..create.values import convert_number
 from ..promotion import cast, note_real
-from ..shape.movement import Movement, to_shape
+from ..shape.movement import Movement, is_row_major, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
@@ -404,7 +404,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         if changed is not None:
             write_in_place("setitem", _OVERWRITE, part, changed)
             return
-    if len(advanced) == 1 and part._data.flags.c_contiguous:
+    if len(advanced) == 1 and is_row_major(part):
         place, mask = advanced[0]
         if mask._data.dtype in _MASKS and mask._data.ndim > 1:  # as one dimension, a view
             part = part.flatten(place, place + mask._data.ndim - 1)
