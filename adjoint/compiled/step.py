@@ -161,6 +161,7 @@ class Part:
         used = shown.union(graph.outputs)  # which may be views of inputs
         self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
         fixed = {roots.get(x, x) for x in shown}
+        fixed.update(roots[y] for y in graph.outputs if roots.get(y, y) is not y)  # views of others
         self.shown.update(
             x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
         )
