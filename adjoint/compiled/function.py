@@ -33,7 +33,7 @@ from ..core.mode import MODE, Mode, observed
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
-from ..eager.elements import axes_in_memory
+from ..eager.elements import order_in_memory
 from ..graph.lazy import LazyValue, concrete
 from ..inference.explained import Explanation, Timer
 from ..nn import hooks
@@ -707,8 +707,9 @@ def _listing(mode: Mode, args: Any, kwargs: Any) -> dict[str, str]:
         if isinstance(x, TensorBase):
             wants = " that wants a gradient" if x._node is not None else ""
             where = "" if type(x._data) is np.ndarray else f" on {x.device}"
-            order = "" if where else axes_in_memory(x._data)
-            lies = f", axes {order} in memory" if order else ""
+            order = "" if where else order_in_memory(x._data)
+            steps = [step // x._data.itemsize for step in x._data.strides] if order else []
+            lies = f" of strides {tuple(steps)}" if order else ""
             found[name] = f"{tuple(x._data.shape)} {x._data.dtype}{where}{lies}{wants}"
         elif isinstance(x, dict):
             for each, value in x.items():

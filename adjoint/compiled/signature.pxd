@@ -1,6 +1,6 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
-from ..eager.elements cimport axes_in_memory
+from ..eager.elements cimport order_in_memory
 from ..graph.node cimport Leaf
 
 cdef class Signature:

@@ -11,7 +11,7 @@ from ..core.device import CPU, device
 from ..core.dtype import dtype
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
-from ..eager.elements import axes_in_memory
+from ..eager.elements import order_in_memory
 from ..nn.parameter import Parameter
 from ..program.reads import PLAIN
 
@@ -92,7 +92,7 @@ class Signature:
             if x.device != CPU:
                 key.append(x.device)
         else:
-            order = axes_in_memory(data)
+            order = order_in_memory(data)
             if order:
                 key.append(order)
         tensors.append(x)

@@ -12,7 +12,7 @@ from numpy cimport (
 ctypedef int64_t* p_int64
 
 cpdef list copies(list arrays)
-cpdef tuple axes_in_memory(object array)
+cpdef tuple order_in_memory(object array)
 @cython.locals(first=double)
 cpdef object common_number(list arrays)
 

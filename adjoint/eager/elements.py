@@ -5,6 +5,7 @@ Each function stands beside its twin of plain Python, as in arrays.py.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,17 +38,22 @@ def copies(arrays: list[Any]) -> list[Any]:
     return found
 
 
-def axes_in_memory(array: Any) -> tuple[int, ...]:
-    """The axes of an array, those whose steps in memory are larger first; () for row-major ones."""
+def order_in_memory(array: Any) -> tuple[Any, ...]:
+    """What says of an array in another order than row-major how reshapes and what is computed of
+    each element lie: the axes, those whose steps are larger first, and those of them between which
+    and the next one there is no gap. () for a row-major one.
+    """
     if cython.compiled:
         if PyArray_FLAGS(array) & NPY_ARRAY_C_CONTIGUOUS:
             return ()
     elif array.flags.c_contiguous:
         return ()
-    axes = [k for k, size in enumerate(array.shape) if size > 1]
-    steps = [abs(step) for step in array.strides]
-    ordered = sorted(axes, key=steps.__getitem__, reverse=True)
-    return () if ordered == axes else tuple(ordered)
+    shape, strides = array.shape, array.strides
+    axes = [k for k, size in enumerate(shape) if size > 1]
+    sizes = [-abs(step) for step in strides]
+    ordered = sorted(axes, key=sizes.__getitem__)
+    joined = [k for k, n in itertools.pairwise(ordered) if strides[k] == strides[n] * shape[n]]
+    return tuple(ordered), tuple(joined)
 
 
 def common_number(arrays: list[Any]) -> float | None:

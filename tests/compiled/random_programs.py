@@ -70,11 +70,12 @@ REFUSED_RECORDED = (
 )  # fmt: skip
 SAVED = "one of the variables needed for gradient"
 # Refused by a backward outside: one more through what a backward has released, where nothing was
-# saved eagerly; what a node of control flow has read, as above; other data than a call has read.
+# saved eagerly; what a node of control flow, or of a call, has read, as above; other data than then.
 REFUSED_BEHIND = (
     "compile: backward through", "Trying to backward through the graph a second time",
     "has other data (x.data = ...)",
-    *(f"{name}: one of the variables needed" for name in ("cond", "while_loop", "scan")),
+    *(f"{name}: one of the variables needed"
+      for name in ("cond", "while_loop", "scan", "compile")),
 )  # fmt: skip
 # Eagerly only: a gradient that read what was overwritten, or what a backward has released, which a
 # program need not have kept; an index out of range, or a probability beyond 1, where nothing
