@@ -70,7 +70,7 @@ REFUSED_RECORDED = (
 )  # fmt: skip
 SAVED = "one of the variables needed for gradient"
 # Refused by a backward outside: one more through what a backward has released, where nothing was
-# saved eagerly; what a node of control flow, or of a call, has read, as above; other data than then.
+# saved eagerly; what a node of control flow, or a call, has read; other data than it has read.
 REFUSED_BEHIND = (
     "compile: backward through", "Trying to backward through the graph a second time",
     "has other data (x.data = ...)",
