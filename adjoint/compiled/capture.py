@@ -260,7 +260,7 @@ class _Recorder:
             constant.array = x._data
             x._data = constant
             return
-        if x._view is not None:
+        if x._view is not None and x._leaf is None:  # a leaf is a state, of whatever memory
             self.meet(x._view.base)
             self.views.append((x, x._data, x._node))
             value = x._view.base._data
@@ -430,8 +430,8 @@ class _Recorder:
         or backward functions would draw or write then, which a run would do at once.
         """
         held = {id(m.tensor): m.tensor._data for m in self.met.values()}
-        leaves = [(m.tensor._leaf, m.tensor._leaf.grad) for m in self.met.values()
-                  if m.tensor._leaf is not None]  # fmt: skip
+        found = [m.tensor._leaf for m in self.met.values() if m.tensor._leaf is not None]
+        leaves = [(x, x.grad, None if x.grad is None else x.grad._data) for x in found]
         drawn = self.streams.counts()
         back = differentiated(results, sources, self.note)
         changed = [
@@ -440,9 +440,14 @@ class _Recorder:
         ]  # fmt: skip
         for m in changed:
             m.tensor._data = held.get(id(m.tensor), m.symbol)
-        added = [(leaf, g) for leaf, g in leaves if leaf.grad is not g]
-        for leaf, g in added:
-            leaf.grad = g
+        added = [
+            (x, g, value) for x, g, value in leaves
+            if x.grad is not g or (g is not None and g._data is not value)
+        ]  # fmt: skip
+        for x, g, value in added:
+            x.grad = g
+            if g is not None:
+                g._data = value
         draws = self.streams.counts() != drawn
         self.streams.rewind(drawn)
         if changed or added or draws:

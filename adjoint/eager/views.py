@@ -11,7 +11,6 @@ from ..backends import numpy as backend
 from ..core.mode import Mode
 from ..core.op import Op
 from ..graph.lazy import LazyValue, concrete
-from ..graph.memory_order import memory_like
 from ..graph.node import INFERENCE, Node, Version, View, new_node
 from .tensors import ndarray, wrap
 
@@ -54,6 +53,8 @@ def laid_out(x: Any) -> Any:
 
 def _places(x: Any) -> tuple[Any, Any]:
     """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
+    from ..graph.memory_order import memory_like
+
     view = x._view
     base = x._data if view is None else view.base._data
     memory = part = base if type(base) is ndarray else memory_like(base)

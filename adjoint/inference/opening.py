@@ -102,7 +102,8 @@ def open_narrow_gradients(graph: Program) -> int:
 
 
 def _column(g: Any, x: Any) -> list[Any]:
-    sums = (g.reshape(-1, g.shape[-1]) * x.reshape(-1, 1)).sum(0)
+    rows = prod(g.shape[:-1])
+    sums = (g.reshape(rows, g.shape[-1]) * x.reshape(rows, 1)).sum(0)
     return [sums.reshape(-1, 1)]
 
 
@@ -113,12 +114,12 @@ def _layer(x: Any, w: Any, bias: Any = None) -> list[Any]:
 
 def opened(program: Program, made: Callable[[Node], Program | None]) -> int:
     """Put what is made of a node in its place; how often. What is rounded once, and not with each
-    op, stays, as does what has no elements.
+    op, stays.
     """
     changes: dict[Value, Value] = {}
     nodes = []
     for node in program.renewed(changes):
-        exact = all(x.spec.dtype.name in EXACT and 0 not in x.shape for x in node.values)
+        exact = all(x.spec.dtype.name in EXACT for x in node.values)
         own = made(node) if exact and len(node.values) == len(node.inputs) else None
         nodes += [node] if own is None else own.nodes
         if own is not None:

@@ -449,3 +449,26 @@ def test_gradients_of_products_without_rows():
     y = ad.compile(lambda x: nn.functional.linear(x, w))(ad.zeros(0, 1))
     y.sum().backward()
     assert y.shape == (0, 0) and w.grad.shape == (0, 1)
+
+
+def test_gradients_that_a_backward_outside_would_set():
+    """A checkpoint runs a backward within the backward: what it adds is not there before."""
+    w = ad.ones(3, dtype=ad.float64, requires_grad=True)
+
+    def step(x):
+        y = checkpoint(lambda v: (v * w.sum()).sin(), x, use_reentrant=True)
+        loss = x.sin().sum() + (y * y).mean() + (x * x).mean()
+        loss.backward(retain_graph=True)
+        return loss
+
+    found = []
+    for function in (step, ad.compile(step)):
+        for _ in range(2):
+            w.grad = None
+            x = ad.arange(3.0, dtype=ad.float64).reshape(1, 3).requires_grad_()
+            loss = function(x)
+            found.append((w.grad.clone(), x.grad.clone()))
+    for a, b in found[2:]:
+        assert ad.allclose(a, found[0][0]) and ad.allclose(b, found[0][1])
+    with pytest.raises(AutogradError, match="sets gradients"):
+        loss.backward()

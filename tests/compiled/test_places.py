@@ -356,3 +356,26 @@ def test_views_outside_of_what_is_written_hold_arrays_again():
     with pytest.raises(Unsupported, match="shown by another tensor"):
         step(both)
     assert both.tolist() == [[3.0] * 3] * 2
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_gradients_of_leaves_that_are_views(shown):
+    """`ad.arange(6.0).view(2, 3).requires_grad_()` shows another tensor's memory."""
+    base = ad.arange(6.0)
+    held = base.view(2, 3).t().requires_grad_()
+
+    def step(x):
+        loss = (held.t() * x).sum() + x.square().sum()
+        loss.backward()
+        return loss
+
+    found = []
+    for function in (step, ad.compile(step)):
+        for n in range(3):
+            with ad.no_grad():
+                base.copy_(ad.arange(6.0) + n)
+            held.grad = None
+            x = ad.ones(6).view(2, 3).requires_grad_() if shown else ad.ones(2, 3)
+            loss = function(x)
+            found.append([loss.item(), held.grad.tolist(), x.grad.tolist() if shown else None])
+    assert found[3:] == found[:3]

@@ -25,7 +25,6 @@ from ...eager.public import explaining, public, rebinding
 from ...eager.views import shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue, shown
-from ...graph.memory_order import memory_like
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -899,6 +898,8 @@ def is_row_major(x: Tensor) -> bool:
     data, view = x._data, x._view
     if not isinstance(data, LazyValue):
         return bool(data.flags.c_contiguous)
+    from ...graph.memory_order import memory_like
+
     if view is None:
         return bool(memory_like(data).flags.c_contiguous)
     base = view.base._data
