@@ -82,12 +82,22 @@ def write_part(xp: Any, array: Any, ops: tuple[Op, ...], value: Any) -> None:
     array.reshape(-1)[places] = value
 
 
+def _assert_no_argument(x: Any, mode: Any, name: str) -> None:
+    """Refuse a leaf that stands for an argument of a function that is being captured."""
+    if id(x) in getattr(mode.executor, "computed", ()):
+        raise Unsupported(
+            f"compile: {name} writes to an argument that was computed with gradients; write to its "
+            "clone, or outside of the function"
+        )
+
+
 def assert_writable(x: Any, name: str) -> None:
     """Refuse an in-place write that PyTorch refuses."""
     mode = get_mode()
     view = x._view
     if mode.grad:
         if x._node is not None and x._node is x._leaf:
+            _assert_no_argument(x, mode, name)
             raise AutogradError(
                 f"{name}: a leaf Variable that requires grad is being used in an in-place "
                 "operation; change it under adjoint.no_grad(), or write to a clone"
@@ -95,6 +105,7 @@ def assert_writable(x: Any, name: str) -> None:
         if view is not None:
             base = view.base
             if base._node is not None and base._node is base._leaf:
+                _assert_no_argument(base, mode, name)
                 raise AutogradError(
                     f"{name}: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation; change it under adjoint.no_grad(), or write to a clone"

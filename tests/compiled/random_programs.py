@@ -40,6 +40,7 @@ REASONS = {
     "backward through what a compiled function returned": "history that is over",
     "has other data (x.data = ...)": "between a call and its backward outside",
     "Trying to backward through the graph a second time": "a backward has released it",
+    "writes to an argument that was computed with gradients": "the same",
     "a tensor from outside gets a history, or another requires_grad": "as it says",
     "a gradient that no operation has computed": "an argument became a gradient",
     "a gradient that is another tensor": "two gradients are one tensor",

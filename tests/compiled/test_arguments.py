@@ -233,3 +233,19 @@ def test_shapes_of_tensors_from_outside_stay(shape, change):
         compiled(x)
     assert ad.equal(x, before) and x.shape == before.shape
     assert ad.equal(ad.compile(lambda x: function(x.clone()))(x), function(before))
+
+
+@pytest.mark.parametrize("change", ["mul_", "add_"])
+def test_arguments_with_a_history_are_not_written(change):
+    w = ad.ones(3, requires_grad=True)
+
+    def step(x):
+        getattr(x, change)(2.0)
+        return x * 1
+
+    with pytest.raises(Unsupported, match="writes to an argument that was computed"):
+        ad.compile(step)(w * 2)
+    with pytest.warns(UserWarning, match="writes to an argument that was computed"):
+        y = ad.compile(step, fallback="eager")(w * 2)
+    y.sum().backward()
+    assert w.grad.tolist() == ([4.0] if change == "mul_" else [2.0]) * 3
