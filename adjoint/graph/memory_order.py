@@ -19,7 +19,8 @@ from .lazy import LazyValue, run
 __all__ = ["memory_like"]
 
 _ROW_MAJOR: Any = None
-_ORDERED = frozenset(("Cast", "Clone"))  # besides ops of each element
+_ORDERED = frozenset(("Cast", "Clone", "MaskedFill"))  # besides ops of each element
+_WRITTEN = frozenset(("Overwrite", "ViewWrite"))  # what is written lies as before
 
 
 def memory_like(value: Any) -> Any:
@@ -63,13 +64,17 @@ def _follows(x: LazyValue) -> bool:
     assert op is not None
     if x.device != CPU or op.n_outputs != 1 or op.drawn or op.opaque:
         return False
-    return op.view or op.pointwise or type(op).__name__ in _ORDERED
+    name = type(op).__name__
+    return op.view or op.pointwise or name in _ORDERED or name in _WRITTEN
 
 
 def _computed(x: LazyValue, known: dict[int, Any]) -> Any:
     """What an op makes of memory like its inputs'."""
     op = x.op
     assert op is not None
+    first = x.inputs[0]
+    if type(op).__name__ in _WRITTEN:
+        return known[id(first)] if isinstance(first, LazyValue) else first
     if not op.view:
         arrays = [known[id(y)] if isinstance(y, LazyValue) else y for y in x.inputs]
         if all(type(y) is not np.ndarray or y.flags.c_contiguous for y in arrays):

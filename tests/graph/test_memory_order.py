@@ -70,8 +70,26 @@ def put(x):
     return y.clone()
 
 
+def written(x):
+    y = x * 2.0
+    y[0] = 5.0
+    y[:, 1:].add_(1.0)
+    y.masked_fill_(y > 8, 0.5)
+    y.reshape(-1)[1] = 9.0
+    return y.clone()
+
+
+def filled(x):
+    y = ad.full_like(x, 0.25)
+    z = ad.zeros_like((x * 2).t())
+    y.reshape(-1)[1] = 9.0
+    z.contiguous()[0] = 9.0
+    return y + z.t()
+
+
 PROGRAMS = [
-    doubled, transposed, contiguous, read_after, of_a_clone, of_another_order, masked, put,
+    written, filled, doubled, transposed, contiguous, read_after, of_a_clone, of_another_order,
+    masked, put,
 ]  # fmt: skip
 GIVEN = {
     "row-major": lambda: ad.arange(6.0).reshape(2, 3),
