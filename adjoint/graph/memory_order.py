@@ -19,8 +19,8 @@ from .lazy import LazyValue, run
 __all__ = ["memory_like"]
 
 _ROW_MAJOR: Any = None
-_ORDERED = frozenset(("Cast", "Clone", "MaskedFill"))  # besides ops of each element
-_WRITTEN = frozenset(("Overwrite", "ViewWrite"))  # what is written lies as before
+_ORDERED = frozenset(("Cast", "Clone"))  # besides ops of each element
+_WRITTEN = frozenset(("MaskedFill", "Overwrite", "ViewWrite"))  # what is written lies as before
 
 
 def memory_like(value: Any) -> Any:
