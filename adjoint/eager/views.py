@@ -35,7 +35,7 @@ def _would_share(x: Any, op: Op) -> bool:
     if type(x._data) is ndarray:
         memory = part = x._data
     else:
-        memory, part = _places(x)
+        memory, part = places(x)
     part = op.compute(backend, part)
     return np.may_share_memory(part, memory) if part.size else True
 
@@ -47,11 +47,11 @@ def laid_out(x: Any) -> Any:
     data = x._data
     if type(data) is not ndarray and isinstance(data, LazyValue) and data.rises:
         known = data.placed or data.kept is not None
-        return concrete(x) if known else _places(x)[1]
-    return concrete(x) if type(data) is not LazyValue or data.array is not None else _places(x)[1]
+        return concrete(x) if known else places(x)[1]
+    return concrete(x) if type(data) is not LazyValue or data.array is not None else places(x)[1]
 
 
-def _places(x: Any) -> tuple[Any, Any]:
+def places(x: Any) -> tuple[Any, Any]:
     """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
     from ..graph.memory_order import memory_like
 

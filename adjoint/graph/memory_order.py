@@ -1,9 +1,10 @@
 """How values that are only recorded would lie in memory, had they been computed at once.
 
-What is computed of each element alone lies as its inputs do, in PyTorch, too: of a transposed
-tensor the double is transposed, so that its `reshape(-1)` and `contiguous()` are copies, which
-writes to one of both do not reach. Where operations are recorded, memory of results is row-major in
-the end; whether two tensors show the same memory is decided as eager execution would.
+Most results lie as the inputs do, in PyTorch, too: of a transposed tensor the double is transposed,
+so that its `reshape(-1)` and `contiguous()` are copies, which writes to one of both do not reach.
+Where operations are recorded, memory of results is row-major in the end; whether two tensors show
+the same memory is decided as eager execution would: by running, on memory that lies as it would,
+the ops behind the last products, of which none has a transposed result.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from ..core.device import CPU
+from ..core.errors import AdjointError
 from ..core.mode import MODE
 from .lazy import LazyValue, run
+from .node import Item
 
 __all__ = ["memory_like"]
 
 _ROW_MAJOR: Any = None
-_ORDERED = frozenset(("Cast", "Clone"))  # besides ops of each element
-_WRITTEN = frozenset(("MaskedFill", "Overwrite", "ViewWrite"))  # what is written lies as before
+_PRODUCTS = frozenset(("product", "linear", "linear_input", "linear_weight"))
+# What mostly stands for a write in place, which leaves memory as it lies.
+_WRITTEN = frozenset(("IndexPut", "MaskedFill", "Overwrite", "ViewWrite"))
 
 
 def memory_like(value: Any) -> Any:
@@ -50,43 +54,41 @@ def memory_like(value: Any) -> Any:
 
 
 def _given(x: LazyValue) -> Any:
-    """The array of a value, where it is known."""
+    """The array of a value, or several, where they are known."""
     array = x.array
     if array is None and x.op is None:
         given = getattr(MODE.get().executor, "array_of", None)  # a capture's
         array = None if given is None else given(x)
-    return array if type(array) is np.ndarray else _ROW_MAJOR
+    return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
 
 
 def _follows(x: LazyValue) -> bool:
-    """Whether the memory of a value depends on how that of its inputs lies."""
+    """Whether the memory of a value depends on how that of its inputs lies: that of a primitive
+    which may be run, is no product and draws nothing; bodies of control flow and the like are none.
+    """
     op = x.op
     assert op is not None
-    if x.device != CPU or op.n_outputs != 1 or op.drawn or op.opaque:
-        return False
-    name = type(op).__name__
-    return op.view or op.pointwise or name in _ORDERED or name in _WRITTEN
+    if type(op) is Item or type(op).__name__ in _WRITTEN:
+        return True
+    primitive = bool(type(op).interned)
+    return primitive and x.device == CPU and op.library not in _PRODUCTS and not op.opaque
 
 
 def _computed(x: LazyValue, known: dict[int, Any]) -> Any:
     """What an op makes of memory like its inputs'."""
     op = x.op
     assert op is not None
-    first = x.inputs[0]
-    if type(op).__name__ in _WRITTEN:
-        return known[id(first)] if isinstance(first, LazyValue) else first
-    if not op.view:
-        arrays = [known[id(y)] if isinstance(y, LazyValue) else y for y in x.inputs]
-        if all(type(y) is not np.ndarray or y.flags.c_contiguous for y in arrays):
-            return _ROW_MAJOR
-    inputs = [_present(y, known) if isinstance(y, LazyValue) else y for y in x.inputs]
+    arrays = [known[id(y)] if isinstance(y, LazyValue) else y for y in x.inputs]
+    if type(op).__name__ in _WRITTEN or (type(op) is Item and arrays[0] is _ROW_MAJOR):
+        return arrays[0]
+    if not op.view and all(type(y) is not np.ndarray or y.flags.c_contiguous for y in arrays):
+        return arrays[0][op.index] if type(op) is Item else _ROW_MAJOR
     try:
-        found = run(op, inputs)
-    except (ValueError, ArithmeticError):  # of elements that say nothing
+        return run(op, [_present(*pair) for pair in zip(x.inputs, arrays, strict=True)])
+    except (AdjointError, ArithmeticError, ValueError):  # of elements that say nothing
         return _ROW_MAJOR
-    return found if type(found) is np.ndarray else _ROW_MAJOR
 
 
-def _present(x: LazyValue, known: dict[int, Any]) -> Any:
-    array = known[id(x)]
+def _present(x: Any, array: Any) -> Any:
+    """Memory of an input, of which the array is known unless it is row-major."""
     return np.zeros(x.shape, x.dtype) if array is _ROW_MAJOR else array

@@ -79,6 +79,19 @@ def written(x):
     return y.clone()
 
 
+def by_rows(x):
+    """What is computed along dimensions lies as its input, too; a product does not."""
+    for y in (x.softmax(-1), x.cumsum(0), x.log_softmax(0), x.t().sum(0, keepdim=True), x @ x.t()):
+        before = y.clone()
+        y.reshape(-1)[1] = 9.0
+        y.contiguous()[0] += 1.0
+        x = x + y.mean() - before.sum()
+    y = x * 1.5
+    y[ad.tensor([0])] = 2.0
+    y.reshape(-1)[1] = 9.0
+    return x + y
+
+
 def filled(x):
     y = ad.full_like(x, 0.25)
     z = ad.zeros_like((x * 2).t())
@@ -88,8 +101,8 @@ def filled(x):
 
 
 PROGRAMS = [
-    written, filled, doubled, transposed, contiguous, read_after, of_a_clone, of_another_order,
-    masked, put,
+    by_rows, written, filled, doubled, transposed, contiguous, read_after, of_a_clone, masked, put,
+    of_another_order,
 ]  # fmt: skip
 GIVEN = {
     "row-major": lambda: ad.arange(6.0).reshape(2, 3),

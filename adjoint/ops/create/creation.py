@@ -27,6 +27,7 @@ from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
 from ...eager.public import explaining, public
 from ...eager.tensors import fresh
+from ...eager.views import places
 from ...graph.lazy import LazyValue
 from .values import array_from, convert_number, converted, fill_number, target
 
@@ -359,9 +360,7 @@ def _array_like(
     data = input._data
     d = target(dtype)
     if isinstance(data, LazyValue) and data.device == CPU:
-        from ...graph.memory_order import memory_like
-
-        data = memory_like(data)
+        data = places(input)[1]
     row_major = str(format) == "adjoint.contiguous_format" or 0 in data.strides
     unknown = getattr(data, "array", data) is None  # recorded, with elements to come
     if unknown or (device is not None and input.is_meta):

@@ -22,9 +22,9 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import explaining, public, rebinding
-from ...eager.views import shares_storage
+from ...eager.views import places, shares_storage
 from ...graph.cells import Cell, lies_in
-from ...graph.lazy import LazyValue, shown
+from ...graph.lazy import LazyValue
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -895,16 +895,8 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 
 def is_row_major(x: Tensor) -> bool:
     """Whether memory is row-major without gaps; of what is recorded, where eager execution's is."""
-    data, view = x._data, x._view
-    if not isinstance(data, LazyValue):
-        return bool(data.flags.c_contiguous)
-    from ...graph.memory_order import memory_like
-
-    if view is None:
-        return bool(memory_like(data).flags.c_contiguous)
-    base = view.base._data
-    memory = base if type(base) is np.ndarray else memory_like(base)
-    return bool(shown(memory, view).flags.c_contiguous)
+    lies = places(x)[1] if isinstance(x._data, LazyValue) else x._data
+    return bool(lies.flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
