@@ -392,7 +392,7 @@ def _begin(
     cell.inputs = inputs
     cell.shape = shape
     cell.dtype = dtype
-    cell.array = cell.seen = cell.rare = None
+    cell.array = cell.lies = cell.seen = cell.rare = None
     cell.stale = True
     cell.tracked = cell.read = cell.fleeting = False
     cell.version = 0

@@ -4,6 +4,7 @@ cdef class LazyValue:
     cdef public object shape
     cdef public object dtype
     cdef public object array
+    cdef public object lies
     cdef public object memory
     cdef public object device
     cdef object __weakref__

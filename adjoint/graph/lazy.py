@@ -42,7 +42,9 @@ class _Flags:
 class LazyValue:
     """The value of `op` on `inputs`, which are recorded values and Python numbers."""
 
-    __slots__ = ("__weakref__", "array", "device", "dtype", "inputs", "memory", "op", "shape")
+    __slots__ = (
+        "__weakref__", "array", "device", "dtype", "inputs", "lies", "memory", "op", "shape",
+    )  # fmt: skip
 
     op: Op | None  # None for a value that was given, not computed
     inputs: tuple[Any, ...]  # () once computed
@@ -52,6 +54,7 @@ class LazyValue:
     memory: Version | None  # of the tensor whose memory `array` shows; None: of no tensor
 
     device: Device  # where `array` is, or will be
+    lies: tuple[int, ...] | None  # the strides that eager execution would give it, once asked for
 
     base = _MEMORY
     flags = _Flags
@@ -77,6 +80,7 @@ class LazyValue:
         self.dtype = dtype
         self.array = None
         self.memory = None
+        self.lies = None
 
     # ---- what an array says of itself ------------------------------------------------------------
 

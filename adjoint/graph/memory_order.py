@@ -41,12 +41,15 @@ def memory_like(value: Any) -> Any:
             stack.pop()
             continue
         array = _given(x)
-        if array is _ROW_MAJOR and x.op is not None and _follows(x):
+        if array is _ROW_MAJOR and x.lies is None and x.op is not None and _follows(x):
             waiting = [y for y in x.inputs if isinstance(y, LazyValue) and id(y) not in known]
             if waiting:
                 stack += waiting
                 continue
             array = _computed(x, known)
+            strides = () if array is _ROW_MAJOR else getattr(array, "strides", (-1,))
+            if type(x) is LazyValue and min(strides, default=0) >= 0:  # cells may get other shapes
+                x.lies = strides
         known[id(x)] = array
         stack.pop()
     found = known[id(value)]
@@ -59,6 +62,10 @@ def _given(x: LazyValue) -> Any:
     if array is None and x.op is None:
         given = getattr(MODE.get().executor, "array_of", None)  # a capture's
         array = None if given is None else given(x)
+    if array is None and x.lies:
+        extent = sum((n - 1) * step for n, step in zip(x.shape, x.lies, strict=True))
+        memory = np.empty(max(extent + x.dtype.itemsize, 1), np.uint8)
+        array = np.ndarray(x.shape, x.dtype, memory, 0, x.lies)
     return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
 
 
@@ -79,14 +86,25 @@ def _computed(x: LazyValue, known: dict[int, Any]) -> Any:
     op = x.op
     assert op is not None
     arrays = [known[id(y)] if isinstance(y, LazyValue) else y for y in x.inputs]
-    if type(op).__name__ in _WRITTEN or (type(op) is Item and arrays[0] is _ROW_MAJOR):
-        return arrays[0]
-    if not op.view and all(type(y) is not np.ndarray or y.flags.c_contiguous for y in arrays):
-        return arrays[0][op.index] if type(op) is Item else _ROW_MAJOR
+    first = arrays[0]
+    if type(op) is Item and first is _ROW_MAJOR:
+        return first
+    if type(op).__name__ in _WRITTEN and (first is _ROW_MAJOR or first.shape == x.shape):
+        return first
+    if not op.view and not any(map(_is_turned, arrays)):
+        return first[op.index] if type(op) is Item else _ROW_MAJOR
     try:
         return run(op, [_present(*pair) for pair in zip(x.inputs, arrays, strict=True)])
     except (AdjointError, ArithmeticError, ValueError):  # of elements that say nothing
         return _ROW_MAJOR
+
+
+def _is_turned(array: Any) -> bool:
+    """Whether axes lie in another order than row-major; gaps and expanded axes are no matter."""
+    if type(array) is not np.ndarray or array.flags.c_contiguous:
+        return False
+    steps = [abs(s) for s, n in zip(array.strides, array.shape, strict=True) if s and n > 1]
+    return steps != sorted(steps, reverse=True)
 
 
 def _present(x: Any, array: Any) -> Any:

@@ -310,3 +310,8 @@ def test_constructors_check() -> None:
         .crow_indices().dtype is ad.int32  # fmt: skip
     big = make([[10**11, 3]], [1.0, 2.0], (10**12,)).coalesce()
     assert big.indices().tolist() == [[3, 10**11]]
+
+
+def test_contiguous_is_the_tensor_itself():
+    x = ad.eye(3).to_sparse()
+    assert x.contiguous() is x

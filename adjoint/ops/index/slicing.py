@@ -767,6 +767,12 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
                     f"storage offset {offset} are out of bounds for storage of {whole} elements"
                 )
             return apply_view(OfMemory(sizes, strides, offset - here, steps), input)
+    if is_row_major(input):
+        raise Unsupported(
+            f"as_strided: of memory from outside: sizes {list(sizes)}, strides {list(strides)}, "
+            f"offset {offset} leave the tensor, and where operations are recorded nothing is known "
+            "of its storage beyond it; take the view of the whole storage's tensor"
+        )
     raise Unsupported(
         f"as_strided: sizes {list(sizes)}, strides {list(strides)}, offset {offset} need the "
         "storage of a tensor that is not row-major; use .contiguous() first"

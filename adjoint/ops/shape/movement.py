@@ -895,8 +895,10 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 
 def is_row_major(x: Tensor) -> bool:
     """Whether memory is row-major without gaps; of what is recorded, where eager execution's is."""
-    lies = places(x)[1] if isinstance(x._data, LazyValue) else x._data
-    return bool(lies.flags.c_contiguous)
+    data = x._data
+    if isinstance(data, LazyValue) and data.kept is None:  # sparse ones have no memory that lies
+        data = places(x)[1]
+    return bool(data.flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
