@@ -29,7 +29,7 @@ from ..core.errors import (
     RecordingError,
     Unsupported,
 )
-from ..core.mode import MODE, Mode, observed
+from ..core.mode import MODE, Mode, mode_with, observed
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
@@ -209,6 +209,8 @@ class CompiledFunction:
             if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
                 return self._run(mode, args, kwargs, None)
             return self._body(*args, **kwargs)  # each op is recorded, or looked at
+        if mode.inlines:
+            return self._body(*args, **kwargs)
         if self._eagerly:
             return observed(self._title, self._body, *args, **kwargs)
         if mode.observer is not None:
@@ -354,7 +356,11 @@ class CompiledFunction:
             self._leaves, self._entry = True, None
             return self._run(mode, args, kwargs, observer)
         except NotReady:  # an optimizer's first step differs from later ones, or may be skipped
-            return self._body(*args, **kwargs)
+            MODE.set(mode_with(mode, inlines=True))
+            try:
+                return self._body(*args, **kwargs)
+            finally:
+                MODE.set(mode)
         except Unsupported as error:
             told = _told(error)
             if self._fallback == "eager":

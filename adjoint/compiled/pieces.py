@@ -83,6 +83,7 @@ class PiecewiseFunction:
             or mode.saved_hooks is not None
             or mode.anomaly
             or mode.observer is not None
+            or mode.inlines
             or native.reason_off() is not None
         ):
             return self.function(*args, **kwargs)

@@ -14,7 +14,8 @@ class Mode:
 
     __slots__ = (
         "anomaly", "autocast", "casts", "checks_nan", "executor", "fuses", "grad", "inference",
-        "lasting", "observer", "overrides", "plain", "run", "saved_hooks", "step", "watched",
+        "inlines", "lasting", "observer", "overrides", "plain", "run", "saved_hooks", "step",
+        "watched",
     )  # fmt: skip
 
     executor: Executor | None  # runs (op, inputs) instead of eager execution: lazy, ...
@@ -22,6 +23,7 @@ class Mode:
     inference: bool  # results may never take part in autograd
     anomaly: bool  # remember where each node was made, and, where `checks_nan`, look for NaN
     checks_nan: bool  # in gradients, in anomaly mode
+    inlines: bool  # compiled functions run as what they stand for
     saved_hooks: tuple[Any, Any] | None  # (pack, unpack) for what nodes save
     autocast: Any  # converts the inputs of ops, then runs them by `executor` (amp.casting.Casting)
     step: Any  # what a graph's values are inside its `step()` (reactive.steps.Steps)
@@ -46,8 +48,10 @@ class Mode:
         observer: Any = None,
         overrides: tuple[int, tuple[Any, ...]] | None = None,
         checks_nan: bool = True,
+        inlines: bool = False,
     ) -> None:
         self.checks_nan = checks_nan
+        self.inlines = inlines
         self.executor = executor
         self.grad = grad
         self.inference = inference
@@ -83,7 +87,7 @@ def mode_with(base: Mode, **changes: Any) -> Mode:
         return mode
     names = (
         "executor", "grad", "inference", "anomaly", "saved_hooks", "autocast", "step", "observer",
-        "overrides", "checks_nan",
+        "overrides", "checks_nan", "inlines",
     )  # fmt: skip
     key = tuple(changes.get(name, getattr(base, name)) for name in names)
     overrides = key[8]
@@ -103,7 +107,7 @@ def unobserved(mode: Mode) -> Mode:
 
 
 DEFAULT = Mode(None, True, False, False)
-_made[(None, True, False, False, None, None, None, None, None, True)] = DEFAULT
+_made[(None, True, False, False, None, None, None, None, None, True, False)] = DEFAULT
 MODE: ContextVar[Mode] = ContextVar("adjoint_mode", default=DEFAULT)
 
 

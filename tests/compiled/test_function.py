@@ -333,6 +333,37 @@ def test_methods_and_nested_functions():
     assert double(ad.ones(1)).item() == 2
 
 
+@pytest.mark.parametrize("mode", [None, "pieces"])
+def test_a_nested_function_has_second_derivatives_in_a_first_step_that_runs_eagerly(mode):
+    """SGD with momentum has no buffer yet: nothing within is compiled, so all is differentiable."""
+
+    def trained(compiled):
+        x = ad.linspace(-1, 1, 8).reshape(4, 2)
+        ad.manual_seed(0)
+        model = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.Tanh(), ad.nn.Linear(3, 1))
+        inner = ad.compile(model, mode=mode) if compiled else model
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            x = x.detach().requires_grad_()
+            (slope,) = ad.autograd.grad(inner(x).sum(), x, create_graph=True)
+            loss = (slope**2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = ad.compile(step) if compiled else step
+        return [step(x).item() for _ in range(3)], [p.tolist() for p in model.parameters()], inner
+
+    found, expected = trained(True), trained(False)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    for p, q in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(p, q, rtol=1e-4, atol=1e-6)
+    x = ad.ones(1, 2)  # outside it is compiled, with other values than the mode of that step had
+    np.testing.assert_allclose(found[2](x).tolist(), expected[2](x).tolist(), rtol=1e-4)
+
+
 def test_inside_lazy_execution_and_graphs_it_is_recorded():
     compiled = ad.compile(lambda x: x.exp() * 2)
     with ad.lazy():
