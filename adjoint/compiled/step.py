@@ -49,6 +49,7 @@ from ..inference.passes import (
     merge_equal,
 )
 from ..inference.recompute import root
+from ..inference.rows import gather_rows
 from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..ops.index.advanced import Index, IndexSum
@@ -803,6 +804,7 @@ def to_native_code(part: Part) -> None:
     fuse_kernels(graph, shown, part.cuts, part.again)
     drop_dead(graph)
     batch_products(graph)
+    gather_rows(graph)
 
 
 class Stepping:

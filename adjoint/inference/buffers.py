@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ALIGNMENT = 64  # bytes: a cache line
 
@@ -14,6 +14,7 @@ class Buffer(NamedTuple):
     size: int
     begin: int
     end: int
+    rows: int = 0  # in which threads share it, in a stretch; 0: everyone needs all of it
 
 
 class Layout(NamedTuple):
@@ -28,17 +29,49 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def plan(buffers: Sequence[Buffer]) -> Layout:
+def plan(buffers: Sequence[Buffer], stretches: Sequence[range] = ()) -> Layout:
     """Offsets, so that buffers which are needed at the same time do not overlap.
 
-    The largest are placed first, each into the smallest gap that holds it.
+    The largest are placed first, each into the smallest gap that holds it. In a stretch of steps
+    threads are not all at the same one (see `rows.py`): what ends in one is needed up to its last
+    step, but that another buffer of the stretch with as many bytes and rows may take its place.
 
     Source: https://arxiv.org/abs/2001.03288 (greedy by size)
 
     >>> from adjoint.inference.buffers import Buffer, plan
     >>> plan([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)])
     Layout(offsets=(128, 0, 128), size=192)
+    >>> plan([Buffer(64, 0, 1, 4), Buffer(128, 1, 2, 4), Buffer(64, 2, 3, 4)], [range(4)])
+    Layout(offsets=(128, 0, 128), size=192)
+    >>> plan([Buffer(128, 0, 1, 4), Buffer(256, 1, 2, 4), Buffer(64, 2, 3, 4)], [range(4)])
+    Layout(offsets=(256, 0, 384), size=448)
     """
+    if not stretches:
+        return _plan(buffers)
+    of = {step: stretch for stretch in stretches for step in stretch}
+    found: list[Buffer] = []
+    free: dict[tuple[Any, ...], list[tuple[int, int]]] = {}  # when something has ended, and where
+    places = [0] * len(buffers)  # of each buffer, which of `found` it lies in
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].begin):
+        own = buffers[i]
+        begun, ended = of.get(own.begin), of.get(own.end)
+        earlier = free.get((own.size, own.rows, begun), [])
+        place = next((k for k, (end, _) in enumerate(earlier) if end < own.begin), None)
+        last = own.end if ended is None else ended[-1]
+        if place is None:
+            home = len(found)
+            found.append(Buffer(own.size, own.begin, last))
+        else:
+            home = earlier.pop(place)[1]
+            found[home] = found[home]._replace(end=max(found[home].end, last))
+        places[i] = home
+        if own.rows and ended is not None:
+            free.setdefault((own.size, own.rows, ended), []).append((own.end, home))
+    layout = _plan(found)
+    return Layout(tuple(layout.offsets[home] for home in places), layout.size)
+
+
+def _plan(buffers: Sequence[Buffer]) -> Layout:
     offsets = [0] * len(buffers)
     placed: list[int] = []
     total = 0

@@ -35,6 +35,7 @@ from .layers import BIAS, Layer, as_epilogue, as_library, is_product
 from .layouts import Blocked, BlockedConvolution, Unblocked
 from .overwriting import overwritten
 from .passes import SAME, Same
+from .rows import has_rows, stretches
 from .steps import (
     BlockedStep,
     BlocksStep,
@@ -409,8 +410,12 @@ class Schedule:
             if root.array is None and root not in self.placed:
                 end[root] = len(self.steps)
         self.owners = list(begin)
-        self.buffers = [buffers.Buffer(max(1, _bytes(x)), begin[x], end[x]) for x in self.owners]
-        self.layout = buffers.plan(self.buffers)
+        rows = self.graph.rows
+        self.buffers = [
+            buffers.Buffer(max(1, _bytes(x)), begin[x], end[x], rows if has_rows(x, rows) else 0)
+            for x in self.owners
+        ]
+        self.layout = buffers.plan(self.buffers, stretches(self.steps, rows) if rows else ())
         self.numbers = {x: i for i, x in enumerate(self.owners)}
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -25,7 +25,7 @@ from . import cache, ir, linear, split, target
 from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import lower, word_names
-from .schedule import SHARE, Layout, Plan, plan
+from .schedule import SHARE, Layout, Plan, in_blocks, plan
 
 Array: TypeAlias = np.ndarray
 Maker: TypeAlias = Callable[[], Array]
@@ -91,16 +91,34 @@ class Entry:
     ) -> None:
         self.code = code_of(kernel, planned.layout)
         self.address = self.code.address
+        self.work = work  # in additions
         self.quick = work < QUICK
         self.chunks, self.makers = planned.chunks, makers
+        self._kernel, self._planned = kernel, planned
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
-        names = word_names(kernel, planned.layout)
-        fixed = names[: names.index("p0")] if "p0" in names else names
-        self.head = struct.pack(f"{len(fixed)}q", *(planned.words[name] for name in fixed))
+        self.head = self._head(planned.words)
         codes = {"float32": "f4x", "float64": "d"}
         tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
         self.pack = struct.Struct("=" + "".join(tail)).pack
         self._inputs, self._spans, self._same = len(kernel.inputs), planned.spans, same
+
+    def _head(self, words: Mapping[str, int]) -> bytes:
+        """The words before pointers."""
+        names = word_names(self._kernel, self._planned.layout)
+        fixed = names[: names.index("p0")] if "p0" in names else names
+        return struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
+
+    def in_blocks(self, rows: int, size: int) -> tuple[bytes, list[list[tuple[int, int]]]] | None:
+        """The head for chunks that are `size` of so many rows, and of each chunk where what it
+        touches of each operand begins and ends (see `schedule.in_blocks`).
+        """
+        found = in_blocks(self._planned, self._kernel, rows, size)
+        return None if found is None else (self._head(found[0]), found[1])
+
+    @property
+    def rows(self) -> int:
+        """How many there are for `in_blocks`; 0 where that may be any number that divides them."""
+        return self._planned.words["o0"] if self._planned.layout.outer else 0
 
     def allocate(self) -> tuple[Array, ...]:
         """The outputs, not yet computed."""

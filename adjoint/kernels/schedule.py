@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from ..core import policy
 from .ir import ITEMSIZE, Kernel
 
+__all__ = ["SHARE", "WIDE", "Layout", "Plan", "in_blocks", "plan"]
+
 SHARE = policy.REDUCTION_SHARE
 WIDE = 1024  # columns of a tile whose partial results are in memory, at most
 TALL = 8  # rows of it that are read together
@@ -210,3 +212,43 @@ def plan(
         if value.op == "size":
             words[f"z{value.number}"] = math.prod(sizes[a] for a in value.attr)
     return Plan(layout, -(-units // group), units, pieces, words, spans)
+
+
+def in_blocks(
+    planned: Plan, kernel: Kernel, rows: int, size: int
+) -> tuple[dict[str, int], list[list[tuple[int, int]]]] | None:
+    """A plan's words with chunks of `size` of the `rows` into which the outermost loop falls, and
+    of each chunk where what it touches of each operand begins and ends, in bytes from its pointer,
+    or a little beyond that; None where no chunk has rows of its own.
+    """
+    layout, words = planned.layout, planned.words
+    if layout.columns or layout.split or (kernel.reduced and not layout.outer):
+        return None
+    loop = "o0" if layout.outer else "v"
+    steps, left = divmod(words[loop], rows)  # of the loop, for each row
+    if left or not steps:
+        return None
+    if not layout.outer:
+        changed = {"length": size * steps, "units": -(-rows // size), "group": 1}
+    elif kernel.reduced or planned.units == words["rows"]:
+        changed = {"group": size * steps * (words["rows"] // words[loop])}
+    elif "s" in layout.classes:
+        return None  # whose tiles are short for a reason
+    else:
+        each = words["rows"] // words[loop]
+        changed = {
+            "length": max(words["v"], 1), "units": words["rows"], "group": size * steps * each
+        }  # fmt: skip
+    loops = [*(f"o{k}" for k in range(layout.outer)), *(f"i{k}" for k in range(layout.inner)), "v"]
+    operands = [v.attr[1] for v in kernel.inputs] + [o.dtype for o in kernel.outputs]
+    spans = []
+    for begin in range(0, rows, size):
+        reach = {name: (0, words[name] - 1) for name in loops}
+        reach[loop] = begin * steps, min(begin + size, rows) * steps - 1
+        spans.append([
+            (sum(min(words[f"s{k}.{name}"] * at for at in reach[name]) for name in loops),
+             sum(max(words[f"s{k}.{name}"] * at for at in reach[name]) for name in loops)
+             + ITEMSIZE[dtype])
+            for k, dtype in enumerate(operands)
+        ])  # fmt: skip
+    return {**words, **changed}, spans

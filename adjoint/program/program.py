@@ -104,11 +104,12 @@ def make(op: Op, *inputs: Any) -> Node:
 class Program:
     """A computation without Python: nodes in an order in which each follows its inputs."""
 
-    __slots__ = ("inputs", "nodes", "outputs")
+    __slots__ = ("inputs", "nodes", "outputs", "rows")
 
     inputs: list[Value]
     nodes: list[Node]
     outputs: list[Value]
+    rows: int  # of most results, in which threads share its steps; 0: they do not
 
     def __init__(
         self, inputs: Iterable[Value], nodes: Iterable[Node], outputs: Iterable[Value]
@@ -116,6 +117,7 @@ class Program:
         self.inputs = list(inputs)
         self.nodes = list(nodes)
         self.outputs = list(outputs)
+        self.rows = 0
 
     def users(self) -> dict[Value, list[Node]]:
         """The nodes that read each value, as often as they do."""

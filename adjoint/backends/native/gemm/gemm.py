@@ -24,6 +24,7 @@ from ....eager.arrays import address as place_of
 from ....kernels import target
 from ..onednn import api as onednn
 from ..runtime import machine_code, object_code
+from ..runtime.regions import Blocks
 from ..runtime.sequence import Call
 from . import code as gemm_code
 from .code import BIAS, RELU, TASK_WORDS, Shape
@@ -123,8 +124,13 @@ class Plan:
     Tasks may run at once; no two write the same part of c.
     """
 
-    def __init__(self, dtype: Any, shapes: Sequence[Shape], tasks: Any, pool: Any = None) -> None:
-        """`tasks`: an int64 array of rows; `pool`: who shares them out, or None."""
+    def __init__(
+        self, dtype: Any, shapes: Sequence[Shape], tasks: Any, pool: Any = None,
+        whole: Shape | None = None,
+    ) -> None:  # fmt: skip
+        """`tasks`: an int64 array of rows; `pool`: who shares them out, or None; `whole`: what the
+        tasks are parts of, where it is one product.
+        """
         code = _code(dtype.name)
         if code is None:
             raise Unsupported(f"products of {dtype}: no generated code here; use NumPy's")
@@ -135,6 +141,7 @@ class Plan:
         work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
         self._quick = work < policy.GEMM_QUICK
         self._chunks = code.chunks
+        self._whole, self._itemsize = whole, dtype.itemsize
 
     def rectified(self) -> Plan:
         """The same for max(c, 0)."""
@@ -160,7 +167,48 @@ class Plan:
         first = len(before) // 8
         pointers = range(first, first + len(given) + 1)
         shared = self._pool is not None
-        return Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
+        found = Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
+        whole = self._whole
+        if whole is not None:
+            found.work, found.rows = float(whole.m * whole.n * whole.k), whole.m
+            found.blocks = functools.partial(self._in_blocks, found, whole)
+        return found
+
+    def _in_blocks(self, whole_call: Call, whole: Shape, rows: int, size: int) -> Blocks | None:
+        """A call in chunks that are `size` of so many rows, each of one or several of c's."""
+        steps, left = divmod(whole.m, rows)
+        if left or not steps or min(whole[3:8]) < 0:
+            return None
+        mode, item, size = (
+            int(self._shapes[0][Shape._fields.index("mode")]),
+            self._itemsize,
+            size * steps,
+        )
+        shapes: list[Shape] = []
+        tasks, spans = [], []
+        for begin in range(0, whole.m, size):
+            shape = whole._replace(m=min(size, whole.m - begin), mode=mode)
+            if shape not in shapes:
+                shapes.append(shape)
+            tasks.append((
+                shapes.index(shape), begin * whole.a_row * item, 0, begin * whole.c_row * item, 0
+            ))  # fmt: skip
+            m, n, k = shape.m - 1, whole.n - 1, whole.k - 1
+            a, c = begin * whole.a_row, begin * whole.c_row
+            reach = [
+                (a, a + m * whole.a_row + k * whole.a_column),
+                (0, k * whole.b_row + n * whole.b_column),
+                (0, n),
+                (c, c + m * whole.c_row + n),
+            ]
+            if len(whole_call.pointers) < 4:
+                del reach[2]  # no bias
+            spans.append([(low * item, (high + 1) * item) for low, high in reach])
+        plan = Plan.__new__(Plan)
+        plan._shapes, plan._tasks = np.array(shapes, np.int64), np.array(tasks, np.int64)
+        whole_call.keeps = whole_call.keeps, plan
+        before = plan._before(len(whole_call.pointers) > 3)
+        return Blocks(before + whole_call.words[len(before) :], spans)
 
     def call_at_places(self) -> Call:
         """The same where the tasks' offsets are addresses, of arrays that stay where they are; a

@@ -342,7 +342,9 @@ def _build_generated(p: Product, workers: int) -> gemm.Plan:
         offsets[:, 0, word] = at.reshape(-1)
     tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
     tasks[:, 1:] *= p.dtype.itemsize
-    return gemm.Plan(p.dtype, shapes, tasks, default_pool() if workers > 1 else None)
+    pool = default_pool() if workers > 1 else None
+    product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2])
+    return gemm.Plan(p.dtype, shapes, tasks, pool, product if count == 1 else None)
 
 
 def _build_batch(p: Product, workers: int) -> Any:

@@ -26,6 +26,7 @@ from ..gemm import gemm, products
 from ..onednn.plan import Plan
 from ..recurrent.recurrent import Recurrent, biases
 from ..runtime.pool import default_pool
+from ..runtime.regions import Blocks
 from ..runtime.sequence import Call as Ready
 from ..runtime.sequence import joined
 from .composite import Composite
@@ -69,7 +70,15 @@ def _bound_entry(
     pointers = range(first, first + len(places) // 8)
     shared = run is not None and entry.chunks > 1
     keeps = entry.code, memory_of((*arrays, *outs))
-    return Ready(entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps)
+
+    def blocks(rows: int, size: int) -> Blocks | None:
+        found = entry.in_blocks(rows, size)
+        return None if found is None else Blocks(found[0] + words[len(found[0]) :], found[1])
+
+    return Ready(
+        entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps,
+        work=entry.work, rows=entry.rows, blocks=blocks, outputs=len(outs),
+    )  # fmt: skip
 
 
 def memory_of(arrays: Sequence[Any]) -> list[Any]:

@@ -2,10 +2,11 @@
 
 A `Call` is machine code with its words, some of which are addresses. A `Sequence` lays the words of
 many calls out in one place, with a record for each: code, chunks, where its words are, whether
-threads share the chunks. A generated loop goes through the records without the GIL. Where code
-refuses its arrays (an index out of range), the loop stops: what is general computes instead, or
-says what is wrong. Where an array lies elsewhere the next time, the words that point into it are
-changed (`moving`).
+threads share the chunks. Small calls of which each thread does some rows are one record
+(`regions.py`). A generated loop goes through the records without the GIL. Where code refuses its
+arrays (an index out of range), the loop stops: what is general computes instead, or says what is
+wrong. Where an array lies elsewhere the next time, the words that point into it are changed
+(`moving`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ....eager.elements import put_addresses
 from ....kernels.emit import Module
 from . import machine_code
 from .pool import default_pool
+from .regions import Blocks, regions
+from .regions import code as region_code
 from .shared_code import function
 
 _CODE, _CHUNKS, _WORDS, _SHARED, _STATUS, _RECORD = range(6)  # words of a record, and how many
@@ -46,6 +49,12 @@ class Call:
     shows: bool = True  # whether `otherwise` reads arrays as such, wherever the words point
     hires: bool = False  # whether the code itself lets the pool's threads share its work
     fixed: bool = False  # whether tables have addresses, too
+    # For regions: what it does, in additions; how many rows it has (0: any number that divides
+    # them); the same in blocks of so many of these; how many pointers, the last ones, are written.
+    work: float = 0.0
+    rows: int = 0
+    blocks: Callable[[int, int], Blocks | None] | None = None
+    outputs: int = 1
 
     @property
     def needs_arrays(self) -> bool:
@@ -96,28 +105,57 @@ class Sequence:
     """Calls, which run in order as one call of machine code."""
 
     __slots__ = (
-        "_at", "_calls", "_code", "_entry", "_pointers", "_pool", "_quick", "_refuses", "_shared",
-        "_table", "_words", "refusing",
+        "_at", "_behind", "_calls", "_code", "_entry", "_one", "_pointers", "_pool", "_quick",
+        "_refuses", "_runs", "_shared", "_table", "_words", "refusing", "regions",
     )  # fmt: skip
 
     refusing: list[bool]  # which calls may refuse arrays
+    regions: list[range]  # calls of which threads do blocks of rows
 
     def __init__(self, calls: Many[Call]) -> None:
         self._calls = list(calls)  # which keep what is pointed to
-        starts = np.cumsum([0, *(len(each.words) // 8 for each in calls)])
-        self._words = np.frombuffer(bytearray(b"".join(c.words for c in calls)), np.int64)
-        base = address(self._words)
-        self._table = np.zeros(_HEAD + _RECORD * len(calls), np.int64)
+        found = regions(calls, default_pool().num_threads) if len(calls) > 1 else []
+        self.regions = [range(each.first, each.last) for each in found]
+        laid = [(each.words, each.pointers) for each in calls]
+        for region in found:
+            members = calls[region.first : region.last]
+            laid += [(b.words, c.pointers) for b, c in zip(region.blocks, members, strict=True)]
+            laid.append((bytes(8 + 16 * len(members)), range(0)))
+        starts = [0, *itertools.accumulate(len(words) // 8 for words, _ in laid)]
+        self._words = np.frombuffer(bytearray(b"".join(words for words, _ in laid)), np.int64)
+        places = [address(self._words) + 8 * n for n in starts]
+        self._pointers = np.array(
+            [s + n for s, (_, pointers) in zip(starts, laid, strict=False) for n in pointers],
+            np.int64,
+        )
+        records = []
         for k, each in enumerate(calls):
-            first, end = (base + 8 * int(n) for n in starts[k : k + 2])
-            status = end - 8 if each.otherwise is not None else 0
-            record = each.code, each.chunks, first, each.shared, status
-            self._table[_HEAD + _RECORD * k :][:_RECORD] = record
-        found = [range(int(s) + c.pointers.start, int(s) + c.pointers.stop)
-                 for s, c in zip(starts, calls, strict=False)]  # fmt: skip
-        self._pointers = np.array([n for each in found for n in each], np.int64)
+            status = places[k + 1] - 8 if each.otherwise is not None else 0
+            records.append((each.code, each.chunks, places[k], int(each.shared), status))
+        runs, behind, k, word = [], [], 0, len(calls)
+        for region in found:
+            runs += records[k : region.first]
+            behind += [each.otherwise for each in calls[k : region.first]]
+            k = region.last
+            count = k - region.first
+            table = self._words[starts[word + count] :]
+            table[0] = count
+            for n in range(count):
+                table[1 + 2 * n : 3 + 2 * n] = calls[region.first + n].code, places[word + n]
+            chunks = len(region.blocks[0].spans)
+            runs.append((region_code(), chunks, places[word + count], 1, 0))
+            behind.append(None)
+            word += count + 1
+        runs += records[k:]
+        behind += [each.otherwise for each in calls[k:]]
+        self._behind, self._runs = behind, len(runs)
+        # Where the calls are, one by one.
+        self._one = self._runs if found else 0
+        rows = [*runs, *records] if found else records
+        self._table = np.zeros(_HEAD + _RECORD * len(rows), np.int64)
+        self._table[_HEAD:] = np.array(rows, np.int64).reshape(-1)
         self._quick = all(each.quick for each in calls)
-        self._shared = any(each.shared or each.hires for each in calls)
+        self._shared = bool(found) or any(each.shared or each.hires for each in calls)
         self.refusing = [each.otherwise is not None for each in calls]
         self._refuses = any(self.refusing)
         self._pool = default_pool() if self._shared else None
@@ -138,13 +176,13 @@ class Sequence:
     def one_by_one(self, around: Callable[[int, Callable[[], None]], object]) -> None:
         """All calls, in order, each run by `around(its place, what runs it)`."""
         for k in range(len(self._calls)):
-            around(k, functools.partial(self._one, k))
+            around(k, functools.partial(self._run_one, k))
 
-    def _one(self, k: int) -> None:
+    def _run_one(self, k: int) -> None:
         table = self._table
         self._hire()
-        table[_NEXT] = k
-        call(self._code, k + 1, self._at, None, self._quick)
+        table[_NEXT] = self._one + k
+        call(self._code, self._one + k + 1, self._at, None, self._quick)
         refused, table[_NEXT] = table[_NEXT], 0
         if refused:
             otherwise = self._calls[k].otherwise
@@ -164,16 +202,16 @@ class Sequence:
         """All calls, in order."""
         table = self._table
         self._hire()
-        call(self._code, len(self._calls), self._at, None, self._quick)
+        call(self._code, self._runs, self._at, None, self._quick)
         while self._refuses and table[_NEXT]:
-            otherwise = self._calls[table[_NEXT] - 1].otherwise
+            otherwise = self._behind[table[_NEXT] - 1]
             assert otherwise is not None
             try:
                 otherwise()
             except BaseException:
                 table[_NEXT] = 0
                 raise
-            call(self._code, len(self._calls), self._at, None, self._quick)
+            call(self._code, self._runs, self._at, None, self._quick)
 
 
 def joined(calls: Many[Callable[[], object]]) -> list[Callable[[], object]]:
