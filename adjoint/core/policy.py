@@ -108,11 +108,11 @@ REDUCTION_TILES = _threshold("REDUCTION_TILES", 16, "operations --rows sum")
 LOOP_TILE = _threshold("LOOP_TILE", 256, "operations --rows contiguous")
 # elements that one turn of an optimizer's loop over many tensors does: some microseconds' work
 OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
-# additions, or multiply-adds, from which small calls that follow one another are shared by rows, and
-# above which a call is shared by itself
+# additions, or multiply-adds, from which threads go apart through small calls that follow one
+# another, and above which a call is shared by itself
 REGION_LEAST = _threshold("REGION_LEAST", 1 << 16, "compile --rows pinn characters dqn")
 REGION_MOST = _threshold("REGION_MOST", 1 << 20, "compile --rows pinn characters dqn")
-# bytes of all results of a program whose order is changed for that
+# bytes of all results of a program above which its order is not changed for that
 REGION_BYTES = _threshold("REGION_BYTES", 1 << 22, "compile --rows pinn characters dqn")
 # microseconds that a waiting thread looks for work before it sleeps
 POOL_SPIN = _threshold("POOL_SPIN", 2000, "training")

@@ -29,12 +29,15 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def plan(buffers: Sequence[Buffer], stretches: Sequence[range] = ()) -> Layout:
+def plan(
+    buffers: Sequence[Buffer], stretches: Sequence[range] = (), waves: Sequence[range] = ()
+) -> Layout:
     """Offsets, so that buffers which are needed at the same time do not overlap.
 
-    The largest are placed first, each into the smallest gap that holds it. In a stretch of steps
-    threads are not all at the same one (see `rows.py`): what ends in one is needed up to its last
-    step, but that another buffer of the stretch with as many bytes and rows may take its place.
+    The largest are placed first, each into the smallest gap that holds it. In a stretch or a wave
+    of steps threads are not all at the same one (see `rows.py`): what ends in one is needed up to
+    its last step, but that another buffer of a stretch with as many bytes and rows may take its
+    place.
 
     Source: https://arxiv.org/abs/2001.03288 (greedy by size)
 
@@ -46,9 +49,9 @@ def plan(buffers: Sequence[Buffer], stretches: Sequence[range] = ()) -> Layout:
     >>> plan([Buffer(128, 0, 1, 4), Buffer(256, 1, 2, 4), Buffer(64, 2, 3, 4)], [range(4)])
     Layout(offsets=(256, 0, 384), size=448)
     """
-    if not stretches:
+    if not (stretches or waves):
         return _plan(buffers)
-    of = {step: stretch for stretch in stretches for step in stretch}
+    of = {step: each for each in (*stretches, *waves) for step in each}
     found: list[Buffer] = []
     free: dict[tuple[Any, ...], list[tuple[int, int]]] = {}  # when something has ended, and where
     places = [0] * len(buffers)  # of each buffer, which of `found` it lies in
@@ -65,7 +68,7 @@ def plan(buffers: Sequence[Buffer], stretches: Sequence[range] = ()) -> Layout:
             home = earlier.pop(place)[1]
             found[home] = found[home]._replace(end=max(found[home].end, last))
         places[i] = home
-        if own.rows and ended is not None:
+        if own.rows and ended in stretches:
             free.setdefault((own.size, own.rows, ended), []).append((own.end, home))
     layout = _plan(found)
     return Layout(tuple(layout.offsets[home] for home in places), layout.size)

@@ -17,6 +17,7 @@ from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
 from .batches import work_of
 from .kernels import REDUCING, Kernel
+from .passes import PRODUCTS
 
 _BY_ROWS = frozenset(("product", "linear", "linear_input"))
 
@@ -96,17 +97,26 @@ def _behind(ends: Sequence[Value], known: Sequence[Value]) -> set[Node]:
     return found
 
 
-def stretches(steps: Sequence[Any], rows: int) -> list[range]:
+def stretches(steps: Sequence[Any], rows: int) -> tuple[list[range], list[range]]:
     """Where several steps follow one another (nodes, or what computes them) that threads share by
-    so many rows.
+    so many rows, and where several that do not need each other.
     """
-    found = []
+    by_rows: list[range] = []
+    waves: list[range] = []
     fit = [_fits(step, rows) for step in steps]
-    for by_rows, group in itertools.groupby(range(len(steps)), fit.__getitem__):
+    for is_by_rows, group in itertools.groupby(range(len(steps)), fit.__getitem__):
         places = list(group)
-        if by_rows and len(places) > 1:
-            found.append(range(places[0], places[-1] + 1))
-    return found
+        if is_by_rows:
+            by_rows.append(range(places[0], places[-1] + 1))
+            continue
+        begin, made = places[0], set[Value]()
+        for k in places:
+            if made.intersection(steps[k].values):
+                waves.append(range(begin, k))
+                begin, made = k, set()
+            made.update(steps[k].outputs)
+        waves.append(range(begin, places[-1] + 1))
+    return [each for each in by_rows if len(each) > 1], [each for each in waves if len(each) > 1]
 
 
 def has_rows(x: Value, rows: int) -> bool:
@@ -140,9 +150,10 @@ def _ordered(graph: Program) -> list[Node]:
     while ready[0] or ready[1]:
         while ready[1]:
             take(graph.nodes[heapq.heappop(ready[1])])
-        wave, ready[0][:] = sorted(ready[0]), []
-        for n in wave:
-            take(graph.nodes[n])
+        wave = [graph.nodes[n] for n in sorted(ready[0])]
+        ready[0].clear()
+        for node in sorted(wave, key=_may_be_apart):
+            take(node)
     return found
 
 
@@ -168,6 +179,11 @@ def _across(kernel: Kernel) -> set[Value]:
         ):
             found.update(node.outputs)
     return found
+
+
+def _may_be_apart(node: Node) -> bool:
+    """Whether threads may compute it beside others: small products and kernels."""
+    return isinstance(node.op, Kernel) or _library(node) in PRODUCTS
 
 
 def _is_by_rows(node: Any) -> bool:

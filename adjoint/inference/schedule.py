@@ -415,7 +415,7 @@ class Schedule:
             buffers.Buffer(max(1, _bytes(x)), begin[x], end[x], rows if has_rows(x, rows) else 0)
             for x in self.owners
         ]
-        self.layout = buffers.plan(self.buffers, stretches(self.steps, rows) if rows else ())
+        self.layout = buffers.plan(self.buffers, *(stretches(self.steps, rows) if rows else ()))
         self.numbers = {x: i for i, x in enumerate(self.owners)}
 
 

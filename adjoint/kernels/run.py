@@ -100,7 +100,8 @@ class Entry:
         codes = {"float32": "f4x", "float64": "d"}
         tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
         self.pack = struct.Struct("=" + "".join(tail)).pack
-        self._inputs, self._spans, self._same = len(kernel.inputs), planned.spans, same
+        self.spans = planned.spans  # what is touched of each operand: see Plan
+        self._inputs, self._same = len(kernel.inputs), same
 
     def _head(self, words: Mapping[str, int]) -> bytes:
         """The words before pointers."""
@@ -151,7 +152,7 @@ class Entry:
         element, and whether it may be the very memory that is written.
         """
         [same] = self._same
-        return [(*span, bool(same >> k & 1)) for k, span in enumerate(self._spans)]
+        return [(*span, bool(same >> k & 1)) for k, span in enumerate(self.spans)]
 
     def overlaps(self, places: bytes) -> bool:
         """Whether an output overlaps an input, unless both are the very same memory and each
@@ -161,10 +162,10 @@ class Entry:
         given = self._inputs
         for k, same in enumerate(self._same, given):
             start = starts[k]
-            low, high = self._spans[k]
+            low, high = self.spans[k]
             for j in range(given):
                 other = starts[j]
-                begin, end = self._spans[j]
+                begin, end = self.spans[j]
                 meets = other + begin < start + high and start + low < other + end
                 if meets and not (other == start and same >> j & 1):
                     return True

@@ -24,7 +24,7 @@ from ....eager.arrays import address as place_of
 from ....kernels import target
 from ..onednn import api as onednn
 from ..runtime import machine_code, object_code
-from ..runtime.regions import Blocks
+from ..runtime.regions import Blocks, Spans
 from ..runtime.sequence import Call
 from . import code as gemm_code
 from .code import BIAS, RELU, TASK_WORDS, Shape
@@ -169,46 +169,42 @@ class Plan:
         shared = self._pool is not None
         found = Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
         whole = self._whole
-        if whole is not None:
-            found.work, found.rows = float(whole.m * whole.n * whole.k), whole.m
-            found.blocks = functools.partial(self._in_blocks, found, whole)
+        if whole is not None and min(whole[3:8]) >= 0:
+            found.work = float(whole.m * whole.n * whole.k)
+            found.spans = self._spans(whole, 0, len(given) > 2)
+            found.rows, found.blocks = whole.m, functools.partial(self._blocks, found, whole)
         return found
 
-    def _in_blocks(self, whole_call: Call, whole: Shape, rows: int, size: int) -> Blocks | None:
+    def _blocks(self, call: Call, whole: Shape, rows: int, size: int) -> Blocks | None:
         """A call in chunks that are `size` of so many rows, each of one or several of c's."""
         steps, left = divmod(whole.m, rows)
-        if left or not steps or min(whole[3:8]) < 0:
+        if left or not steps:
             return None
-        mode, item, size = (
-            int(self._shapes[0][Shape._fields.index("mode")]),
-            self._itemsize,
-            size * steps,
-        )
+        mode, item, biased = int(self._shapes[0][-1]), self._itemsize, len(call.pointers) > 3
         shapes: list[Shape] = []
         tasks, spans = [], []
-        for begin in range(0, whole.m, size):
-            shape = whole._replace(m=min(size, whole.m - begin), mode=mode)
+        for begin in range(0, whole.m, size * steps):
+            shape = whole._replace(m=min(size * steps, whole.m - begin), mode=mode)
             if shape not in shapes:
                 shapes.append(shape)
-            tasks.append((
-                shapes.index(shape), begin * whole.a_row * item, 0, begin * whole.c_row * item, 0
-            ))  # fmt: skip
-            m, n, k = shape.m - 1, whole.n - 1, whole.k - 1
-            a, c = begin * whole.a_row, begin * whole.c_row
-            reach = [
-                (a, a + m * whole.a_row + k * whole.a_column),
-                (0, k * whole.b_row + n * whole.b_column),
-                (0, n),
-                (c, c + m * whole.c_row + n),
-            ]
-            if len(whole_call.pointers) < 4:
-                del reach[2]  # no bias
-            spans.append([(low * item, (high + 1) * item) for low, high in reach])
-        plan = Plan.__new__(Plan)
+            a, c = begin * whole.a_row * item, begin * whole.c_row * item
+            tasks.append((shapes.index(shape), a, 0, c, 0))
+            spans.append(self._spans(shape, begin, biased))
+        plan = copy.copy(self)
         plan._shapes, plan._tasks = np.array(shapes, np.int64), np.array(tasks, np.int64)
-        whole_call.keeps = whole_call.keeps, plan
-        before = plan._before(len(whole_call.pointers) > 3)
-        return Blocks(before + whole_call.words[len(before) :], spans)
+        call.keeps = call.keeps, plan
+        before = plan._before(biased)
+        return Blocks(before + call.words[len(before) :], spans)
+
+    def _spans(self, shape: Shape, begin: int, biased: bool) -> Spans:
+        """From where to where rows from `begin` on go in a, b, perhaps the bias, and c."""
+        m, n, k = shape.m - 1, shape.n - 1, shape.k - 1
+        a, c = begin * shape.a_row, begin * shape.c_row
+        found = [(a, a + m * shape.a_row + k * shape.a_column),
+                 (0, k * shape.b_row + n * shape.b_column),
+                 *([(0, n)] if biased else []),
+                 (c, c + m * shape.c_row + n)]  # fmt: skip
+        return [(low * self._itemsize, (high + 1) * self._itemsize) for low, high in found]
 
     def call_at_places(self) -> Call:
         """The same where the tasks' offsets are addresses, of arrays that stay where they are; a

@@ -77,7 +77,7 @@ def _bound_entry(
 
     return Ready(
         entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps,
-        work=entry.work, rows=entry.rows, blocks=blocks, outputs=len(outs),
+        work=entry.work, spans=entry.spans, outputs=len(outs), rows=entry.rows, blocks=blocks,
     )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""Small calls that follow one another, of which each thread does all for a block of the rows.
+"""Small calls that follow one another, through which threads go without waiting for each other.
 
 Layers of a small network are some microseconds each: to share one among threads, and to wait for
 all before the next one, costs as much as it gains. But most compute rows of their result from the
-same rows of their operands alone. A region is a run of such calls: threads meet before and behind
-it, and go through it, each with rows of its own, without a word. What a block writes, no other
-block of the region may touch: that is seen from where all of them begin and end in memory.
+same rows of their operands alone: each thread goes through them with rows of its own, without a
+word. What is behind them, sums over the rows above all, needs all of what comes before, but mostly
+not each other: each thread has calls of its own. Such runs of calls are regions; what one part of a
+region writes, no other one may touch, which is seen from where all begins and ends in memory.
 """
 
 from __future__ import annotations
@@ -22,20 +23,23 @@ from .shared_code import function
 
 FEWEST = 4  # rows of a block: products have tiles of so many
 
+Spans = list[tuple[int, int]]  # of each pointer of a call: from where to where it goes, in bytes
+
 
 class Blocks(NamedTuple):
     """A call in chunks that are blocks of rows."""
 
     words: bytes
-    spans: list[list[tuple[int, int]]]  # of each block and pointer: from where to where it goes
+    spans: list[Spans]  # of each
 
 
 class Region(NamedTuple):
-    """Calls from `first` up to `last`, without that."""
+    """Calls from `first` up to `last`, without that, in parts that may run at once."""
 
     first: int
     last: int
-    blocks: list[Blocks]  # of each
+    words: list[bytes]  # of each call
+    parts: list[list[tuple[int, int, int]]]  # numbers of calls, and of their chunks from and up to
 
 
 def regions(calls: Sequence[Any], threads: int) -> list[Region]:
@@ -43,85 +47,123 @@ def regions(calls: Sequence[Any], threads: int) -> list[Region]:
     found: list[Region] = []
     k = 0 if threads > 1 else len(calls)
     while k < len(calls):
-        region = _begun(calls, k, threads)
-        if region is None:
-            k += 1
-        else:
+        by_rows = _by_rows(calls, k, threads)
+        apart = _apart(calls, k, threads)
+        region = max(by_rows, apart, key=lambda each: each.last)
+        k = max(region.last, k + 1)
+        work = sum(call.work for call in calls[region.first : region.last])
+        # One that is alone is shared by itself, or is not worth it.
+        if work >= policy.REGION_LEAST and region.last - region.first > 1:
             found.append(region)
-            k = region.last
     return found
 
 
-def _begun(calls: Sequence[Any], first: int, threads: int) -> Region | None:
-    """The longest region that begins with a call; None where it does not pay."""
+def _by_rows(calls: Sequence[Any], first: int, threads: int) -> Region:
+    """The calls from `first` on of which each part does some rows."""
     rows = next((n for n in map(_rows, calls[first:]) if n), 0)  # of who says, or can be in none
-    if rows < 2 * FEWEST:
-        return None
-    size = -(-rows // min(threads, rows // FEWEST))
+    count = min(threads, rows // FEWEST)
+    if count < 2:
+        return Region(first, first, [], [])
+    size = -(-rows // count)
     touched = _Touched()
-    blocks: list[Blocks] = []
-    work = 0.0
+    words: list[bytes] = []
     for call in calls[first:]:
         each = call.blocks(rows, size) if _rows(call) >= 0 else None
-        if each is None or not touched.add(call, each):
+        if each is None or not touched.add(call, each.words, enumerate(each.spans)):
             break
-        blocks.append(each)
-        work += call.work
-    pays = work >= policy.REGION_LEAST and (len(blocks) > 1 or not calls[first].shared)
-    return Region(first, first + len(blocks), blocks) if pays else None
+        words.append(each.words)
+    numbers = range(len(words))
+    parts = [[(n, block, block + 1) for n in numbers] for block in range(-(-rows // size))]
+    return Region(first, first + len(words), words, parts)
+
+
+def _apart(calls: Sequence[Any], first: int, threads: int) -> Region:
+    """The calls from `first` on that do not need each other: each part has some of them."""
+    touched = _Touched()
+    count = 0
+    for call in calls[first:]:
+        if not _may_join(call) or not touched.add(call, call.words, [(count, call.spans)]):
+            break
+        count += 1
+    parts: list[list[tuple[int, int, int]]] = [[] for _ in range(min(threads, count))]
+    load = [0.0] * len(parts)
+    for n in sorted(range(count), key=lambda n: -calls[first + n].work):
+        place = load.index(min(load))
+        parts[place].append((n, 0, calls[first + n].chunks))
+        load[place] += calls[first + n].work
+    return Region(first, first + count, [c.words for c in calls[first : first + count]], parts)
+
+
+def _may_join(call: Any) -> bool:
+    """Whether a call is small, never refuses, and says what it touches."""
+    return call.spans is not None and call.otherwise is None and call.work <= policy.REGION_MOST
 
 
 def _rows(call: Any) -> int:
-    """How many rows a call has; 0 for any number, -1 for one that can be in no region."""
-    if call.blocks is None or call.otherwise is not None or call.work > policy.REGION_MOST:
-        return -1
-    return int(call.rows)
+    """How many rows a call has; 0 for any number, -1 for one that has none."""
+    return int(call.rows) if _may_join(call) and call.blocks is not None else -1
 
 
 class _Touched:
-    """What blocks of calls touch, and whether they keep apart."""
+    """What parts of calls touch, and whether they keep apart."""
 
     def __init__(self) -> None:
-        self._all = np.empty((0, 4), np.int64)  # begin, end, block, whether it is written
+        self._all = np.empty((0, 4), np.int64)  # begin, end, part, whether it is written
 
-    def add(self, call: Any, blocks: Blocks) -> bool:
-        """Note another call's; False, with nothing noted, where a block would touch what another
-        one writes, in this call or in one before.
+    def add(self, call: Any, words: bytes, parts: Any) -> bool:
+        """Note another call's, numbers and spans; False, with nothing noted, where one would touch
+        what another one writes, in this call or in one before.
         """
-        words = np.frombuffer(blocks.words, np.int64)
-        places = [int(words[n]) for n in call.pointers]
+        known = np.frombuffer(words, np.int64)
+        places = [int(known[n]) for n in call.pointers]
         first = len(places) - call.outputs
         own = np.array(
             [
                 (places[k] + low, places[k] + high, number, k >= first)
-                for number, spans in enumerate(blocks.spans)
+                for number, spans in parts
                 for k, (low, high) in enumerate(spans)
             ],
             np.int64,
         )
         everyone = np.concatenate([self._all, own])
-        begin, end, block, written = (column[:, None] for column in own.T)
-        meets = (begin < everyone[:, 1]) & (everyone[:, 0] < end) & (block != everyone[:, 2])
+        begin, end, part, written = (column[:, None] for column in own.T)
+        meets = (begin < everyone[:, 1]) & (everyone[:, 0] < end) & (part != everyone[:, 2])
         if (meets & ((written | everyone[:, 3]) != 0)).any():
             return False
         self._all = everyone
         return True
 
 
+_CODE, _BEGIN, _END, _WORDS, _RECORD = range(5)  # words of a record, and how many
+
+
+def table(region: Region, codes: Sequence[int], places: Sequence[int]) -> list[int]:
+    """The words of a region, for codes and words of its calls that are there: numbers of each
+    part's first record and of none, then records.
+    """
+    starts = [0]
+    records: list[int] = []
+    for part in region.parts:
+        for n, begin, end in part:
+            records += codes[n], begin, end, places[n]
+        starts.append(starts[-1] + len(part))
+    return [len(region.parts), *starts, *records]
+
+
 @functools.cache
 def code() -> int:
-    """What runs blocks `begin` to `end` of a region, of which the words are: how many calls there
-    are, and of each where its code and its words are.
-    """
+    """What runs parts `begin` to `end` of a region, whose words are those of `table`."""
     module = Module()
     with function(module, "void @region(i64 %begin, i64 %end, ptr %words)") as (
         b, begin, end, words,
     ):  # fmt: skip
-        count = b.get(b.place("i64", words, 0))
+        head = b.get(b.place("i64", words, 0)) * 8 + 16
         with b.counting(end - begin) as (i, _):
-            block = begin + i
-            with b.counting(count) as (k, _):
-                record = b.at(words, k * 16)
-                run, its = (b.get(b.place("ptr", record, n, "i64")) for n in (1, 2))
-                b.invoke("void", run, block, block + 1, its)
+            number = (begin + i) * 8 + 8
+            first, last = (b.get(b.place("i64", words, number + 8 * n)) for n in (0, 1))
+            with b.counting(last - first) as (k, _):
+                record = b.at(words, head + (first + k) * (8 * _RECORD))
+                run, its = (b.get(b.place("ptr", record, n, "i64")) for n in (_CODE, _WORDS))
+                chunks = [b.get(b.place("i64", record, n, "i64")) for n in (_BEGIN, _END)]
+                b.invoke("void", run, *chunks, its)
     return machine_code.load(str(module), ["region"])[0]

@@ -2,7 +2,7 @@
 
 A `Call` is machine code with its words, some of which are addresses. A `Sequence` lays the words of
 many calls out in one place, with a record for each: code, chunks, where its words are, whether
-threads share the chunks. Small calls of which each thread does some rows are one record
+threads share the chunks. Small calls through which threads go apart are one record
 (`regions.py`). A generated loop goes through the records without the GIL. Where code refuses its
 arrays (an index out of range), the loop stops: what is general computes instead, or says what is
 wrong. Where an array lies elsewhere the next time, the words that point into it are changed
@@ -25,7 +25,7 @@ from ....eager.elements import put_addresses
 from ....kernels.emit import Module
 from . import machine_code
 from .pool import default_pool
-from .regions import Blocks, regions
+from .regions import Blocks, Spans, regions, table
 from .regions import code as region_code
 from .shared_code import function
 
@@ -49,12 +49,14 @@ class Call:
     shows: bool = True  # whether `otherwise` reads arrays as such, wherever the words point
     hires: bool = False  # whether the code itself lets the pool's threads share its work
     fixed: bool = False  # whether tables have addresses, too
-    # For regions: what it does, in additions; how many rows it has (0: any number that divides
-    # them); the same in blocks of so many of these; how many pointers, the last ones, are written.
+    # For regions: what it does, in additions; from where to where it goes from its pointers, of
+    # which the last `outputs` are written; how many rows it has (0: any number that divides them);
+    # the same in blocks of so many of these.
     work: float = 0.0
+    spans: Spans | None = None
+    outputs: int = 1
     rows: int = 0
     blocks: Callable[[int, int], Blocks | None] | None = None
-    outputs: int = 1
 
     @property
     def needs_arrays(self) -> bool:
@@ -110,7 +112,7 @@ class Sequence:
     )  # fmt: skip
 
     refusing: list[bool]  # which calls may refuse arrays
-    regions: list[range]  # calls of which threads do blocks of rows
+    regions: list[range]  # calls through which threads go apart
 
     def __init__(self, calls: Many[Call]) -> None:
         self._calls = list(calls)  # which keep what is pointed to
@@ -118,9 +120,10 @@ class Sequence:
         self.regions = [range(each.first, each.last) for each in found]
         laid = [(each.words, each.pointers) for each in calls]
         for region in found:
-            members = calls[region.first : region.last]
-            laid += [(b.words, c.pointers) for b, c in zip(region.blocks, members, strict=True)]
-            laid.append((bytes(8 + 16 * len(members)), range(0)))
+            pointers = [each.pointers for each in calls[region.first : region.last]]
+            laid += zip(region.words, pointers, strict=True)
+            blank = [0] * len(pointers)
+            laid.append((bytes(8 * len(table(region, blank, blank))), range(0)))
         starts = [0, *itertools.accumulate(len(words) // 8 for words, _ in laid)]
         self._words = np.frombuffer(bytearray(b"".join(words for words, _ in laid)), np.int64)
         places = [address(self._words) + 8 * n for n in starts]
@@ -132,20 +135,18 @@ class Sequence:
         for k, each in enumerate(calls):
             status = places[k + 1] - 8 if each.otherwise is not None else 0
             records.append((each.code, each.chunks, places[k], int(each.shared), status))
-        runs, behind, k, word = [], [], 0, len(calls)
+        runs, behind = [], []
+        k, word = 0, len(calls)
         for region in found:
             runs += records[k : region.first]
             behind += [each.otherwise for each in calls[k : region.first]]
             k = region.last
-            count = k - region.first
-            table = self._words[starts[word + count] :]
-            table[0] = count
-            for n in range(count):
-                table[1 + 2 * n : 3 + 2 * n] = calls[region.first + n].code, places[word + n]
-            chunks = len(region.blocks[0].spans)
-            runs.append((region_code(), chunks, places[word + count], 1, 0))
+            last = word + k - region.first
+            codes = [each.code for each in calls[region.first : k]]
+            self._words[starts[last] : starts[last + 1]] = table(region, codes, places[word:last])
+            runs.append((region_code(), len(region.parts), places[last], 1, 0))
             behind.append(None)
-            word += count + 1
+            word = last + 1
         runs += records[k:]
         behind += [each.otherwise for each in calls[k:]]
         self._behind, self._runs = behind, len(runs)
