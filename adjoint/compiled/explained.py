@@ -12,7 +12,7 @@ from ..inference.listing import size
 
 def report(title: str, number: int, why: str, listing: Mapping[str, str], program: Any) -> str:
     """Why a `Compiled` was compiled, what it depends on, and what it became."""
-    steps = sum(len(call) for part in program.listed() for call, _ in part)
+    steps = sum(len(call) for part in program.listed() for call, *_ in part)
     memory = size(program.sizes()[0])
     paths = program.guards.paths()
     lines = [
@@ -32,12 +32,18 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     taken = iter(seconds)
     optimizers = iter(program.steps)
     parts = program.listed()
+    before = 0  # regions
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [row_of(steps, native, 0.0, program.parts[k].again) for steps, native in part]
+            behind = [
+                row_of(steps, native, 0.0, program.parts[k].again, region and before + region)
+                for steps, native, region in part
+            ]
             break
-        for steps, native in part:
-            forward.append(row_of(steps, native, next(taken), program.parts[k].again))
+        for steps, native, region in part:
+            number = region and before + region
+            forward.append(row_of(steps, native, next(taken), program.parts[k].again, number))
+        before = max(before, *(row.apart for row in forward)) if forward else before
         optimizer = next(optimizers, None)
         if optimizer is not None:
             op = optimizer.op

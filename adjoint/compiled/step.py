@@ -214,12 +214,19 @@ class Part:
         """Those that know their arrays by addresses."""
         return [call for call in self.calls if type(call) is Calls]
 
-    def listed(self) -> list[tuple[tuple[Step, ...], bool]]:
-        """What each call computes, and whether it is machine code."""
-        native: list[bool] = []
+    def listed(self) -> list[tuple[tuple[Step, ...], bool, int]]:
+        """What each call computes, whether it is machine code, and the number of the region in
+        which threads go apart through it and others; 0 for those that are in none.
+        """
+        found: list[tuple[bool, int]] = []
+        count = 0
         for call in self.space.calls:
-            native += [True] * len(call) if isinstance(call, Calls) else [False]
-        return list(zip(self.space.steps_by_call, native, strict=True))
+            begin = len(found)
+            found += [(True, 0)] * len(call) if isinstance(call, Calls) else [(False, 0)]
+            for region in getattr(call, "regions", ()):
+                count += 1
+                found[begin + region.start : begin + region.stop] = [(True, count)] * len(region)
+        return [(steps, *each) for steps, each in zip(self.space.steps_by_call, found, strict=True)]
 
     def run(self, observer: Any) -> None:
         """Check, then compute."""
@@ -381,8 +388,8 @@ class Compiled:
 
     # ---- what it does ----------------------------------------------------------------------------
 
-    def listed(self) -> list[list[tuple[tuple[Step, ...], bool]]]:
-        """What each call of each part computes, and whether it is machine code."""
+    def listed(self) -> list[list[tuple[tuple[Step, ...], bool, int]]]:
+        """What each call of each part computes, whether it is machine code, and its region."""
         return [part.listed() for part in self.parts]
 
     def sizes(self) -> tuple[int, int]:

@@ -126,7 +126,7 @@ class LazyValue:
         if _HELD_BY_TENSOR is None:
             return held
         if held != _HELD_BY_TENSOR or array.base is not None or self.memory is not None:
-            array = array.copy()
+            array = array.copy("K")
         tensor._data = array
         version = tensor._changes
         if version is not None:
@@ -141,7 +141,8 @@ class LazyValue:
     def before_change(self) -> bool:
         """The memory is about to be changed: keep what it holds now. True: no longer concerned."""
         array = self.array
-        self.array = tuple(a.copy() for a in array) if type(array) is tuple else array.copy()
+        several = type(array) is tuple
+        self.array = tuple(a.copy("K") for a in array) if several else array.copy("K")
         self.memory = None
         return True
 

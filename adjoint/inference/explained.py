@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import time
 from collections import Counter
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     seconds: float
     fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
     again: tuple[str, ...] = ()  # those of them that compute again what was not kept
+    apart: int = 0  # the number of the region in which threads go apart; 0 for none
 
 
 class Peaks(NamedTuple):
@@ -112,6 +114,11 @@ class Explanation:
         ):
             for (name, ops), count in Counter(found).items():
                 lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
+        by_region = itertools.groupby(enumerate(rows, 1), lambda pair: pair[1].apart)
+        regions = [[k for k, _ in pairs] for number, pairs in by_region if number]
+        if regions:
+            said = ", ".join(f"{region[0]} to {region[-1]}" for region in regions)
+            lines.append(f"  threads go apart, with rows or steps of their own, through {said}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
         if any(row.how == "optimizer" for row in rows):
@@ -152,9 +159,12 @@ class Timer:
 
 
 def row_of(
-    steps: Sequence[Step], native: bool, seconds: float, again: Collection[Node] = ()
-) -> Row:
-    """Steps that one call does; `again` has nodes that compute what was computed before."""
+    steps: Sequence[Step], native: bool, seconds: float, again: Collection[Node] = (),
+    apart: int = 0,
+) -> Row:  # fmt: skip
+    """Steps that one call does; `again` has nodes that compute what was computed before; for
+    `apart` see `Row`.
+    """
     values: dict[Value, None] = {}
     for step in steps:
         values.update(dict.fromkeys((*step.values, *step.outputs)))
@@ -165,7 +175,7 @@ def row_of(
     return Row(
         "_".join(names), steps[0].how, native, operations, moved, seconds,
         tuple(node.op.name for node in nodes) if nodes[1:] else (),
-        tuple(node.op.name for node in nodes if node in again),
+        tuple(node.op.name for node in nodes if node in again), apart,
     )  # fmt: skip
 
 

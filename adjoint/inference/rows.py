@@ -26,10 +26,12 @@ _BY_ROWS = frozenset(("product", "linear", "linear_input"))
 def gather_rows(graph: Program) -> int:
     """Let steps that compute each row of their result from the same row of their operands follow
     one another, in small programs: what is ready besides comes before or behind all of them, above
-    all gradients of weights, which are sums over rows. How many nodes lie elsewhere then.
+    all gradients of weights, which are sums over rows, for which kernels are divided. How many
+    nodes are divided or lie elsewhere then.
 
     Each thread goes through such steps with rows of its own (`runtime/regions.py`). Values live
-    longer, so programs of large ones stay as they are.
+    longer, so programs of large ones stay as they are. It does not depend on the threads, nor do
+    the bits.
     """
     nodes = graph.nodes
     size = sum(prod(y.shape) * y.spec.dtype.itemsize for node in nodes for y in node.outputs)
@@ -51,7 +53,8 @@ def gather_rows(graph: Program) -> int:
     graph.nodes = before
     graph.replace(changes)
     graph.nodes = _ordered(graph)
-    return sum(node is not was for node, was in zip(graph.nodes, before, strict=True))
+    moved = sum(node is not was for node, was in zip(graph.nodes, before, strict=True))
+    return len(before) - len(nodes) + moved
 
 
 def _split(node: Node, rows: int, changes: dict[Value, Value]) -> list[Node]:

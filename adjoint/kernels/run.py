@@ -407,9 +407,22 @@ def _strides(x: Array, axes: tuple[int, ...], rank: int) -> list[int]:
 
 
 def _maker(output: Output, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Maker:
-    """A function that allocates an output, lying in memory in the order in which the inputs lie."""
+    """A function that allocates an output, in whose memory the axes lie as NumPy would order them:
+    as in the inputs that step along both of two, and else row-major.
+    """
     axes, dtype = output.axes, NUMPY[output.dtype]
-    order = sorted(range(len(axes)), key=lambda k: (-sum(abs(s[axes[k]]) for s in strides), k))
+    order: list[int] = []  # from the inside
+    for k in reversed(range(len(axes))):
+        place = len(order)
+        for j in reversed(range(place)):
+            steps = [(abs(s[axes[k]]), abs(s[axes[order[j]]])) for s in strides]
+            known = [inner <= own for own, inner in steps if own and inner]
+            if any(known):
+                break
+            if known:
+                place = j
+        order.insert(place, k)
+    order.reverse()
     several = [k for k in order if sizes[axes[k]] != 1]  # an axis of one position may be anywhere
     if several == sorted(several):
         return functools.partial(np.empty, tuple(sizes[a] for a in axes), dtype)

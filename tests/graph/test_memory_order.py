@@ -202,3 +202,51 @@ def _in_order(shape, order):
     order = [k for k in order if k < len(shape)]
     back = np.argsort(order)
     return ad.from_numpy(np.ones([shape[k] for k in order], np.float32).transpose(back))
+
+
+def test_the_order_stays_when_something_was_read():
+    """Reading gives a tensor memory of its own, which lies as before."""
+    x = ad.arange(20.0).reshape(4, 5).t()
+    with ad.lazy():
+        for make in (ad.ones_like, ad.clone, ad.exp, lambda x: x * 2):
+            y = make(x)
+            assert y.stride() == (1, 5)
+            y.tolist()
+            assert y.stride() == (1, 5)
+            z = y + 1
+            assert z.sum().item() == (make(x) + 1).sum().item()
+            assert y.stride() == z.stride() == (1, 5) and y.contiguous() is not y
+            w = make(x)
+            (w * 2).sum().item()
+            w.contiguous()[0] = 9.0
+            assert w.stride() == (1, 5) and (w[0] != 9.0).all()
+
+
+@pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+def test_constants_of_a_compiled_function_lie_as_they_were_made():
+    def used(x):
+        v = ad.ones_like(x)
+        before = v.stride()
+        w = v * 2
+        c = v.contiguous()
+        c[0] = 9.0
+        return before, v.stride(), w.stride(), v.is_contiguous(), c is v, v, w
+
+    x = ad.arange(20.0).reshape(4, 5).t()
+    expected, found = used(x), ad.compile(used)(x)
+    assert found[:5] == expected[:5] == ((1, 5), (1, 5), (1, 5), False, False)
+    assert [y.tolist() for y in found[5:]] == [y.tolist() for y in expected[5:]]
+    with pytest.raises(ShapeError, match=r"stride \(1, 5\)"):
+        ad.compile(lambda x: ad.ones_like(x).view(-1))(x)
+
+
+def test_what_is_broadcast_beside_decides_no_order():
+    """Statistics of few channels, whose steps together are longer than a row's."""
+    for y in (ad.ones(5, 3), ad.ones(5, 6)[:, ::2] + 0, ad.ones(2, 3, 2, 1)):
+        norm = (ad.nn.BatchNorm2d if y.ndim == 4 else ad.nn.BatchNorm1d)(3).eval()
+        found = norm(y).stride()
+        assert found == y.stride()
+        with ad.lazy():
+            assert norm(y).stride() == found
+    x, y = ad.arange(5.0)[:, None], ad.arange(30.0)[::10][None]
+    assert (x * y + x).stride() == (3, 1)

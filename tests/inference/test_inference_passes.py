@@ -378,7 +378,7 @@ def test_random_lifetimes(seed):
                                    begin + int(random.integers(0, 10))))  # fmt: skip
     layout = buffers.plan(made)
     used = np.zeros((45, layout.size), bool)
-    for offset, (size, begin, end) in zip(layout.offsets, made, strict=True):
+    for offset, (size, begin, end, _) in zip(layout.offsets, made, strict=True):
         assert offset % buffers.ALIGNMENT == 0
         part = used[begin : end + 1, offset : offset + size]
         assert part.shape[1] == size and not part.any()

@@ -11,6 +11,7 @@ region writes, no other one may touch, which is seen from where all begins and e
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ def regions(calls: Sequence[Any], threads: int) -> list[Region]:
 def _by_rows(calls: Sequence[Any], first: int, threads: int) -> Region:
     """The calls from `first` on of which each part does some rows."""
     rows = next((n for n in map(_rows, calls[first:]) if n), 0)  # of who says, or can be in none
-    count = min(threads, rows // FEWEST)
+    work = (call.work for call in itertools.takewhile(_may_join, calls[first:]))
+    count = min(threads, rows // FEWEST, _worth(sum(work)))
     if count < 2:
         return Region(first, first, [], [])
     size = -(-rows // count)
@@ -85,13 +87,20 @@ def _apart(calls: Sequence[Any], first: int, threads: int) -> Region:
         if not _may_join(call) or not touched.add(call, call.words, [(count, call.spans)]):
             break
         count += 1
-    parts: list[list[tuple[int, int, int]]] = [[] for _ in range(min(threads, count))]
+    members = calls[first : first + count]
+    most = min(threads, count, _worth(sum(call.work for call in members)))
+    parts: list[list[tuple[int, int, int]]] = [[] for _ in range(most)]
     load = [0.0] * len(parts)
-    for n in sorted(range(count), key=lambda n: -calls[first + n].work):
+    for n in sorted(range(count), key=lambda n: -members[n].work):
         place = load.index(min(load))
-        parts[place].append((n, 0, calls[first + n].chunks))
-        load[place] += calls[first + n].work
-    return Region(first, first + count, [c.words for c in calls[first : first + count]], parts)
+        parts[place].append((n, 0, members[n].chunks))
+        load[place] += members[n].work
+    return Region(first, first + count, [call.words for call in members], parts)
+
+
+def _worth(work: float) -> int:
+    """How many threads so much work is worth, two at least."""
+    return max(2, int(2 * work // policy.REGION_LEAST))
 
 
 def _may_join(call: Any) -> bool:
