@@ -192,9 +192,8 @@ class Plan:
             spans.append(self._spans(shape, begin, biased))
         plan = copy.copy(self)
         plan._shapes, plan._tasks = np.array(shapes, np.int64), np.array(tasks, np.int64)
-        call.keeps = call.keeps, plan
         before = plan._before(biased)
-        return Blocks(before + call.words[len(before) :], spans)
+        return Blocks(before + call.words[len(before) :], spans, (plan._shapes, plan._tasks))
 
     def _spans(self, shape: Shape, begin: int, biased: bool) -> Spans:
         """From where to where rows from `begin` on go in a, b, perhaps the bias, and c."""

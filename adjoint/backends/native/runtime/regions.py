@@ -32,6 +32,7 @@ class Blocks(NamedTuple):
 
     words: bytes
     spans: list[Spans]  # of each
+    keeps: Any = None  # what other words point to
 
 
 class Region(NamedTuple):
@@ -41,6 +42,7 @@ class Region(NamedTuple):
     last: int
     words: list[bytes]  # of each call
     parts: list[list[tuple[int, int, int]]]  # numbers of calls, and of their chunks from and up to
+    keeps: Any = None  # what other words point to
 
 
 def regions(calls: Sequence[Any], threads: int) -> list[Region]:
@@ -68,15 +70,16 @@ def _by_rows(calls: Sequence[Any], first: int, threads: int) -> Region:
         return Region(first, first, [], [])
     size = -(-rows // count)
     touched = _Touched()
-    words: list[bytes] = []
+    blocks: list[Blocks] = []
     for call in calls[first:]:
         each = call.blocks(rows, size) if _rows(call) >= 0 else None
         if each is None or not touched.add(call, each.words, enumerate(each.spans)):
             break
-        words.append(each.words)
-    numbers = range(len(words))
+        blocks.append(each)
+    numbers = range(len(blocks))
     parts = [[(n, block, block + 1) for n in numbers] for block in range(-(-rows // size))]
-    return Region(first, first + len(words), words, parts)
+    words = [each.words for each in blocks]
+    return Region(first, first + len(words), words, parts, [each.keeps for each in blocks])
 
 
 def _apart(calls: Sequence[Any], first: int, threads: int) -> Region:

@@ -4,7 +4,7 @@ from ....eager.arrays cimport address, call
 
 cdef class Sequence:
     cdef public list refusing, regions
-    cdef list _calls, _behind
+    cdef list _keeps, _otherwise, _behind
     cdef object _words, _table, _pointers, _pool, _entry
     cdef int64_t _code, _at, _runs, _one
     cdef bint _quick, _shared, _refuses

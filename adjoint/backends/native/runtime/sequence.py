@@ -107,17 +107,19 @@ class Sequence:
     """Calls, which run in order as one call of machine code."""
 
     __slots__ = (
-        "_at", "_behind", "_calls", "_code", "_entry", "_one", "_pointers", "_pool", "_quick",
-        "_refuses", "_runs", "_shared", "_table", "_words", "refusing", "regions",
+        "_at", "_behind", "_code", "_entry", "_keeps", "_one", "_otherwise", "_pointers", "_pool",
+        "_quick", "_refuses", "_runs", "_shared", "_table", "_words", "refusing", "regions",
     )  # fmt: skip
 
     refusing: list[bool]  # which calls may refuse arrays
     regions: list[range]  # calls through which threads go apart
 
     def __init__(self, calls: Many[Call]) -> None:
-        self._calls = list(calls)  # which keep what is pointed to
         found = regions(calls, default_pool().num_threads) if len(calls) > 1 else []
         self.regions = [range(each.first, each.last) for each in found]
+        # What is pointed to; what else calls say of themselves is needed no more.
+        self._keeps = [*(each.keeps for each in calls), *(each.keeps for each in found)]
+        self._otherwise = [each.otherwise for each in calls]
         laid = [(each.words, each.pointers) for each in calls]
         for region in found:
             pointers = [each.pointers for each in calls[region.first : region.last]]
@@ -139,7 +141,7 @@ class Sequence:
         k, word = 0, len(calls)
         for region in found:
             runs += records[k : region.first]
-            behind += [each.otherwise for each in calls[k : region.first]]
+            behind += self._otherwise[k : region.first]
             k = region.last
             last = word + k - region.first
             codes = [each.code for each in calls[region.first : k]]
@@ -148,7 +150,7 @@ class Sequence:
             behind.append(None)
             word = last + 1
         runs += records[k:]
-        behind += [each.otherwise for each in calls[k:]]
+        behind += self._otherwise[k:]
         self._behind, self._runs = behind, len(runs)
         # Where the calls are, one by one.
         self._one = self._runs if found else 0
@@ -157,14 +159,14 @@ class Sequence:
         self._table[_HEAD:] = np.array(rows, np.int64).reshape(-1)
         self._quick = all(each.quick for each in calls)
         self._shared = bool(found) or any(each.shared or each.hires for each in calls)
-        self.refusing = [each.otherwise is not None for each in calls]
+        self.refusing = [each is not None for each in self._otherwise]
         self._refuses = any(self.refusing)
         self._pool = default_pool() if self._shared else None
         self._entry: tuple[int, int] | None = None  # of the pool, as the table has it
         self._code, self._at = _code(), address(self._table)
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._otherwise)
 
     def moving(self, array: Any) -> Callable[[int], None]:
         """What lets all calls that use the memory of an array use what begins at an address."""
@@ -176,7 +178,7 @@ class Sequence:
 
     def one_by_one(self, around: Callable[[int, Callable[[], None]], object]) -> None:
         """All calls, in order, each run by `around(its place, what runs it)`."""
-        for k in range(len(self._calls)):
+        for k in range(len(self._otherwise)):
             around(k, functools.partial(self._run_one, k))
 
     def _run_one(self, k: int) -> None:
@@ -186,7 +188,7 @@ class Sequence:
         call(self._code, self._one + k + 1, self._at, None, self._quick)
         refused, table[_NEXT] = table[_NEXT], 0
         if refused:
-            otherwise = self._calls[k].otherwise
+            otherwise = self._otherwise[k]
             assert otherwise is not None
             otherwise()
 
