@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -47,23 +48,29 @@ class Done:
 def poll(test: Callable[[], bool], seconds: float) -> bool:
     """Call `test` until it is true or so many seconds are over: whether it was.
 
-    The first calls come one right after another, since a small message takes some microseconds;
-    later ones leave the core to others in between (a rank that waits may share it with the one that
-    it waits for).
+    The first calls come one right after another, since a small message takes some microseconds, and
+    those of some milliseconds let others have the core, if they want it (a rank that waits may
+    share it with the one that it waits for): MPI goes on only while it is called, and to sleep
+    takes longer than a piece of a large message. Later ones sleep in between.
     """
     for _ in range(100):
         if test():
             return True
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     pause = 0.0
     while not test():
-        if time.monotonic() > end:
+        passed = time.monotonic() - begin
+        if passed > seconds:
             return False
-        time.sleep(pause)
-        pause = min(pause + 1e-6, 1e-3)
+        if passed < _AWAKE:
+            os.sched_yield()
+        else:
+            time.sleep(pause)
+            pause = min(pause + 1e-6, 1e-3)
     return True
 
 
+_AWAKE = 0.01  # seconds for which a wait does not sleep
 _LOOK = 0.5  # seconds from one look to the next
 
 

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from adjoint.distributed import work
 from tests.distributed.worlds import ENGINES, ROOT, run
 
 TRAINING = """
@@ -217,3 +218,44 @@ def test_what_mpiexec_tells_under_torchruns_names(monkeypatch):
     for name, value in {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0"}.items():
         monkeypatch.setenv(name, value)
     assert told() == {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+
+
+def test_a_wait_looks_again_and_again_before_it_sleeps(monkeypatch):
+    """MPI goes on only while it is called: 10 ms of looks, between which others may have the core."""
+    now, did, looks = [0.0], [], [0]
+
+    class Clock:
+        @staticmethod
+        def monotonic():
+            now[0] += 0.001
+            return now[0]
+
+        @staticmethod
+        def sleep(seconds):
+            did.append("sleep")
+            now[0] += seconds
+
+    class System:
+        @staticmethod
+        def sched_yield():
+            did.append("yield")
+
+    monkeypatch.setattr(work, "time", Clock)
+    monkeypatch.setattr(work, "os", System)
+
+    def found_after(count):
+        def test():
+            looks[0] += 1
+            return looks[0] > count
+
+        looks[0] = 0
+        did.clear()
+        now[0] = 0.0
+        return test
+
+    assert work.poll(found_after(99), 1.0) and did == []
+    assert work.poll(found_after(105), 1.0) and set(did) == {"yield"}
+    assert work.poll(found_after(150), 1.0)
+    assert did.index("sleep") == did.count("yield") and 5 < did.count("yield") < 12
+    assert not work.poll(found_after(10**9), 0.05) and now[0] < 0.06
+    assert not work.poll(found_after(10**9), 0.005) and "sleep" not in did
