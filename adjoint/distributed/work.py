@@ -63,13 +63,14 @@ def poll(test: Callable[[], bool], seconds: float) -> bool:
         if passed > seconds:
             return False
         if passed < _AWAKE:
-            os.sched_yield()
+            _offer_core()
         else:
             time.sleep(pause)
             pause = min(pause + 1e-6, 1e-3)
     return True
 
 
+_offer_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0.0))
 _AWAKE = 0.01  # seconds for which a wait does not sleep
 _LOOK = 0.5  # seconds from one look to the next
 
