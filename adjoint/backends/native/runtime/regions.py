@@ -91,13 +91,20 @@ def _apart(calls: Sequence[Any], first: int, threads: int) -> Region:
             break
         count += 1
     members = calls[first : first + count]
-    most = min(threads, count, _worth(sum(call.work for call in members)))
+    total = sum(call.work for call in members)
+    most = min(threads, count, _worth(total))
     parts: list[list[tuple[int, int, int]]] = [[] for _ in range(most)]
     load = [0.0] * len(parts)
     for n in sorted(range(count), key=lambda n: -members[n].work):
         place = load.index(min(load))
         parts[place].append((n, 0, members[n].chunks))
         load[place] += members[n].work
+    # One that is larger than the others is better shared by itself.
+    shared = [call.work for call in members if call.shared]
+    meeting = policy.REGION_LEAST / 8
+    alone = total - sum(shared) * (1 - 1 / threads) + len(shared) * meeting
+    if max(load, default=0.0) + meeting > alone:
+        return Region(first, first, [], [])
     return Region(first, first + count, [call.words for call in members], parts)
 
 

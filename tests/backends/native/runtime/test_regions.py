@@ -168,6 +168,27 @@ def test_calls_that_need_each_other_are_no_parts(threads):
             np.testing.assert_array_equal(y, known)
 
 
+def test_one_that_is_larger_than_the_others_is_shared_by_itself(monkeypatch):
+    """What is dealt out must take less time than with all threads at one after another."""
+    before = ad.get_num_threads()
+    ad.set_num_threads(2)
+    try:
+        monkeypatch.setattr(policy, "REGION_LEAST", 1 << 16)
+        monkeypatch.setattr("adjoint.backends.native.runtime.regions.FEWEST", 1000)  # none by rows
+        x, w, v = drawn(64, 64), drawn(64, 64), drawn(64, 2)
+        large, *rest = (np.zeros((64, n), np.float32) for n in (64, 2, 2))
+        few = [bound_product("product", (x, v), y, Scratch())[0] for y in rest]
+        [one] = bound_product("product", (x, w), large, Scratch())
+        assert one.shared and one.work == 64**3 and not few[0].shared
+        assert regions([one, *few], 2) == []
+        ys = [np.zeros((64, 64), np.float32) for _ in range(2)]
+        both = [bound_product("product", (x, w), y, Scratch())[0] for y in ys]
+        [region] = regions([*both, *few], 2)
+        assert (region.first, region.last) == (0, 4)
+    finally:
+        ad.set_num_threads(before)
+
+
 def test_what_is_large_or_may_refuse_is_in_none(threads, monkeypatch):
     _, calls = network(32)
     monkeypatch.setattr(policy, "REGION_MOST", 32 * 16 * 12 - 1)
