@@ -50,7 +50,7 @@ from .explained import explanation, report
 from .nodes import Nodes, are_recorded
 from .over import over
 from .pieces import PiecewiseFunction
-from .places import Learnt, Operands, Places, Written
+from .places import Learnt, Operands, Places, Settled, Written
 from .reserve import Reserve
 from .signature import BY_VALUE, Signature, is_input, replaced, without_sizes
 from .stages import Stages, name_inputs, stages_of
@@ -469,11 +469,12 @@ class CompiledFunction:
             debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
 
-    def captured(self, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
-        """What the function does with such arguments in a mode, to be written down.
+    def captured(self, settled: Settled, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
+        """What the function, which is `settled`, does with such arguments in a mode, to be written
+        down.
 
         Errors: Unsupported for what cannot be captured, for objects among the arguments, and where
-        the function sets attributes or variables.
+        the function sets places to something else.
         """
         signature = Signature(self._leaves)
         signature.add_all((args, kwargs))
@@ -486,19 +487,24 @@ class CompiledFunction:
             )
         if not _on_host(tensors):
             raise Unsupported(f"export: an argument is not in the host's memory; {_ON_HOST}")
-        variant = _Variant(Learnt(), self._leaves, tensors, objects)
-        try:
-            with CAPTURING:
-                found = variant.capture(self.function, self._body, mode, args, kwargs)
-        except (NotReady, Reached):
-            raise
-        except (Moved, Written) as error:
-            raise Unsupported(
-                f"export: {str(error).removeprefix('compile: ')}; a file has tensors that are "
-                "written where they are (self.h.copy_(...)), and no attributes that are set"
-            ) from error
-        except Unsupported as error:
-            raise Unsupported(_told(error)) from error
+        while True:
+            variant = _Variant(Learnt(), self._leaves, tensors, objects)
+            try:
+                with CAPTURING:
+                    found = variant.capture(self.function, settled, mode, args, kwargs)
+                break
+            except (NotReady, Reached):
+                raise
+            except (Moved, Written) as error:
+                if isinstance(error, Moved) and settled.add(error.slots):
+                    continue
+                raise Unsupported(
+                    f"export: {str(error).removeprefix('compile: ')}; a file has tensors, which "
+                    "are written where they are: set no attributes but to tensors of the same "
+                    "shape and dtype as before, without a history (detach())"
+                ) from error
+            except Unsupported as error:
+                raise Unsupported(_told(error)) from error
         if found.device != CPU:
             raise Unsupported(f"export: the function has tensors on {found.device}; {_ON_HOST}")
         return found

@@ -15,6 +15,7 @@ from ..core.deferred import Later
 from ..core.dtype import LOW_PRECISION, dtype
 from ..core.errors import Unsupported
 from ..core.scalar import Number, Numbers
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue
 from ..ops.promotion import number
@@ -88,6 +89,53 @@ class Learnt:
             alike = type(found) is type(before) and type(found) in _NUMBERS
             if alike or (is_input(found) and is_input(before)):
                 self.add([slot], False)
+
+
+class Settled:
+    """A function after which places hold the tensors that they held before: those that it has put
+    there are copied into these. So a file needs no places. Until the block ends, places that it
+    sets hold copies of what they hold otherwise, which others may have, too.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._slots: dict[Any, tuple[Slot, Any]] = {}  # with what is put back
+
+    def __enter__(self) -> Settled:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for slot, x in self._slots.values():
+            put(slot, x)
+
+    def add(self, slots: Sequence[Slot]) -> bool:
+        """Learn of places that the function sets, which hold what they held; whether that is new,
+        and all of them hold tensors, which are no parameters.
+        """
+        more = {place_key(slot): (slot, now(slot)) for slot in slots}
+        good = all(isinstance(x, TensorBase) and x._node is None for _, x in more.values())
+        if not good or self._slots.keys() >= more.keys():
+            return False
+        for key, (slot, x) in more.items():
+            if key not in self._slots:
+                put(slot, x.clone())
+                self._slots[key] = slot, x
+        return True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's; what cannot be copied stays where it is put, which is then found."""
+        before = [(slot, now(slot)) for slot, _ in self._slots.values()]
+        found = self._function(*args, **kwargs)
+        moved: list[tuple[Slot, Any, Any]] = []
+        for slot, x in before:
+            y = now(slot)
+            if y is not x and isinstance(y, TensorBase) and y._node is None and y.spec == x.spec:
+                moved.append((slot, x, y))
+        copies = [y.clone() for *_, y in moved]  # two may have changed places
+        for (slot, x, _), copy in zip(moved, copies, strict=True):
+            x.copy_(copy)
+            put(slot, x)
+        return found
 
 
 class Places:

@@ -28,6 +28,7 @@ from ..compiled.backward import Cotangents
 from ..compiled.capture import Begun, Captured, NotReady, Update
 from ..compiled.drawing import Drawn
 from ..compiled.function import CompiledFunction
+from ..compiled.places import Settled
 from ..compiled.routines import Ahead, Behind
 from ..core import errors
 from ..core.errors import Unsupported
@@ -60,14 +61,17 @@ def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[s
     call = CompiledFunction(function, "error", len(examples), name, sizes=False)
     begun = Begun()  # for the while
     try:
-        captured = [each for example in examples for each in _captured(call, example, begun)]
-        return _Writer(function, captured).contents()
+        with Settled(function) as settled:
+            captured = [
+                each for example in examples for each in _captured(call, settled, example, begun)
+            ]
+            return _Writer(function, captured).contents()
     finally:
         begun.undo()
 
 
 def _captured(
-    call: CompiledFunction, example: Example, begun: Begun
+    call: CompiledFunction, settled: Settled, example: Example, begun: Begun
 ) -> list[tuple[Example, bool, Captured]]:
     """What the function does with an example: in the mode of now, and without gradients where it
     gives some.
@@ -76,15 +80,14 @@ def _captured(
     mode = MODE.get()
     while True:
         try:
-            captured = call.captured(mode, *args, **kwargs)
+            captured = call.captured(settled, mode, *args, **kwargs)
             break
         except NotReady as error:
             _begin(error, begun)
     found = [((args, kwargs), mode.grad and not mode.inference, captured)]
     if captured.backward.step is not None:
-        found.append(
-            ((args, kwargs), False, call.captured(mode_with(mode, grad=False), *args, **kwargs))
-        )
+        without = call.captured(settled, mode_with(mode, grad=False), *args, **kwargs)
+        found.append(((args, kwargs), False, without))
     return found
 
 
