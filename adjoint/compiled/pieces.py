@@ -32,6 +32,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.dispatch import execute
 from ..eager.fused import Declared
 from ..graph.lazy import LazyValue, concrete, realize
+from ..graph.node import Item
 from ..program.capture import program_of
 from ..program.program import Value
 from ..program.reads import PLAIN
@@ -176,7 +177,12 @@ def _ordered(recorded: list[LazyValue]) -> list[LazyValue]:
                 stack.extend(reversed(waiting))
                 continue
             stack.pop()
-            if y.array is None:
+            op = y.op
+            if y.array is not None:
+                continue
+            if type(op) is Item and y.inputs[0].array is not None:  # of several, all computed
+                y.array, y.inputs = y.inputs[0].array[op.index], ()
+            else:
                 found[y] = None
     return list(found)
 

@@ -162,3 +162,25 @@ def test_views_of_what_is_kept_for_backward():
         x = ad.randn(100, 64)
         found = pieces(x).clone()
         assert ad.allclose(found, step(x), atol=1e-2)
+
+
+def test_a_read_of_one_of_several_results():
+    """What computes several is computed for the first that is read; the others are known then."""
+
+    def step(x):
+        deviation, mean = ad.std_mean(x, 0, correction=0)
+        drawn = ad.bernoulli(ad.sigmoid(deviation))  # which is drawn at once
+        return drawn, mean * 2, deviation + drawn
+
+    pieces = ad.compile(step, mode="pieces")
+    for rows in (1, 4, 4, 4, 1):
+        x = ad.randn(rows, 15, requires_grad=True)
+        ad.manual_seed(rows)
+        expected = step(x)
+        ad.manual_seed(rows)
+        found = pieces(x)
+        for y, z in zip(found, expected, strict=True):
+            ad.testing.assert_close(y, z)
+        (one,) = ad.autograd.grad(found[2].sum(), x)
+        (other,) = ad.autograd.grad(expected[2].sum(), x)
+        ad.testing.assert_close(one, other)
