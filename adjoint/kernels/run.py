@@ -94,7 +94,7 @@ class Entry:
         self.work = work  # in additions
         self.quick = work < QUICK
         self.chunks, self.makers = planned.chunks, makers
-        self._kernel, self._planned = kernel, planned
+        self._kernel, self._planned = kernel, planned  # until `forget`
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
         self.head = self._head(planned.words)
         codes = {"float32": "f4x", "float64": "d"}
@@ -115,6 +115,10 @@ class Entry:
         """
         found = in_blocks(self._planned, self._kernel, rows, size)
         return None if found is None else (self._head(found[0]), found[1])
+
+    def forget(self) -> None:
+        """What only `in_blocks` asks for, where many are kept."""
+        del self._kernel, self._planned
 
     @property
     def rows(self) -> int:
@@ -201,6 +205,10 @@ class Pair:
         self.order = (*range(1, len(shape)), 0)  # the parts last
         self.makers, self.chunks = makers, planned.chunks
 
+    def forget(self) -> None:
+        """As for an Entry."""
+        self.first.forget()
+
     def allocate(self) -> tuple[Array, ...]:
         """The outputs, not yet computed."""
         return tuple([make() for make in self.makers])
@@ -279,6 +287,7 @@ class Compiled:
                 wanted = len(self.kernel.scalars)
                 raise InvalidArgument(f"kernel: takes {wanted} scalars, not {len(scalars)}")
             entry = self._prepare(arrays, None if out is None else outs, shape)
+            entry.forget()
             if len(self._entries) >= REMEMBERED:
                 self._entries.clear()
             self._entries[key] = entry
