@@ -11,6 +11,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -243,8 +244,10 @@ class _Recorder:
         if type(x._data) is ndarray or is_device_array(x._data):
             self.fresh[id(x)] = x, x._data
 
-    def meet(self, x: Any) -> None:
-        """Give a tensor a symbol, and its gradient too; to one that is fresh, a constant."""
+    def meet(self, x: Any, shape: Any = None) -> None:
+        """Give a tensor a symbol, and its gradient too; to one that is fresh, a constant. `shape`
+        is its own unless sizes are numbers.
+        """
         if type(x._data) is not ndarray and not is_device_array(x._data):
             if not isinstance(x._data, LazyValue):
                 raise Unsupported("compile: a tensor that holds no values")
@@ -277,11 +280,13 @@ class _Recorder:
             self.views.append((x, x._data, x._node))
             self._join(x, known.tensor)
             return
-        symbol = LazyValue(None, (), x._data.shape, x._data.dtype, device)
+        symbol = LazyValue(None, (), shape or x._data.shape, x._data.dtype, device)
         if known is not None and known.tensor._leaf is None:  # the leaf is the state
             symbol = known.symbol
             del self.met[id(known.tensor)]
             self.views.append((known.tensor, known.array, known.node))
+        if self.operands.resized is not None and type(x._data) is ndarray:
+            symbol.lies = _strides(x._data)
         met = Met(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
         self.met[id(x)] = met
         if x._changes is not None:  # what is outside and shows a write meanwhile
@@ -402,11 +407,14 @@ class _Recorder:
 
     def shows(self, view: LazyValue, x: LazyValue) -> bool:
         """Whether a reshape of `x`, which may be a view of others, shows its memory."""
-        if view is x:
-            return True
-        assert view.op is not None
-        array = memory_like(x)
-        return bool(np.may_share_memory(run(view.op, [array]), array))
+        return view is x or self.ask(partial(_shows, view, x))
+
+    def ask(self, question: Callable[..., bool]) -> bool:
+        """The answer to a question about sizes, which may be numbers: `question(fill)` of what
+        gives the sizes. For other sizes it is asked again.
+        """
+        resized = self.operands.resized
+        return question() if resized is None else resized.ask(question)
 
     def array_of(self, symbol: LazyValue) -> Any:
         """The array for which a symbol stands."""
@@ -746,10 +754,11 @@ def capture(
     given_leaves = [x._leaf is not None for x in arguments]
     wanting = [x._node is not None for x in arguments]
     arguments = [wrap(x._data) for x in arguments]
-    for x, wants in zip(arguments, wanting, strict=True):
+    resized = operands.resized
+    for n, (x, wants) in enumerate(zip(arguments, wanting, strict=True)):
         if wants:
             x.requires_grad_()
-        recorder.meet(x)
+        recorder.meet(x, None if resized is None else resized.shape(n, x._data.shape))
     pairs = zip(arguments, given_leaves, wanting, strict=True)
     recorder.computed = {id(x) for x, leaf, wants in pairs if wants and not leaf}
     count = len(recorder.met)
@@ -820,6 +829,8 @@ def capture(
             )
         del ends, computed
         numbers = [symbol for _, _, symbol in operands.given]
+        if resized is not None:
+            numbers += [each.symbol for each in resized.operands]
         symbols = [m.symbol for m in met]
         given = [*symbols[:count], *numbers, *symbols[count:]]
         values = [*(met[n].tensor._data for n in written), *gradients, *values]
@@ -908,6 +919,18 @@ def _reads_written(program: Program, changed: set[Value]) -> bool:
         if behind and not changed.isdisjoint(node.values):
             return True
     return False
+
+
+def _strides(array: Any) -> Any:
+    """Those of memory that is not row-major; None for others."""
+    turned = not array.flags.c_contiguous and min(array.strides) >= 0
+    return array.strides if turned else None
+
+
+def _shows(view: LazyValue, x: LazyValue, fill: Any = None) -> bool:
+    array = memory_like(x, fill)
+    op = view.op if fill is None else fill(view.op)
+    return bool(np.may_share_memory(run(op, [array]), array))
 
 
 _HELD = 2  # references to a tensor in one `Met` as `sys.getrefcount` counts them

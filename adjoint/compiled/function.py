@@ -8,6 +8,7 @@ captured, up to a number; after that the function runs eagerly, and says which v
 
 from __future__ import annotations
 
+import copy
 import functools
 import types
 import warnings
@@ -52,6 +53,7 @@ from .over import over
 from .pieces import PiecewiseFunction
 from .places import Learnt, Operands, Places, Settled, Written
 from .reserve import Reserve
+from .resizing import Changing, Resized, Template
 from .signature import BY_VALUE, Signature, is_input, replaced, without_sizes
 from .stages import Stages, name_inputs, stages_of
 from .step import Compiled
@@ -143,9 +145,8 @@ def compile(
     if disable or backend == "eager":
         return model
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
-    sizes = dynamic is None or bool(dynamic)
     called = name or _name(model)
-    call = CompiledFunction(model, fallback, limit, called, sizes, reassociate, keep_grads)
+    call = CompiledFunction(model, fallback, limit, called, dynamic, reassociate, keep_grads)
     return CompiledModule(model, call) if isinstance(model, Module) else call
 
 
@@ -156,12 +157,12 @@ class CompiledFunction:
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
-         "_reserve")
+         "_reserve", "_resized", "_dynamic")
     )  # fmt: skip
 
     def __init__(
-        self, function: Callable[..., Any], fallback: str, limit: int, name: str, sizes: bool,
-        reassociate: bool = False, keep_grads: bool = True,
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str,
+        dynamic: bool | None = None, reassociate: bool = False, keep_grads: bool = True,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
@@ -169,10 +170,12 @@ class CompiledFunction:
         self._body = function if keep_grads else dropping(function)  # what is called
         self.reasons: list[str] = []  # why each program was compiled
         self._fallback, self._limit, self._called = fallback, limit, name
-        self._sizes = sizes  # whether programs that differ by sizes count as one
+        self._dynamic = dynamic
+        self._sizes = dynamic is not False  # whether programs that differ by sizes count as one
         self._nearly = reassociate
         self._programs: dict[Any, list[_Variant]] = {}
         self._calls = 0
+        self._resized = Changing(dynamic)
         self._dropped: set[int] = set()  # hashes of signatures whose programs were
         self._latest: _Variant | None = None
         self._entry: Entry | None = None  # of a call like the last one
@@ -186,7 +189,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        options = self._fallback, self._limit, self._called, self._sizes, self._nearly, self._keeps
+        options = self._fallback, self._limit, self._called, self._dynamic, self._nearly, self._keeps
         return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
@@ -448,7 +451,11 @@ class CompiledFunction:
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
             self._learnt.add_varying(each.program.varying(), False)
-        variant = self._captured(mode, args, kwargs, tensors, objects, begun)
+        variant = self._of_template(key, tensors)
+        if variant is None:
+            places = self._resized.places(key, self._programs, tensors)
+            variant = self._captured(mode, args, kwargs, tensors, objects, begun, places)
+            self._resized.learn(key, variant.template)
         variant.compile(self._nearly, listing, self._reserve)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
@@ -468,6 +475,18 @@ class CompiledFunction:
             number = len(self.reasons)
             debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
+
+    def _of_template(self, key: Any, tensors: list[Any]) -> _Variant | None:
+        """A variant for other sizes of what was captured for some, whose places and reads are as
+        they were; None where there is none.
+        """
+        alike = without_sizes(key)
+        for other in [each for each in self._programs if without_sizes(each) == alike]:
+            for each in self._programs[other]:
+                found = None if each.program.difference() else each.resized(tensors)
+                if found is not None and found.fitting(tensors) is not None:
+                    return found
+        return None
 
     def captured(self, settled: Settled, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
         """What the function, which is `settled`, does with such arguments in a mode, to be written
@@ -511,13 +530,14 @@ class CompiledFunction:
 
     def _captured(
         self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
-        begun: Begun,
+        begun: Begun, places: Sequence[tuple[int, int]] = (),
     ) -> _Variant:  # fmt: skip
         """What the function does with such arguments, and what that depends on: captured again
         where it turns out to set places that were not known, or to begin with an optimizer.
+        At `places` sizes are numbers, where the function can do with these.
         """
         while True:
-            variant = _Variant(self._learnt, self._leaves, tensors, objects)
+            variant = _Variant(self._learnt, self._leaves, tensors, objects, places)
             try:
                 variant.capture(self.function, self._body, mode, args, kwargs)
                 return variant
@@ -535,8 +555,15 @@ class CompiledFunction:
                     raise
             except Reached:
                 raise
-            except (AdjointError, TypeError, ValueError):
-                if not self._learnt.give_up_varying() and not self._learnt.give_up_numbers():
+            except Exception as error:
+                if places:  # an error of the function's own comes again
+                    self._resized.told(error)
+                    places = ()
+                    continue
+                learnt = self._learnt
+                if not isinstance(error, (AdjointError, TypeError, ValueError)) or not (
+                    learnt.give_up_varying() or learnt.give_up_numbers()
+                ):
                     raise
 
     def _is_resized(self, key: Any) -> bool:
@@ -568,15 +595,18 @@ class _Variant:
     listing: dict[str, str]
     found: tuple[Captured, Guards]  # until it is compiled
     used = 0  # the number of the call that used it last
+    template: Template | None = None  # of programs for other sizes, where some are numbers
 
     def __init__(
-        self, learnt: Learnt, leaves: bool, tensors: Sequence[Any], objects: Sequence[Any]
-    ) -> None:
+        self, learnt: Learnt, leaves: bool, tensors: Sequence[Any], objects: Sequence[Any],
+        places: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
         self._learnt, self._leaves = learnt, leaves
         self._given = list(tensors)
         self.objects = list(objects)  # kept: they are known by their ids
         self._operands = Operands()
         self._operands.varying = learnt.varying
+        self._resized = places
         self._places = Places((), learnt, self._operands)
         self._signature: list[Any] = []
         self._values: Any = None
@@ -592,10 +622,29 @@ class _Variant:
             self.found = watched(function, roots, run, slots)
         finally:
             self._operands.close()
-        captured = self.found[0]
+        captured, self.guards = self.found
         self._values = self._operands.function(captured.returned.numbers)
+        if self._operands.resized is not None:
+            self.template = Template(captured, self._operands.resized)
+            self._fill(self._given)
         del self._given, self._operands
         return captured
+
+    def _fill(self, tensors: Sequence[Any]) -> bool:
+        """Be for arguments of these sizes, if what was captured stands for them."""
+        assert self.template is not None
+        sizes = self.template.sizes_of(tensors)
+        if sizes is not None:
+            self.found = self.template.at(sizes), self.guards
+        return sizes is not None
+
+    def resized(self, tensors: Sequence[Any]) -> _Variant | None:
+        """The same for arguments of other sizes; None where it cannot be."""
+        if self.template is None:
+            return None
+        made = copy.copy(self)
+        vars(made).pop("program")
+        return made if made._fill(tensors) else None
 
     def compile(self, nearly: bool, listing: dict[str, str], reserve: Reserve) -> None:
         """Make the program of what was captured."""
@@ -608,6 +657,7 @@ class _Variant:
     ) -> Captured:
         places = self._places = Places(slots, self._learnt, self._operands)
         self._operands.reads = reads
+        self._operands.resized = Resized(self._resized) if self._resized else None
         held = places.values()
         signed, _ = places.split(held)
         leaves = self._leaves

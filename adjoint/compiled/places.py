@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue
 from ..ops.promotion import number
 from ..program.reads import ABSENT, PLAIN, Reads, Slot, now, place_key, put
+
+if TYPE_CHECKING:
+    from .resizing import Resized
 
 _NUMBERS = (int, float)
 
@@ -285,6 +288,7 @@ class Operands:
         self.reads: Reads | None = None  # what there was before
         self.standing: dict[Any, Any] = {}  # what stands for it, by a place's holder and key
         self.options_given: list[Number] = []
+        self.resized: Resized | None = None  # sizes that are numbers
         self.varying: Container[int] = ()  # ids of tensors whose values are no constants
         self.settle: Callable[[], None] = _nothing  # looks at what calls after the run will change
         self.undo: Callable[[], None] = _nothing  # lets that be as it was
@@ -345,13 +349,13 @@ class Operands:
             found = run(*numbers)
             if found is None:
                 return None
-            arrays = [wrap(_array(x, to)) for x, to in zip(found, dtypes, strict=False)]
+            arrays = [wrap(array_of(x, to)) for x, to in zip(found, dtypes, strict=False)]
             return arrays, found[len(dtypes) :]
 
         return values
 
 
-def _array(x: Any, to: dtype) -> Any:
+def array_of(x: Any, to: dtype) -> Any:
     """A number as it takes part in an operation on tensors of a dtype."""
     if to in LOW_PRECISION:
         with np.errstate(over="ignore"):

@@ -135,7 +135,16 @@ def without_sizes(key: Any) -> Any:
     return (*(_rank(x) for x in parts), *modes)
 
 
+def shapes_of(key: Any) -> list[tuple[int, ...]]:
+    """The shapes of a signature's tensors, in order."""
+    return [x[0] for x in key[0] if _is_of_tensor(x)]
+
+
 def _rank(x: Any) -> Any:
-    if type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype):
-        return len(x[0]), *x[1:]
-    return x
+    return (len(x[0]), *x[1:]) if _is_of_tensor(x) else x
+
+
+def _is_of_tensor(x: Any) -> bool:
+    return (
+        type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype)
+    )

@@ -166,6 +166,22 @@ class Op(metaclass=_Interned):
                 values.append(value if change is None else change(value, size))
         return type(self)(*values) if found else None
 
+    def filled(self, fill: Callable[[Any], Any]) -> Op:
+        """The op of what `fill` gives for all that this one knows: sizes in the place of numbers
+        that stand for them.
+        """
+        own = {name: x for name, x in vars(self).items() if name != "kept"}
+        now = {name: fill(x) for name, x in own.items()}
+        if all(now[name] is x for name, x in own.items()):
+            return self
+        fields = getattr(type(self), "__dataclass_fields__", {})
+        given = [name for name, field in fields.items() if field.init]
+        if given:
+            return type(self)(*[now[name] if name in now else getattr(self, name) for name in given])
+        made: Op = object.__new__(type(self))
+        vars(made).update(now)
+        return made
+
     def output_views(self, shape: tuple[int, ...]) -> Sequence[Op]:
         """For each output, the op of one output that gives it for an input of `shape` (view ops
         with several outputs only).

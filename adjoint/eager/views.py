@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from ..backends import numpy as backend
-from ..core.mode import Mode
+from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..graph.lazy import LazyValue, concrete
 from ..graph.node import INFERENCE, Node, Version, View, new_node
@@ -33,11 +35,33 @@ def _would_share(x: Any, op: Op) -> bool:
     lies otherwise.
     """
     if type(x._data) is ndarray:
-        memory = part = x._data
-    else:
-        memory, part = places(x)
-    part = op.compute(backend, part)
+        part = op.compute(backend, x._data)
+        return np.may_share_memory(part, x._data) if part.size else True
+    return lies(x, _shares, op)
+
+
+def _shares(memory: Any, part: Any) -> bool:
     return np.may_share_memory(part, memory) if part.size else True
+
+
+def lies(x: Any, question: Callable[[Any, Any], bool], op: Op | None = None) -> bool:
+    """What a question says of memory like that of a recorded value's base, and of its part of it, or
+    of what a view `op` makes of this: `question(memory, part)`.
+    """
+    view = x._view
+    base = x._data if view is None else view.base._data
+    ops = () if view is None else tuple(view.ops)
+    if op is not None:
+        ops = (*ops, op)
+    looked = partial(_looked, base, ops, question)
+    ask = getattr(MODE.get().executor, "ask", None)  # a capture's, for which sizes may be numbers
+    return bool(looked() if ask is None else ask(looked))
+
+
+def _looked(
+    base: Any, ops: tuple[Op, ...], question: Callable[[Any, Any], bool], fill: Any = None
+) -> bool:
+    return question(*_places(base, ops, fill))
 
 
 def laid_out(x: Any) -> Any:
@@ -53,13 +77,17 @@ def laid_out(x: Any) -> Any:
 
 def places(x: Any) -> tuple[Any, Any]:
     """Memory like that of a recorded value's base, which nobody touches, and its part of it."""
-    from ..graph.memory_order import memory_like
-
     view = x._view
     base = x._data if view is None else view.base._data
-    memory = part = base if type(base) is ndarray else memory_like(base)
-    for each in () if view is None else view.ops:
-        part = each.compute(backend, part)
+    return _places(base, () if view is None else tuple(view.ops))
+
+
+def _places(base: Any, ops: tuple[Op, ...], fill: Any = None) -> tuple[Any, Any]:
+    from ..graph.memory_order import memory_like
+
+    memory = part = base if type(base) is ndarray else memory_like(base, fill)
+    for each in ops:
+        part = (each if fill is None else fill(each)).compute(backend, part)
     return memory, part
 
 

@@ -9,7 +9,8 @@ the ops behind the last products, of which none has a transposed result.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,17 +23,20 @@ from .node import Item
 __all__ = ["memory_like"]
 
 _ROW_MAJOR: Any = None
+Fill: TypeAlias = Callable[[Any], Any]
 _PRODUCTS = frozenset(("product", "linear", "linear_input", "linear_weight"))
 # What mostly stands for a write in place, which leaves memory as it lies.
 _WRITTEN = frozenset(("IndexPut", "MaskedFill", "Overwrite", "ViewWrite"))
 
 
-def memory_like(value: Any) -> Any:
+def memory_like(value: Any, fill: Fill | None = None) -> Any:
     """An array that lies as a recorded value would; its elements say nothing. Arrays of devices are
-    taken for row-major.
+    taken for row-major. `fill` gives sizes for numbers in shapes and ops.
     """
     if not isinstance(value, LazyValue):
         return np.empty(value.shape, value.dtype)
+    known_sizes = fill is None
+    fill = fill or _as_it_is
     known: dict[int, Any] = {}
     stack = [value]
     while stack:
@@ -40,32 +44,37 @@ def memory_like(value: Any) -> Any:
         if id(x) in known:
             stack.pop()
             continue
-        array = _given(x)
+        array = _given(x, fill)
         if array is _ROW_MAJOR and x.lies is None and x.op is not None and _follows(x):
             waiting = [y for y in x.inputs if isinstance(y, LazyValue) and id(y) not in known]
             if waiting:
                 stack += waiting
                 continue
-            array = _computed(x, known)
+            array = _computed(x, known, fill)
             strides = () if array is _ROW_MAJOR else getattr(array, "strides", (-1,))
-            if type(x) is LazyValue and min(strides, default=0) >= 0:  # cells may get other shapes
+            if known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0:  # cells may get other shapes
                 x.lies = strides
         known[id(x)] = array
         stack.pop()
     found = known[id(value)]
-    return np.empty(value.shape, value.dtype) if found is _ROW_MAJOR else found
+    return np.empty(fill(value.shape), value.dtype) if found is _ROW_MAJOR else found
 
 
-def _given(x: LazyValue) -> Any:
+def _as_it_is(x: Any) -> Any:
+    return x
+
+
+def _given(x: LazyValue, fill: Fill) -> Any:
     """The array of a value, or several, where they are known."""
     array = x.array
     if array is None and x.op is None:
         given = getattr(MODE.get().executor, "array_of", None)  # a capture's
         array = None if given is None else given(x)
     if array is None and x.lies:
-        extent = sum((n - 1) * step for n, step in zip(x.shape, x.lies, strict=True))
+        shape = fill(x.shape)
+        extent = sum((n - 1) * step for n, step in zip(shape, x.lies, strict=True))
         memory = np.empty(max(extent + x.dtype.itemsize, 1), np.uint8)
-        array = np.ndarray(x.shape, x.dtype, memory, 0, x.lies)
+        array = np.ndarray(shape, x.dtype, memory, 0, x.lies)
     return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
 
 
@@ -81,20 +90,21 @@ def _follows(x: LazyValue) -> bool:
     return primitive and x.device == CPU and op.library not in _PRODUCTS and not op.opaque
 
 
-def _computed(x: LazyValue, known: dict[int, Any]) -> Any:
+def _computed(x: LazyValue, known: dict[int, Any], fill: Fill) -> Any:
     """What an op makes of memory like its inputs'."""
     op = x.op
     assert op is not None
-    arrays = [known[id(y)] if isinstance(y, LazyValue) else y for y in x.inputs]
+    arrays = [known[id(y)] if isinstance(y, LazyValue) else fill(y) for y in x.inputs]
     first = arrays[0]
     if type(op) is Item and first is _ROW_MAJOR:
         return first
-    if type(op).__name__ in _WRITTEN and (first is _ROW_MAJOR or first.shape == x.shape):
+    if type(op).__name__ in _WRITTEN and (first is _ROW_MAJOR or first.shape == fill(x.shape)):
         return first
     if not op.view and not any(map(_is_turned, arrays)):
         return first[op.index] if type(op) is Item else _ROW_MAJOR
     try:
-        return run(op, [_present(*pair) for pair in zip(x.inputs, arrays, strict=True)])
+        pairs = zip(x.inputs, arrays, strict=True)
+        return run(fill(op), [_present(*pair, fill) for pair in pairs])
     except (AdjointError, ArithmeticError, ValueError):  # of elements that say nothing
         return _ROW_MAJOR
 
@@ -107,6 +117,6 @@ def _is_turned(array: Any) -> bool:
     return steps != sorted(steps, reverse=True)
 
 
-def _present(x: Any, array: Any) -> Any:
+def _present(x: Any, array: Any, fill: Fill) -> Any:
     """Memory of an input, of which the array is known unless it is row-major."""
-    return np.zeros(x.shape, x.dtype) if array is _ROW_MAJOR else array
+    return np.zeros(fill(x.shape), x.dtype) if array is _ROW_MAJOR else array

@@ -37,7 +37,10 @@ class Value:
         self, spec: Spec, node: Node | None = None, index: int = 0, array: Any = None,
         name: str = "",
     ) -> None:  # fmt: skip
-        self.spec = _shared(spec)
+        try:
+            self.spec = _shared(spec)
+        except TypeError:  # of sizes that are not known yet
+            self.spec = spec
         self.node = node
         self.index = index
         self.array = array

@@ -65,7 +65,8 @@ class BasicIndex(Movement):
                     f"(shape {spec.shape}, items {self.items})"
                 )
             if isinstance(item, tuple):
-                shape.append(len(range(*slice(*item).indices(spec.shape[axis]))))
+                start, stop, step = item
+                shape.append(-((start - stop) // step) if stop > start else 0)
             elif item >= spec.shape[axis]:
                 raise IndexingError(
                     f"index: index {item} is out of bounds for dimension {axis} with size "

@@ -15,6 +15,7 @@ from ...core.errors import InvalidType, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.op import Op, Sample
+from ...core.sizes import as_size
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
 from ...core.tensor_base import TensorBase
@@ -22,7 +23,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import explaining, public, rebinding
-from ...eager.views import places, shares_storage
+from ...eager.views import lies, shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue
 from ..samples import array, strided
@@ -348,7 +349,7 @@ def sizes_of(sizes: tuple[Any, ...], name: str) -> tuple[int, ...]:
     else:
         return sizes
     try:
-        return tuple(map(operator.index, sizes))
+        return tuple(map(as_size, sizes))
     except TypeError:
         raise InvalidType(f"{name}: sizes must be ints, got {sizes!r}") from None
 
@@ -897,8 +898,12 @@ def is_row_major(x: Tensor) -> bool:
     """Whether memory is row-major without gaps; of what is recorded, where eager execution's is."""
     data = x._data
     if isinstance(data, LazyValue) and data.kept is None:  # sparse ones have no memory that lies
-        data = places(x)[1]
+        return lies(x, _is_in_order)
     return bool(data.flags.c_contiguous)
+
+
+def _is_in_order(memory: Any, part: Any) -> bool:
+    return bool(part.flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")
