@@ -34,6 +34,7 @@ from .core.handles import RemovableHandle, register
 from .core.mistakes import REFLECTED, assert_tensor, misplaced
 from .core.mode import MODE
 from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
+from .core.sizes import as_size
 from .core.spec import Size, normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
@@ -725,7 +726,7 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).numel()
         6
         """
-        return int(self._data.size)
+        return as_size(self._data.size)  # type: ignore[no-any-return]
 
     nelement = numel
 

@@ -10,6 +10,7 @@ differentiated.
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from ..core.errors import AdjointError, NotTraceable
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.scalar import Arithmetic
+from ..core.sizes import guessing
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager import fused
@@ -538,9 +540,10 @@ class Written(Fused, abstract=True):
 
     def _prepare(self) -> None:
         """Ask for the routine."""
-        self.routine = self._ask(
-            tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
-        )
+        with guessing(*(spec.shape for spec in self.specs)):
+            self.routine = self._ask(
+                tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
+            )
         self.outputs = self.routine.outputs
         self.several = self.routine.several
         self.differentiable_outputs = list(self.routine.differentiable)
@@ -550,6 +553,19 @@ class Written(Fused, abstract=True):
             *(f"output{i + 1}" for i in range(len(self.outputs))),
             "kept",
         )
+
+    def resized(self, fill: Callable[[Any], Any]) -> Op:
+        """The same for inputs of other sizes, by a routine that is asked for again."""
+        specs, statics = fill(self.specs), fill(self.statics)
+        if specs is self.specs and statics is self.statics:
+            return self
+        made = copy.copy(self)
+        made.specs, made.statics = specs, statics
+        made._prepare()
+        was, now = self.routine, made.routine
+        if fill((was.outputs, was.kept)) != (now.outputs, now.kept) or was.whole != now.whole:
+            raise NotTraceable("a routine that is another for other sizes")
+        return made
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the routine."""

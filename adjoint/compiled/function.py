@@ -633,10 +633,10 @@ class _Variant:
     def _fill(self, tensors: Sequence[Any]) -> bool:
         """Be for arguments of these sizes, if what was captured stands for them."""
         assert self.template is not None
-        sizes = self.template.sizes_of(tensors)
-        if sizes is not None:
-            self.found = self.template.at(sizes), self.guards
-        return sizes is not None
+        captured = self.template.captured_for(tensors)
+        if captured is not None:
+            self.found = captured, self.guards
+        return captured is not None
 
     def resized(self, tensors: Sequence[Any]) -> _Variant | None:
         """The same for arguments of other sizes; None where it cannot be."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..core import debug, policy
+from ..core.errors import AdjointError
 from ..core.op import Op
 from ..core.scalar import Number
 from ..core.sizes import Sizes
@@ -139,7 +140,19 @@ class Template:
         self._run: Callable[..., Any] = sizes.function([Number(sizes, n) for n in made])
         sizes.settled = True
 
-    def sizes_of(self, arguments: Sequence[Any]) -> dict[int, int] | None:
+    def captured_for(self, arguments: Sequence[Any]) -> Captured | None:
+        """What was captured, for the sizes of these arguments; None where it does not stand for
+        them.
+        """
+        sizes = self._sizes_of(arguments)
+        try:
+            return None if sizes is None else self._at(sizes)
+        except AdjointError as error:  # of an op that is another for other sizes
+            if "compile" in debug.on:
+                debug.say("compile", f"captured anew for other sizes: {error}")
+            return None
+
+    def _sizes_of(self, arguments: Sequence[Any]) -> dict[int, int] | None:
         """All sizes, by their places among numbers, for these arguments; None where the capture
         does not stand for them.
         """
@@ -151,7 +164,7 @@ class Template:
         agree = all(question(fill=fill) is answer for question, answer in self._asked)
         return sizes if agree else None
 
-    def at(self, sizes: dict[int, int]) -> Captured:
+    def _at(self, sizes: dict[int, int]) -> Captured:
         """What was captured, for these sizes."""
         filled = _Filled(sizes)
         captured = self._captured
@@ -244,4 +257,4 @@ class _Filled:
             return copy.copy(x)
         if type(x) is Program:
             return self.program(x)
-        return x.filled(self.of)
+        return x.resized(self.of)

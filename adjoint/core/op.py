@@ -166,7 +166,7 @@ class Op(metaclass=_Interned):
                 values.append(value if change is None else change(value, size))
         return type(self)(*values) if found else None
 
-    def filled(self, fill: Callable[[Any], Any]) -> Op:
+    def resized(self, fill: Callable[[Any], Any]) -> Op:
         """The op of what `fill` gives for all that this one knows: sizes in the place of numbers
         that stand for them.
         """

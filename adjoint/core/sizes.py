@@ -15,10 +15,11 @@ computation would have been another.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import debug
@@ -43,6 +44,7 @@ class Sizes(Numbers):
         super().__init__(operand)
         self.settled = False  # it is over: no number may be asked for anything
         self.read: dict[int, Any] = {}  # places of those that C code has read, with what they were
+        self.guessing = False  # what is read and decided will be looked at again: see `guessing`
         self._constants: dict[Any, int] = {}
         self._made: dict[Any, Any] = {}  # numbers and outcomes, by function and places
 
@@ -77,17 +79,19 @@ class Sizes(Numbers):
         if x is y and function in _REFLEXIVE:
             return _REFLEXIVE[function]
         self._assert_open()
-        key = function, self._place_of(x), self._place_of(y)
-        found = self._made.get(key)
+        a, b = key = self._place_of(x), self._place_of(y)
+        if self.guessing:
+            return bool(function(self.values[a], self.values[b]))
+        found = self._made.get((function, *key))
         if found is None:
-            found = self._made[key] = super().decide(function, x, y)
+            found = self._made[function, a, b] = super().decide(function, x, y)
         return bool(found)
 
     def value_of(self, x: Number) -> Any:
         """The number itself, which is the only one from now on."""
         self._assert_open()
         value = self.values[x.place]
-        if x.place not in self.read:
+        if x.place not in self.read and not self.guessing:
             self.read[x.place] = value
             if "compile" in debug.on:
                 debug.say("compile", f"the size {value} is read, and is no number: {_places()}")
@@ -108,14 +112,53 @@ class Sizes(Numbers):
             raise Unsupported("compile: a size of another call")
 
 
+@contextlib.contextmanager
+def guessing(*shapes: Iterable[Any]) -> Iterator[None]:
+    """Within it sizes in these shapes are read as they are now, and nothing depends on that: what is
+    made so is made again for others, and compared.
+    """
+    found = {n.arithmetic for shape in shapes for n in shape if _is_size(n)}
+    for each in found:
+        each.guessing = True
+    try:
+        yield
+    finally:
+        for each in found:
+            each.guessing = False
+
+
 def as_size(x: Any) -> Any:
     """A whole number as an int, or as it is where it is a size.
 
     Errors: TypeError for what is no whole number.
     """
-    if type(x) is Number and type(x.arithmetic) is Sizes and isinstance(x, int):
-        return x
-    return operator.index(x)
+    return x if _is_size(x) and isinstance(x, int) else operator.index(x)
+
+
+def all_known(shape: Iterable[Any]) -> bool:
+    """Whether no size of a shape is a number that is not known yet."""
+    return not any(map(_is_size, shape))
+
+
+def _is_size(x: Any) -> bool:
+    return type(x) is Number and type(x.arithmetic) is Sizes
+
+
+def indices(part: slice, size: Any) -> tuple[Any, Any, Any]:
+    """`part.indices(size)`, of sizes that may be numbers, where the step is positive."""
+    if all_known((part.start, part.stop, part.step, size)):
+        return part.indices(size)
+    start = 0 if part.start is None else _within(part.start, size)
+    stop = size if part.stop is None else _within(part.stop, size)
+    return start, stop, 1 if part.step is None else operator.index(part.step)
+
+
+def _within(place: Any, size: Any) -> Any:
+    place = as_size(place)
+    if place < 0:
+        place = place + size
+        return 0 if place < 0 else place
+    return size if place > size else place
 
 
 def _places() -> str:

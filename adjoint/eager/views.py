@@ -58,6 +58,11 @@ def lies(x: Any, question: Callable[[Any, Any], bool], op: Op | None = None) -> 
     return bool(looked() if ask is None else ask(looked))
 
 
+def is_in_order(memory: Any, part: Any) -> bool:
+    """A question for `lies`: whether the part is row-major without gaps."""
+    return bool(part.flags.c_contiguous)
+
+
 def _looked(
     base: Any, ops: tuple[Op, ...], question: Callable[[Any, Any], bool], fill: Any = None
 ) -> bool:

@@ -23,11 +23,12 @@ from ...core.errors import (
 from ...core.mistakes import assert_tensor
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.scalar import Number
+from ...core.sizes import all_known, as_size
 from ...core.tensor_base import TensorBase
 from ...eager.fused import creating
 from ...eager.public import explaining, public
 from ...eager.tensors import fresh
-from ...eager.views import places
+from ...eager.views import is_in_order, lies, places
 from ...graph.lazy import LazyValue
 from .values import array_from, convert_number, converted, fill_number, target
 
@@ -148,12 +149,12 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
     elif not sizes:
         raise InvalidType(f'{name}: missing 1 required positional argument: "size"')
     try:
-        shape = tuple(map(operator.index, sizes))
+        shape = tuple(map(as_size, sizes))
     except TypeError:
         raise InvalidType(
             f"{name}: argument 'size' must be tuple of ints, got {sizes!r:.60}"
         ) from None
-    if shape and min(shape) < 0:
+    if any(n < 0 for n in shape):
         raise ShapeError(f"{name}: Dimension size must be non-negative, got {shape}")
     return shape
 
@@ -245,12 +246,21 @@ def _filled(
 ) -> Tensor:
     shape = sizes_from(sizes, size, name)
     if out is not None:
-        array = getattr(names_on(out.device), name)(shape, out.dtype.numpy)
+        array = blank(name, shape, out.dtype, out.device)
         return into(array, out, dtype, name)
     d = target(dtype) or dt.get_default_dtype()
     place = as_device(device)
-    array = getattr(names_on(place), name)(shape, d.numpy)
-    return finish(array, place, requires_grad, pin_memory)
+    return finish(blank(name, shape, d, place), place, requires_grad, pin_memory)
+
+
+def blank(name: str, shape: tuple[int, ...], dtype: dt.dtype, place: Device) -> Any:
+    """An array of `name` ("zeros", "ones", "empty") on a device that exists; one that is recorded,
+    where sizes are numbers that are not known yet.
+    """
+    if all_known(shape):
+        return getattr(names_on(place), name)(shape, dtype.numpy)
+    value: Any = fresh(np.array(name == "ones", dtype.numpy))
+    return value.expand(shape).clone().to(place)._data
 
 
 def names_on(place: Device) -> Any:
@@ -346,7 +356,11 @@ def filled_array(
     shape: tuple[int, ...], value: Any, dtype: dt.dtype, name: str, place: Device
 ) -> Any:
     """An array of `value`, which must fit `dtype`, on a device that exists."""
-    return names_on(place).full(shape, convert_number(value, dtype, name), dtype.numpy)
+    number = convert_number(value, dtype, name)
+    if all_known(shape):
+        return names_on(place).full(shape, number, dtype.numpy)
+    one: Any = fresh(np.array(number, dtype.numpy))
+    return one.expand(shape).clone().to(place)._data
 
 
 def _array_like(
@@ -360,6 +374,9 @@ def _array_like(
     data = input._data
     d = target(dtype)
     if isinstance(data, LazyValue) and data.device == CPU:
+        if not all_known(data.shape) and lies(input, is_in_order):
+            dtype = d or input.dtype
+            return blank(make.__name__.removesuffix("_like"), data.shape, dtype, CPU)
         data = places(input)[1]
     row_major = str(format) == "adjoint.contiguous_format" or 0 in data.strides
     unknown = getattr(data, "array", data) is None  # recorded, with elements to come
@@ -474,7 +491,11 @@ def full_like(
     recorded = type(fill_value) is Number and array.flags.c_contiguous and not pin_memory
     if recorded and _takes(d, fill_value):
         return _full_of(fill_value, array.shape, d, _beside(input, device), requires_grad)
-    array[...] = convert_number(fill_number(fill_value, "full_like"), d, "full_like")
+    value = fill_number(fill_value, "full_like")
+    if type(array) is LazyValue:
+        array = filled_array(array.shape, value, d, "full_like", CPU)
+    else:
+        array[...] = convert_number(value, d, "full_like")
     return finish(array, _beside(input, device), requires_grad, pin_memory)
 
 
@@ -606,7 +627,7 @@ def new_zeros(
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_zeros")
     place = _beside(self, device)
-    return finish(names_on(place).zeros(shape, d.numpy), place, requires_grad)
+    return finish(blank("zeros", shape, d, place), place, requires_grad)
 
 
 @public()
@@ -630,7 +651,7 @@ def new_ones(
     assert_strided("new_ones", layout)
     d = target(dtype) or self.dtype
     place = _beside(self, device)
-    array = names_on(place).ones(sizes_from(sizes, size, "new_ones"), d.numpy)
+    array = blank("ones", sizes_from(sizes, size, "new_ones"), d, place)
     return finish(array, place, requires_grad)
 
 
@@ -656,7 +677,7 @@ def new_empty(
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_empty")
     place = _beside(self, device)
-    return finish(names_on(place).empty(shape, d.numpy), place, requires_grad)
+    return finish(blank("empty", shape, d, place), place, requires_grad)
 
 
 @public()

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.device import CPU
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
+from ...core.sizes import all_known
 from ...core.tensor_base import TensorBase
 from ...eager.public import explaining, public
-from .creation import assert_strided, finish, into
+from ...eager.tensors import fresh
+from .creation import assert_strided, blank, finish, into
 from .values import target
 
 if TYPE_CHECKING:
@@ -67,6 +70,16 @@ def _range_dtype(dtype: Any, bounds: Iterable[Any]) -> dt.dtype:
     return dt.get_default_dtype() if any(isinstance(b, float) for b in bounds) else dt.int64
 
 
+def _range_of_sizes(start: Any, end: Any, step: Any, d: dt.dtype) -> Any:
+    """The recorded whole numbers, of which only a run knows how many there are; None for others."""
+    if not all(isinstance(x, int) for x in (start, end, step)) or step < 1 or end < start:
+        return None
+    count = -((start - end) // step)
+    ones: Any = fresh(blank("ones", (count,), dt.int64, CPU))
+    numbers = (ones.cumsum(0) - 1) * step + start
+    return numbers.to(d)._data
+
+
 @explaining
 @public(method=False)
 def arange(
@@ -97,6 +110,10 @@ def arange(
     plain = type(start) is type(end) is type(step) is int and dtype is out is None
     if plain and step and (end - start) * step >= 0:
         return finish(np.arange(start, end, step), device, requires_grad, pin_memory)
+    if not all_known((start, end, step)) and out is None:
+        found = _range_of_sizes(start, end, step, target(dtype) or dt.int64)
+        if found is not None:
+            return finish(found, device, requires_grad, pin_memory)
     start, end, step = (_number(v, "arange") for v in (start, end, step))
     d = _range_dtype(dtype, (start, end, step)) if out is None else out.dtype
     if d is dt.int64:

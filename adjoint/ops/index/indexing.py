@@ -16,6 +16,7 @@ from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
+from ...core.sizes import indices
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
 from ...core.types import Tensor
@@ -59,7 +60,7 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
     if kind is slice:
         step = index.step
         if step is None or (type(step) is int and step > 0):
-            start, stop, step = index.indices(size)
+            start, stop, step = indices(index, size)
             return ((start, stop if stop > start else start, step),), ()
     elif isinstance(index, TensorBase) and (ndim := index._data.ndim):
         dtype = index._data.dtype
@@ -237,7 +238,7 @@ def _index_part(part: Any) -> Any:
 def _slice_item(part: slice, size: int) -> tuple[int, int, int]:
     """A slice as (start, stop, step) in range."""
     try:
-        start, stop, step = part.indices(size)
+        start, stop, step = indices(part, size)
     except ValueError:
         step = 0
     if step <= 0:

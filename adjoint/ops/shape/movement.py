@@ -23,7 +23,7 @@ from ...core.types import Tensor
 from ...eager.dispatch import apply, apply_view
 from ...eager.fused import viewing
 from ...eager.public import explaining, public, rebinding
-from ...eager.views import lies, shares_storage
+from ...eager.views import is_in_order, lies, shares_storage
 from ...graph.cells import Cell, lies_in
 from ...graph.lazy import LazyValue
 from ..samples import array, strided
@@ -898,12 +898,8 @@ def is_row_major(x: Tensor) -> bool:
     """Whether memory is row-major without gaps; of what is recorded, where eager execution's is."""
     data = x._data
     if isinstance(data, LazyValue) and data.kept is None:  # sparse ones have no memory that lies
-        return lies(x, _is_in_order)
+        return lies(x, is_in_order)
     return bool(data.flags.c_contiguous)
-
-
-def _is_in_order(memory: Any, part: Any) -> bool:
-    return bool(part.flags.c_contiguous)
 
 
 _CLONE, _CLONE_C = Clone(), Clone("C")

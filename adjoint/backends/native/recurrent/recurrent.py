@@ -19,7 +19,7 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable, Unsupported
-from ....core.spec import Spec
+from ....core.spec import Spec, prod
 from ....eager.arrays import addresses
 from ..gemm.products import matmul
 from ..indexing.copies import copied
@@ -158,6 +158,7 @@ class Recurrent:
         self.cell = CELLS[kind]
         self.packed = sizes is not None
         self.order = _order(sizes or (x.shape[1],) * x.shape[0], reverse)
+        batch = sizes[0] if sizes else x.shape[1]
         self.output, self.inputs = specs["weight_hh"].shape[1], x.shape[-1]
         self.hidden = specs["weight_hh"].shape[0] // self.cell.gates
         projected = self.output if "weight_hr" in specs else 0
@@ -182,11 +183,11 @@ class Recurrent:
         self.loop = forward(self.layer)
         self.back = backward(self.layer) if grad else None
         output = Spec((*x.shape[:-1], self.output), x.dtype, x.device)
-        final = output.with_(shape=(self.order.batch, self.output))
-        c = final.with_(shape=(self.order.batch, self.hidden))
+        final = output.with_(shape=(batch, self.output))
+        c = final.with_(shape=(batch, self.hidden))
         self.outputs: tuple[Spec, ...] = (output, final, c) if self.cell.has_c else (output, final)
         self.differentiable = tuple(range(len(self.outputs))) if grad else ()
-        rows = self.order.total
+        rows = prod(output.shape[:-1])
         saved: list[tuple[int, ...]] = []
         saved += [(rows, self.cell.saved, self.hidden)] if self.cell.saved else []
         saved += [(rows, self.hidden)] if projected else []
