@@ -58,7 +58,7 @@ def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[s
 
     Errors: Unsupported and InvalidType for what cannot be captured or stored.
     """
-    call = CompiledFunction(function, "error", len(examples), name, sizes=False)
+    call = CompiledFunction(function, "error", len(examples), name, dynamic=False)
     begun = Begun()  # for the while
     try:
         with Settled(function) as settled:
