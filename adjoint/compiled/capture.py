@@ -8,6 +8,7 @@ the step writes; leaves' gradients and optimizers' steps are noted as they happe
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -86,6 +87,12 @@ class Update(Op, abstract=True):
     def written(self) -> list[Any]:
         """The tensors that it writes."""
         return [x for first, _, *more in self.columns for column in (first, *more) for x in column]
+
+    def resized(self, fill: Callable[[Any], Any]) -> Op:
+        """One of its own: states have the sizes that they have, and may be replaced."""
+        made = copy.copy(self)
+        made.columns = [[list(column) for column in columns] for columns in self.columns]
+        return made
 
     def infer(self, *specs: Spec) -> Any:
         """Those of what is written."""

@@ -451,12 +451,12 @@ class CompiledFunction:
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
             self._learnt.add_varying(each.program.varying(), False)
-        variant = self._of_template(key, tensors)
+        variant = self._of_template(key, tensors, listing)
         if variant is None:
             places = self._resized.places(key, self._programs, tensors)
             variant = self._captured(mode, args, kwargs, tensors, objects, begun, places)
             self._resized.learn(key, variant.template)
-        variant.compile(self._nearly, listing, self._reserve)
+            variant.compile(self._nearly, listing, self._reserve)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
         self._calls += 1
@@ -476,15 +476,22 @@ class CompiledFunction:
             debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
 
-    def _of_template(self, key: Any, tensors: list[Any]) -> _Variant | None:
-        """A variant for other sizes of what was captured for some, whose places and reads are as
-        they were; None where there is none.
+    def _of_template(
+        self, key: Any, tensors: list[Any], listing: dict[str, str]
+    ) -> _Variant | None:
+        """A program for other sizes of what was captured for some, where all else is as it was;
+        None where there is none.
         """
         alike = without_sizes(key)
         for other in [each for each in self._programs if without_sizes(each) == alike]:
             for each in self._programs[other]:
-                found = None if each.program.difference() else each.resized(tensors)
-                if found is not None and found.fitting(tensors) is not None:
+                if each.template is None or each.program.difference():
+                    continue
+                found = each.resized(tensors)
+                if found is None or found.fitting(tensors) is None:
+                    continue
+                found.compile(self._nearly, listing, self._reserve)
+                if not found.program.difference():
                     return found
         return None
 
@@ -626,7 +633,8 @@ class _Variant:
         self._values = self._operands.function(captured.returned.numbers)
         if self._operands.resized is not None:
             self.template = Template(captured, self._operands.resized)
-            self._fill(self._given)
+            if not self._fill(self._given):
+                raise Unsupported("compile: sizes that are numbers in what knows them only")
         del self._given, self._operands
         return captured
 

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..core import debug, policy
-from ..core.errors import AdjointError
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.errors import AdjointError, Unsupported
 from ..core.op import Op
 from ..core.scalar import Number
 from ..core.sizes import Sizes
 from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue
 from ..program.compute import spec_of
@@ -95,6 +98,7 @@ class Resized:
         self.places = list(places)
         self.sizes = Sizes(self._operand)
         self.operands: list[Operand] = []
+        self.known: list[tuple[int, int, int]] = []  # sizes that are none, by their places
         self.asked: list[tuple[Callable[..., bool], bool]] = []  # and what was answered
 
     def ask(self, question: Callable[..., bool]) -> bool:
@@ -107,7 +111,9 @@ class Resized:
     def shape(self, n: int, shape: Sequence[int]) -> tuple[Any, ...]:
         """That of argument `n`."""
         scalar = self.sizes.scalar
-        return tuple([scalar(x) if (n, k) in self.places else x for k, x in enumerate(shape)])
+        found = tuple([scalar(x) if (n, k) in self.places else x for k, x in enumerate(shape)])
+        self.known += [(n, k, x) for k, x in enumerate(shape) if found[k] is x]
+        return found
 
     def _operand(self, size: Number, dtype: Any) -> Any:
         for each in self.operands:
@@ -132,6 +138,7 @@ class Template:
         self._captured = captured
         self._operands = resized.operands
         self._places = sorted(resized.places)
+        self._known = resized.known
         self.fixed = resized.fixed()
         sizes = resized.sizes
         made = [n for n in range(len(sizes.values)) if n not in sizes.constants()]
@@ -156,6 +163,8 @@ class Template:
         """All sizes, by their places among numbers, for these arguments; None where the capture
         does not stand for them.
         """
+        if any(arguments[n]._data.shape[k] != x for n, k, x in self._known):
+            return None
         found = self._run(*[arguments[n]._data.shape[k] for n, k in self._places])
         if found is None:
             return None
@@ -184,6 +193,10 @@ class Template:
             backward=captured.backward._replace(step=None if step is None else filled.nodes[step]),
             states=list(captured.states),
         )
+
+
+# What is the same for all sizes.
+_WITHOUT_SIZES = (dtype, device, np.dtype, np.ndarray, np.generic, type, TensorBase)
 
 
 class _Filled:
@@ -250,7 +263,9 @@ class _Filled:
             if found is None:
                 found = self._known[id(x)] = x, self._new(x)
             return found[1]
-        return x
+        if x is NotImplemented or isinstance(x, _WITHOUT_SIZES):
+            return x
+        raise Unsupported(f"compile: sizes within a {kind.__name__}")
 
     def _new(self, x: Any) -> Any:
         if type(x) is Stream:
