@@ -572,8 +572,14 @@ def sum_to_shape(g: Any, shape: tuple[int, ...], source: Any = None, index: int 
     return g.reshape(shape) if reshapes else g
 
 
-@functools.lru_cache(maxsize=1024)
-def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] | None:
+def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> Any:
+    try:
+        return _known_sum(shape, have)
+    except TypeError:  # sizes that are not known yet
+        return _new_sum(shape, have)
+
+
+def _new_sum(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] | None:
     """The sum over the dimensions of `have` along which `shape` was broadcast, and whether what it
     gives is to be reshaped; None where `shape` was not broadcast to `have`.
     """
@@ -584,6 +590,9 @@ def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] 
     axes = (*range(lead), *grown)
     keeps = lead < len(axes)
     return Sum(axes, keeps), keeps and lead > 0
+
+
+_known_sum = functools.lru_cache(maxsize=1024)(_new_sum)
 
 
 def _not_a_tuple(node: Node, value: Any) -> Exception:

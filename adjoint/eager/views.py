@@ -53,9 +53,15 @@ def lies(x: Any, question: Callable[[Any, Any], bool], op: Op | None = None) -> 
     ops = () if view is None else tuple(view.ops)
     if op is not None:
         ops = (*ops, op)
-    looked = partial(_looked, base, ops, question)
-    ask = getattr(MODE.get().executor, "ask", None)  # a capture's, for which sizes may be numbers
-    return bool(looked() if ask is None else ask(looked))
+    return asked(partial(_looked, base, ops, question))
+
+
+def asked(question: Callable[..., bool]) -> bool:
+    """The answer to a question about sizes, `question(fill)`, of which a capture's may be numbers:
+    `fill` gives what they are; None where they are known.
+    """
+    ask = getattr(MODE.get().executor, "ask", None)  # a capture's
+    return bool(question() if ask is None else ask(question))
 
 
 def is_in_order(memory: Any, part: Any) -> bool:

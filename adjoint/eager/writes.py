@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .arrays import copy_memory, signature
 from .dispatch import apply
 from .public import with_names, write_anew
 from .tensors import get_mode, ndarray, wrap
+from .views import asked
 
 # What writes the value of a tensor into one with data of such a type. (ndarray: into an eager
 # tensor, which becomes part of the graph that the value belongs to.)
@@ -118,17 +120,31 @@ def assert_writable(x: Any, name: str) -> None:
             f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
             "clone it first"
         )
-    strides = data.strides
-    if view is not None and isinstance(data, LazyValue):  # as they will be
-        strides = shown(np.empty(view.base._data.shape, data.dtype), view).strides
-    if 0 in strides and data.size > 1:
-        for size, stride in zip(data.shape, strides, strict=True):
-            if stride == 0 and size > 1:
-                raise AutogradError(
-                    f"{name}: unsupported operation: more than one element of the written-to "
-                    "tensor refers to a single memory location (it was expanded); clone it first"
-                )
+    if view is not None and isinstance(data, LazyValue):  # as memory will be
+        base = view.base._data
+        repeats = asked(partial(_would_repeat, base.shape, base.dtype, tuple(view.ops)))
+    else:
+        repeats = _repeats(data)
+    if repeats:
+        raise AutogradError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers "
+            "to a single memory location (it was expanded); clone it first"
+        )
     before_change(x)
+
+
+def _repeats(array: Any) -> bool:
+    """Whether an element of memory stands twice in an array that was expanded."""
+    if 0 not in array.strides or array.size < 2:
+        return False
+    return any(not step and n > 1 for n, step in zip(array.shape, array.strides, strict=True))
+
+
+def _would_repeat(shape: Any, dtype: Any, ops: Sequence[Op], fill: Any = None) -> bool:
+    part = np.empty(shape if fill is None else fill(shape), dtype)
+    for op in ops:
+        part = (op if fill is None else fill(op)).compute(namespace_of(part), part)
+    return _repeats(part)
 
 
 def before_change(x: Any) -> None:

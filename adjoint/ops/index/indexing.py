@@ -441,9 +441,14 @@ def _where_masked(part: Any, place: int, mask: Any, value: Any) -> Any:
     return FUNCTIONS["where"](broadcast_mask(mask, rest), value, part)
 
 
-@functools.lru_cache(maxsize=4096)
+_known_overwrite = functools.lru_cache(maxsize=4096)(Overwrite)
+
+
 def _overwrite(items: tuple[Item, ...]) -> Overwrite:
-    return Overwrite(items)
+    try:
+        return _known_overwrite(items)
+    except TypeError:  # sizes that are not known yet
+        return Overwrite(items)
 
 
 _OVERWRITE = Overwrite()

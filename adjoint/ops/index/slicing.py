@@ -101,10 +101,15 @@ class BasicIndex(Movement):
         return np.take(x.ravel(), places)
 
 
-@functools.lru_cache(maxsize=8192)
+_basic_index = functools.lru_cache(maxsize=8192)(BasicIndex)  # the same come again in a loop
+
+
 def basic_index(items: tuple[Item, ...]) -> BasicIndex:
-    """The op of these items: the same ones come again and again in a loop."""
-    return BasicIndex(items)
+    """The op of these items."""
+    try:
+        return _basic_index(items)
+    except TypeError:  # sizes that are not known yet
+        return BasicIndex(items)
 
 
 @dataclass(eq=False, repr=False)

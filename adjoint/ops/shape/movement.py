@@ -84,10 +84,15 @@ class Reshape(Movement):
         return np.array(list(x.ravel()), x.dtype).reshape(self.shape)
 
 
-@functools.lru_cache(maxsize=4096)
+_to_shape = functools.lru_cache(maxsize=4096)(Reshape)  # the same come again and again in a loop
+
+
 def to_shape(shape: tuple[int, ...]) -> Reshape:
-    """The reshape to `shape`: the same shapes come again and again in a loop."""
-    return Reshape(shape)
+    """The reshape to `shape`."""
+    try:
+        return _to_shape(shape)
+    except TypeError:  # sizes that are not known yet
+        return Reshape(shape)
 
 
 @dataclass(eq=False, repr=False)
