@@ -18,6 +18,7 @@ from ..core.dtype import bool_, float64, int64
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.scalar import Number
+from ..core.sizes import is_size
 from ..core.spec import Spec
 from ..eager.tensors import wrap
 from ..ops.random.draws import Draw, Followed
@@ -271,7 +272,8 @@ def _without_numbers(op: Draw) -> tuple[Draw, tuple[str, ...], list[Any]]:
     """The draw for some numbers where its fields are such that come with each run, the names of
     these, and what stands for them.
     """
-    found = {f.name: x for f in fields(op) if type(x := getattr(op, f.name)) is Number}  # type: ignore[arg-type]
+    values = {f.name: getattr(op, f.name) for f in fields(op)}  # type: ignore[arg-type]
+    found = {name: x for name, x in values.items() if type(x) is Number and not is_size(x)}
     if not found:
         return op, (), []
     values = {name: x.arithmetic.values[x.place] for name, x in found.items()}

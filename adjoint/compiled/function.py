@@ -452,7 +452,9 @@ class CompiledFunction:
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
             self._learnt.add_varying(each.program.varying(), False)
         variant = self._of_template(key, tensors, listing)
-        if variant is None:
+        if variant is not None:
+            why += "; what was captured stands for such sizes, too"
+        else:
             places = self._resized.places(key, self._programs, tensors)
             variant = self._captured(mode, args, kwargs, tensors, objects, begun, places)
             self._resized.learn(key, variant.template)
@@ -665,7 +667,9 @@ class _Variant:
     ) -> Captured:
         places = self._places = Places(slots, self._learnt, self._operands)
         self._operands.reads = reads
-        self._operands.resized = Resized(self._resized) if self._resized else None
+        self._operands.resized = (
+            Resized(self._resized, len(self._given)) if self._resized else None
+        )
         held = places.values()
         signed, _ = places.split(held)
         leaves = self._leaves

@@ -15,6 +15,7 @@ from ..core.deferred import Later
 from ..core.dtype import LOW_PRECISION, dtype
 from ..core.errors import Unsupported
 from ..core.scalar import Number, Numbers
+from ..core.sizes import known
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue
@@ -324,6 +325,7 @@ class Operands:
                 was = self.standing.get((id(group), name), before.get(name, ABSENT))
                 if x is was or name == "params":
                     continue
+                [x] = known((x,))
                 if type(x) is Number:
                     self.options_given.append(x)
                     x = Result(len(self.options_given) - 1)

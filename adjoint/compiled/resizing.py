@@ -94,8 +94,9 @@ class Operand(NamedTuple):
 class Resized:
     """The sizes of arguments while a function is captured, those at `places` as numbers."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = list(places)
+    def __init__(self, places: Places, count: int) -> None:
+        """`count`: of arguments; what comes behind them is known to be as it was."""
+        self.places, self.count = list(places), count
         self.sizes = Sizes(self._operand)
         self.operands: list[Operand] = []
         self.known: list[tuple[int, int, int]] = []  # sizes that are none, by their places
@@ -112,7 +113,8 @@ class Resized:
         """That of argument `n`."""
         scalar = self.sizes.scalar
         found = tuple([scalar(x) if (n, k) in self.places else x for k, x in enumerate(shape)])
-        self.known += [(n, k, x) for k, x in enumerate(shape) if found[k] is x]
+        if n < self.count:
+            self.known += [(n, k, x) for k, x in enumerate(shape) if found[k] is x]
         return found
 
     def _operand(self, size: Number, dtype: Any) -> Any:

@@ -13,6 +13,7 @@ from ..core.dtype import dtype
 from ..core.errors import AutogradError, InvalidType, Unsupported
 from ..core.op import Op
 from ..core.scalar import Number
+from ..core.sizes import all_known, is_size, known
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..graph.lazy import LazyValue
@@ -76,6 +77,8 @@ class Returned:
     def _of(self, found: Any) -> Form:
         """The form of a part, which is one object where it stands twice."""
         if type(found) in PLAIN:
+            if type(found) is slice and not all_known((found.start, found.stop, found.step)):
+                found = slice(*known((found.start, found.stop, found.step)))
             return Constant(found)
         form = self._known.get(id(found))
         if form is None:
@@ -88,7 +91,7 @@ class Returned:
         kind = type(found)
         if kind is Later:
             found.refuse()
-        if kind is Number:
+        if kind is Number and not is_size(found):
             self.numbers.append(found)
             return Numbered(len(self.numbers) - 1)
         if isinstance(found, TensorBase):
@@ -119,7 +122,9 @@ class Returned:
             self.histories.append(found._node is not None and not leaf)
             self.leaves.append(leaf)
             return Computed(len(self.tensors) - 1)
-        if kind in (Size, dtype, device):
+        if kind is Number or kind is Size:  # sizes, by which it stands for no others
+            return Constant(found.value() if kind is Number else Size(known(found)))
+        if kind in (dtype, device):
             return Constant(found)
         if isinstance(found, dict):
             parts = {key: self._of(x) for key, x in found.items()}

@@ -72,6 +72,8 @@ class Arithmetic:
         found = []
         for k, source in enumerate(sources):
             known[f"s{k}"] = source
+            if type(source) in _WRITTEN and source.arithmetic is not self:
+                raise Unsupported("numbers of two computations")
             found.append(f"v{source.place}" if type(source) in _WRITTEN else f"s{k}")
         result = f"({''.join(f'{x}, ' for x in found)})"
         if late is None:

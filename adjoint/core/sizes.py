@@ -103,7 +103,7 @@ class Sizes(Numbers):
 
         Errors: InvalidType elsewhere, as for a list: other sizes would find something else.
         """
-        if not sys._getframe(2).f_code.co_filename.startswith(_PACKAGE):
+        if self.guessing or not sys._getframe(2).f_code.co_filename.startswith(_PACKAGE):
             raise InvalidType("unhashable: a size that is not known yet")
         return hash((id(self), x.place))
 
@@ -117,7 +117,7 @@ def guessing(*shapes: Iterable[Any]) -> Iterator[None]:
     """Within it sizes in these shapes are read as they are now, and nothing depends on that: what is
     made so is made again for others, and compared.
     """
-    found = {n.arithmetic for shape in shapes for n in shape if _is_size(n)}
+    found = {n.arithmetic for shape in shapes for n in shape if is_size(n)}
     for each in found:
         each.guessing = True
     try:
@@ -132,16 +132,22 @@ def as_size(x: Any) -> Any:
 
     Errors: TypeError for what is no whole number.
     """
-    return x if _is_size(x) and isinstance(x, int) else operator.index(x)
+    return x if is_size(x) and isinstance(x, int) else operator.index(x)
 
 
 def all_known(shape: Iterable[Any]) -> bool:
     """Whether no size of a shape is a number that is not known yet."""
-    return not any(map(_is_size, shape))
+    return not any(map(is_size, shape))
 
 
-def _is_size(x: Any) -> bool:
+def is_size(x: Any) -> bool:
+    """Whether it is a size that is not known yet, or a number that was computed of such."""
     return type(x) is Number and type(x.arithmetic) is Sizes
+
+
+def known(numbers: Iterable[Any]) -> tuple[Any, ...]:
+    """Numbers as they are now, on which what is computed depends from now on."""
+    return tuple([x.value() if is_size(x) else x for x in numbers])
 
 
 def indices(part: slice, size: Any) -> tuple[Any, Any, Any]:

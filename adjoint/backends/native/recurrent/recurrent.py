@@ -157,7 +157,8 @@ class Recurrent:
         x = specs["x"]
         self.cell = CELLS[kind]
         self.packed = sizes is not None
-        self.order = _order(sizes or (x.shape[1],) * x.shape[0], reverse)
+        rows_of_steps = sizes or (x.shape[1],) * x.shape[0]
+        self.order = _order(tuple(map(int, rows_of_steps)), reverse)
         batch = sizes[0] if sizes else x.shape[1]
         self.output, self.inputs = specs["weight_hh"].shape[1], x.shape[-1]
         self.hidden = specs["weight_hh"].shape[0] // self.cell.gates
