@@ -9,6 +9,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from .core.handles import RemovableHandle, register
 from .core.mistakes import REFLECTED, assert_tensor, misplaced
 from .core.mode import MODE
 from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
-from .core.sizes import as_size
+from .core.sizes import as_size, is_size
 from .core.spec import Size, normalize_axis
 from .core.tensor_base import TensorBase
 from .eager.operators import binary_operator
@@ -116,7 +117,10 @@ class _SizeOrCount:
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
         if tensor is None:
             return _size
-        count = self.kind(tensor._data.size)
+        number = tensor._data.size
+        if is_size(number):
+            return MethodType(_size, tensor)
+        count = self.kind(number)
         count._tensor = tensor
         return count
 

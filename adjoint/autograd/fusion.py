@@ -556,8 +556,9 @@ class Written(Fused, abstract=True):
 
     def resized(self, fill: Callable[[Any], Any]) -> Op:
         """The same for inputs of other sizes, by a routine that is asked for again."""
-        specs, statics = fill(self.specs), fill(self.statics)
-        if specs is self.specs and statics is self.statics:
+        specs = fill(self.specs)
+        statics = tuple([x if x is _UNKNOWN else fill(x) for x in self.statics])
+        if specs is self.specs:
             return self
         made = copy.copy(self)
         made.specs, made.statics = specs, statics

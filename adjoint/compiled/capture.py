@@ -766,6 +766,8 @@ def capture(
         if wants:
             x.requires_grad_()
         recorder.meet(x, None if resized is None else resized.shape(n, x._data.shape))
+        if wants:
+            x._leaf.shape = tuple(x._data.shape)  # of which sizes may be numbers
     pairs = zip(arguments, given_leaves, wanting, strict=True)
     recorder.computed = {id(x) for x, leaf, wants in pairs if wants and not leaf}
     count = len(recorder.met)
@@ -936,7 +938,7 @@ def _strides(array: Any) -> Any:
 
 def _shows(view: LazyValue, x: LazyValue, fill: Any = None) -> bool:
     array = memory_like(x, fill)
-    op = view.op if fill is None else fill(view.op)
+    op: Any = view.op if fill is None else fill(view.op)
     return bool(np.may_share_memory(run(op, [array]), array))
 
 

@@ -189,7 +189,14 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        options = self._fallback, self._limit, self._called, self._dynamic, self._nearly, self._keeps
+        options = (
+            self._fallback,
+            self._limit,
+            self._called,
+            self._dynamic,
+            self._nearly,
+            self._keeps,
+        )
         return CompiledFunction, (self.function, *options)
 
     def __repr__(self) -> str:
@@ -667,9 +674,7 @@ class _Variant:
     ) -> Captured:
         places = self._places = Places(slots, self._learnt, self._operands)
         self._operands.reads = reads
-        self._operands.resized = (
-            Resized(self._resized, len(self._given)) if self._resized else None
-        )
+        self._operands.resized = Resized(self._resized, len(self._given)) if self._resized else None
         held = places.values()
         signed, _ = places.split(held)
         leaves = self._leaves

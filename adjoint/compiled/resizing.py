@@ -16,7 +16,7 @@ import numpy as np
 from ..core import debug, policy
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.errors import AdjointError, Unsupported
+from ..core.errors import AdjointError, NotTraceable, Unsupported
 from ..core.op import Op
 from ..core.scalar import Number
 from ..core.sizes import Sizes
@@ -129,7 +129,9 @@ class Resized:
         """Those places whose sizes were read, by which the capture stands for no others."""
         given = self.sizes.given
         return [
-            place for place, n in zip(sorted(self.places), given, strict=True) if n in self.sizes.read
+            place
+            for place, n in zip(sorted(self.places), given, strict=True)
+            if n in self.sizes.read
         ]
 
 
@@ -153,10 +155,10 @@ class Template:
         """What was captured, for the sizes of these arguments; None where it does not stand for
         them.
         """
-        sizes = self._sizes_of(arguments)
         try:
+            sizes = self._sizes_of(arguments)
             return None if sizes is None else self._at(sizes)
-        except AdjointError as error:  # of an op that is another for other sizes
+        except (AdjointError, NotTraceable) as error:  # of an op that is another for other sizes
             if "compile" in debug.on:
                 debug.say("compile", f"captured anew for other sizes: {error}")
             return None

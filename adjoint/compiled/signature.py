@@ -145,6 +145,4 @@ def _rank(x: Any) -> Any:
 
 
 def _is_of_tensor(x: Any) -> bool:
-    return (
-        type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype)
-    )
+    return type(x) is tuple and len(x) == 3 and type(x[0]) is tuple and isinstance(x[1], np.dtype)

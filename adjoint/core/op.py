@@ -177,7 +177,9 @@ class Op(metaclass=_Interned):
         fields = getattr(type(self), "__dataclass_fields__", {})
         given = [name for name, field in fields.items() if field.init]
         if given:
-            return type(self)(*[now[name] if name in now else getattr(self, name) for name in given])
+            return type(self)(
+                *[now[name] if name in now else getattr(self, name) for name in given]
+            )
         made: Op = object.__new__(type(self))
         vars(made).update(now)
         return made

@@ -29,7 +29,8 @@ from .scalar import Number, Numbers
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What gives one of its operands back, where the other one is this.
 _NEUTRAL: dict[Any, tuple[Any, Any]] = {
-    operator.add: (0, 0), operator.sub: (None, 0), operator.mul: (1, 1), operator.floordiv: (None, 1),
+    operator.add: (0, 0), operator.sub: (None, 0), operator.mul: (1, 1),
+    operator.floordiv: (None, 1),
 }  # fmt: skip
 _REFLEXIVE = {operator.eq: True, operator.le: True, operator.ge: True, operator.ne: False,
               operator.lt: False, operator.gt: False}  # fmt: skip
@@ -114,8 +115,8 @@ class Sizes(Numbers):
 
 @contextlib.contextmanager
 def guessing(*shapes: Iterable[Any]) -> Iterator[None]:
-    """Within it sizes in these shapes are read as they are now, and nothing depends on that: what is
-    made so is made again for others, and compared.
+    """Within it sizes in these shapes are read as they are now, and nothing depends on that: what
+    is made so is made again for others, and compared.
     """
     found = {n.arithmetic for shape in shapes for n in shape if is_size(n)}
     for each in found:
@@ -170,7 +171,7 @@ def _within(place: Any, size: Any) -> Any:
 def _places() -> str:
     """Where Python is: in this package, and who has called it."""
     frame: Any = sys._getframe(3)
-    found = []
+    found: list[str] = []
     while frame is not None and len(found) < 6:
         name = frame.f_code.co_filename
         if name != _HERE:

@@ -45,8 +45,8 @@ def _shares(memory: Any, part: Any) -> bool:
 
 
 def lies(x: Any, question: Callable[[Any, Any], bool], op: Op | None = None) -> bool:
-    """What a question says of memory like that of a recorded value's base, and of its part of it, or
-    of what a view `op` makes of this: `question(memory, part)`.
+    """What a question says of memory like that of a recorded value's base, and of its part of it,
+    or of what a view `op` makes of this: `question(memory, part)`.
     """
     view = x._view
     base = x._data if view is None else view.base._data

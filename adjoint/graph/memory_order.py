@@ -52,7 +52,9 @@ def memory_like(value: Any, fill: Fill | None = None) -> Any:
                 continue
             array = _computed(x, known, fill)
             strides = () if array is _ROW_MAJOR else getattr(array, "strides", (-1,))
-            if known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0:  # cells may get other shapes
+            if (
+                known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0
+            ):  # cells may get other shapes
                 x.lies = strides
         known[id(x)] = array
         stack.pop()
