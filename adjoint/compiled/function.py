@@ -86,9 +86,10 @@ def compile(
 
     The same values, gradients, states and random numbers as without it. Calls with other dtypes or
     Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
-    variables, containers) and has changed: up to `recompile_limit` (16) programs. So do other
-    sizes, which are any number of programs, of which those used last are kept; with `dynamic=False`
-    each counts. What cannot be captured is an error that names the line; with `fallback="eager"`
+    variables, containers) and has changed: up to `recompile_limit` (16) programs. Other sizes are
+    any number of programs, of which those used last are kept: from its second size on a dimension
+    is a number of what is captured, which stands for others, too; with `dynamic=True` from the
+    first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an error that names the line; with `fallback="eager"`
     the function then runs eagerly, with one warning; with `mode="pieces"` Python runs in each call,
     and what it records between reads runs as programs. `reassociate=True` allows other roundings:
     numbers are merged, divisions become products, sums are scaled instead of what is summed.

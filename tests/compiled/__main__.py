@@ -1,5 +1,6 @@
 """More random programs than the tests run: `python -m tests.compiled 200000 1000` runs those of so
-many seeds, and prints each that differs from eager execution, as short as it can be made.
+many seeds, and prints each that differs from eager execution, as short as it can be made; with
+`sizes` behind, they are called for one number of rows after another, with `dynamic` besides.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from . import random_growth, random_programs
 SIZE = 14  # lines
 
 
-def main(first: int, count: int) -> int:
+def main(first: int, count: int, way: str = "") -> int:
     """How many differed."""
     found: Counter[str] = Counter()
     for seed in range(first, first + count):
         program = random_growth.made(seed, SIZE)
+        if way:
+            program = random_programs.with_sizes(program, way == "dynamic")
         fault = random_programs.fault_of(program)
         if fault:
             found["differ"] += 1
@@ -29,4 +32,4 @@ def main(first: int, count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(*map(int, sys.argv[1:3]))))
+    sys.exit(bool(main(*map(int, sys.argv[1:3]), *sys.argv[3:4])))

@@ -312,6 +312,22 @@ class Program(NamedTuple):
         return f"{self.source}\n# {about}\n{calls}\n"
 
 
+ROWS = (3, 7, 15, 2, 1, 4, 0, 6)
+
+
+def with_sizes(program, dynamic):
+    """The same, called for one number of rows after another, with all that changes between."""
+    first, *others = program.calls
+    calls = [first]
+    for n, rows in enumerate(ROWS):
+        changes = others[n].changes if n < len(others) else ()
+        calls.append(first._replace(rows=rows, changes=changes))
+    options = (*program.options, ("dynamic", True)) if dynamic else program.options
+    if dict(options).get("mode") == "pieces":
+        options = program.options
+    return program._replace(calls=tuple(calls), options=options)
+
+
 def arguments(program, world, call, number, nudge):
     """Of one call; `nudge` moves numbers by as much as rounding may."""
     draw = np.random.default_rng((program.seed, number, call.rows))

@@ -30,6 +30,20 @@ def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
     assert count - found[""] - found["ill"] <= REFUSED * count, found
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("first", "count", "size"), [(0, 15, 8), *(swept((3000 + 200 * k, 60, 14)) for k in range(2))]
+)
+def test_random_programs_for_many_sizes(first, count, size, dynamic):
+    found: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        program = random_programs.with_sizes(random_growth.made(seed, size), dynamic)
+        said = random_programs.compared(program)
+        found[said if said in ("", "ill") else random_programs.reason_of(said)] += 1
+    assert found["ill"] <= ILL * count, found
+    assert count - found[""] - found["ill"] <= REFUSED * count, found
+
+
 def test_a_reason_that_is_not_listed_fails():
     with pytest.raises(AssertionError, match="not listed"):
         random_programs.reason_of("compile: something else")
