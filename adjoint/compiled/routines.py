@@ -4,18 +4,23 @@ node forward, and one for their gradient.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..autograd.fusion import Written, plan_for
+from ..core.errors import Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
+from ..core.sizes import all_known
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply
 from ..eager.fused import Declared, worthwhile
+from ..eager.views import asked
 from ..program.compute import quietly
 
 
@@ -128,9 +133,28 @@ def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, 
         return None
     wants = [mode.grad and x._node is not None for x in inputs]
     written = plan_for(declared.function, declared.native, args, inputs, wants)
-    if not isinstance(written, Written) or not written.routine.whole:
+    found = isinstance(written, Written) and written.routine.whole
+    if not all(all_known(x._data.shape) for x in inputs):  # what was found there was a guess
+        specs = tuple([x.spec for x in inputs])
+        statics = tuple([NotImplemented if isinstance(x, TensorBase) else x for x in args])
+        if not asked(partial(_is_whole, declared.native, specs, statics, wants)):
+            return None
+        if not found:
+            raise Unsupported(f"compile: {declared.function.__name__} of sizes that are numbers")
+    if not found:
         return None
-    return Ahead(written), inputs
+    return Ahead(written), inputs  # type: ignore[arg-type]
+
+
+def _is_whole(
+    native: str, specs: Any, statics: Any, wants: Sequence[bool], fill: Callable[[Any], Any]
+) -> bool:
+    """Whether there is a routine for inputs of such sizes, by which a program computes."""
+    module = importlib.import_module(f"adjoint.backends.native.{native}")
+    try:
+        return bool(module.plan(fill(specs), fill(statics), wants).whole)
+    except Exception:  # whatever says that there is none: see `plan_for`
+        return False
 
 
 def recorded(record: Callable[..., Any], declared: Declared, args: tuple[Any, ...]) -> Any:

@@ -160,15 +160,16 @@ class Recurrent:
         rows_of_steps = sizes or (x.shape[1],) * x.shape[0]
         self.order = _order(tuple(map(int, rows_of_steps)), reverse)
         batch = sizes[0] if sizes else x.shape[1]
-        self.output, self.inputs = specs["weight_hh"].shape[1], x.shape[-1]
-        self.hidden = specs["weight_hh"].shape[0] // self.cell.gates
+        self.output, self.inputs = int(specs["weight_hh"].shape[1]), int(x.shape[-1])
+        self.hidden = int(specs["weight_hh"].shape[0]) // self.cell.gates
         projected = self.output if "weight_hr" in specs else 0
         self.dtype = x.dtype.numpy
         grad = any(wants.values())
         loops = len(self.order.rows) > 1
         self.whole = loops  # one step is two products and kernels, without Python between them
         large = (
-            specs["weight_ih"].shape[0] * self.inputs * self.dtype.itemsize > policy.RECURRENT_LARGE
+            int(specs["weight_ih"].shape[0]) * self.inputs * self.dtype.itemsize
+            > policy.RECURRENT_LARGE
         )
         self.early = not loops or self.order.batch <= (
             policy.RECURRENT_FEW_LARGE if large else policy.RECURRENT_FEW
