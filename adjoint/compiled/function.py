@@ -89,10 +89,10 @@ def compile(
     variables, containers) and has changed: up to `recompile_limit` (16) programs. Other sizes are
     any number of programs, of which those used last are kept: from its second size on a dimension
     is a number of what is captured, which stands for others, too; with `dynamic=True` from the
-    first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an error that names the line; with `fallback="eager"`
-    the function then runs eagerly, with one warning; with `mode="pieces"` Python runs in each call,
-    and what it records between reads runs as programs. `reassociate=True` allows other roundings:
-    numbers are merged, divisions become products, sums are scaled instead of what is summed.
+    first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an
+    error that names the line; with `fallback="eager"` the function then runs eagerly, with one
+    warning; with `mode="pieces"` Python runs in each call, and what it records between reads runs
+    as programs. `reassociate=True` allows other roundings: numbers are merged, divisions become products, sums are scaled instead of what is summed.
     With `keep_grads=False` no memory is kept for gradients of what optimizers change within the
     function: `.grad` is None after each call, as if it ended with their `zero_grad()`.
     `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
