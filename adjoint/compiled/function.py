@@ -92,7 +92,8 @@ def compile(
     first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an
     error that names the line; with `fallback="eager"` the function then runs eagerly, with one
     warning; with `mode="pieces"` Python runs in each call, and what it records between reads runs
-    as programs. `reassociate=True` allows other roundings: numbers are merged, divisions become products, sums are scaled instead of what is summed.
+    as programs. `reassociate=True` allows other roundings: numbers are merged, divisions become
+    products, sums are scaled instead of what is summed.
     With `keep_grads=False` no memory is kept for gradients of what optimizers change within the
     function: `.grad` is None after each call, as if it ended with their `zero_grad()`.
     `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
