@@ -191,15 +191,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        options = (
-            self._fallback,
-            self._limit,
-            self._called,
-            self._dynamic,
-            self._nearly,
-            self._keeps,
-        )
-        return CompiledFunction, (self.function, *options)
+        options = self._fallback, self._limit, self._called, self._dynamic, self._nearly
+        return CompiledFunction, (self.function, *options, self._keeps)
 
     def __repr__(self) -> str:
         return f"<compiled {self._called}>"
@@ -466,7 +459,8 @@ class CompiledFunction:
         else:
             places = self._resized.places(key, self._programs, tensors)
             variant = self._captured(mode, args, kwargs, tensors, objects, begun, places)
-            self._resized.learn(key, variant.template)
+            if places:
+                self._resized.learn(key, variant.template)
             variant.compile(self._nearly, listing, self._reserve)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
@@ -494,10 +488,15 @@ class CompiledFunction:
         None where there is none.
         """
         alike = without_sizes(key)
-        for other in [each for each in self._programs if without_sizes(each) == alike]:
+        asked: set[int] = set()  # ids of templates
+        for other in reversed(self._programs):
+            if without_sizes(other) != alike:
+                continue
             for each in self._programs[other]:
-                if each.template is None or each.program.difference():
+                template = each.template
+                if template is None or id(template) in asked or each.program.difference():
                     continue
+                asked.add(id(template))
                 found = each.resized(tensors)
                 if found is None or found.fitting(tensors) is None:
                     continue
@@ -575,7 +574,8 @@ class CompiledFunction:
                 raise
             except Exception as error:
                 if places:  # an error of the function's own comes again
-                    self._resized.told(error)
+                    if "compile" in debug.on:
+                        debug.say("compile", f"sizes are no numbers: {error!r}")
                     places = ()
                     continue
                 learnt = self._learnt

@@ -46,7 +46,6 @@ class Changing:
         self._known: dict[Any, set[tuple[int, int]]] = {}  # by signatures without sizes
         self._fixed: dict[Any, set[tuple[int, int]]] = {}  # which each capture has read
         self._captures: dict[Any, int] = {}
-        self.reason = ""  # why the last capture could not do with numbers
 
     def places(self, key: Any, others: Iterable[Any], arguments: Sequence[Any]) -> Places:
         """Those that are to be numbers in the next capture, for a signature and those before."""
@@ -70,17 +69,15 @@ class Changing:
         )
 
     def learn(self, key: Any, template: Template | None) -> None:
-        """A capture was made for a signature."""
+        """A capture with numbers was made for a signature; it has no template where that failed, as
+        it would for the next size.
+        """
         alike = without_sizes(key)
-        if template is not None:
-            self._fixed.setdefault(alike, set()).update(template.fixed)
-            self._captures[alike] = self._captures.get(alike, 0) + 1
-
-    def told(self, error: Exception) -> None:
-        """A capture with numbers has failed."""
-        self.reason = f"{type(error).__name__}: {error}"
-        if "compile" in debug.on:
-            debug.say("compile", f"sizes are no numbers: {self.reason}")
+        if template is None:
+            self._captures[alike] = policy.SIZED_CAPTURES
+            return
+        self._fixed.setdefault(alike, set()).update(template.fixed)
+        self._captures[alike] = self._captures.get(alike, 0) + 1
 
 
 class Operand(NamedTuple):
@@ -189,6 +186,8 @@ class Template:
         program = filled.program(whole)
         del program.inputs[count : captured.arguments]
         step = captured.backward.step
+        more = len(self._operands)
+        ordered = [(n if n < count else n - more, begins) for n, begins in captured.ordered]
         return captured._replace(
             program=program,
             arguments=count,
@@ -196,6 +195,7 @@ class Template:
             streams=[filled.of(stream) for stream in captured.streams],
             backward=captured.backward._replace(step=None if step is None else filled.nodes[step]),
             states=list(captured.states),
+            ordered=ordered,
         )
 
 

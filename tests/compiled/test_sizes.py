@@ -385,3 +385,44 @@ def test_sizes_of_a_capture_that_is_over_are_refused():
     for use in (lambda: n + 1, lambda: n > 2, lambda: int(n)):
         with pytest.raises(errors.Unsupported, match="a size of another call"):
             use()
+
+
+def test_states_that_lie_otherwise_and_sizes_that_are_values():
+    """Numbers that stand for sizes come before states among what a program is given."""
+    weight, turned = ad.randn(4, 4), ad.randn(4, 4).T
+
+    def function(x):
+        y = weight.as_strided((2, 2), (4, 1)).sum() + turned.reshape(-1).sum()
+        return x * y / x.shape[0] + x.shape[0] * 2
+
+    step = ad.compile(function)
+    for n in (5, 3, 7, 2):
+        x = ad.randn(n, 4)
+        assert ad.allclose(step(x), function(x))
+    assert captures(step) == 2
+
+
+def test_an_index_beyond_a_size_is_the_error_of_eager_execution():
+    def function(x, index):
+        return x[index].sum(0)
+
+    step = ad.compile(function)
+    for n in (5, 3, 7, 2):
+        x = ad.randn(n, 4)
+        assert ad.allclose(step(x, ad.tensor([0, 1])), function(x, ad.tensor([0, 1])))
+        with pytest.raises(errors.IndexingError) as found:
+            step(x, ad.tensor([0, n]))
+        with pytest.raises(errors.IndexingError) as expected:
+            function(x, ad.tensor([0, n]))
+        assert str(found.value) == str(expected.value)
+    assert captures(step) == 2
+
+
+def test_a_capture_with_numbers_that_failed_is_not_tried_again(monkeypatch):
+    tried = []
+    init = Sizes.__init__
+    monkeypatch.setattr(Sizes, "__init__", lambda self, f: (tried.append(1), init(self, f))[1])
+    step = ad.compile(lambda x: ad.cond(x.sum() > 0, lambda a: a * 2, lambda a: -a, (x,)))
+    for n in (5, 3, 7, 2, 9):
+        step(ad.randn(n, 4))
+    assert len(tried) == 1
