@@ -26,7 +26,7 @@ from ..core.errors import AdjointError, NotTraceable
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.scalar import Arithmetic
-from ..core.sizes import guessing
+from ..core.sizes import all_known, guessing
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager import fused
@@ -533,18 +533,12 @@ class Written(Fused, abstract=True):
 
     way = "routine"
 
-    def _ask(self, statics: tuple[Any, ...]) -> Any:
-        """The routine."""
-        module = importlib.import_module(f"adjoint.backends.native.{self.native}")
-        return module.plan(self.specs, statics, self.wants)
-
     def _prepare(self) -> None:
         """Ask for the routine."""
         with guessing(*(spec.shape for spec in self.specs)):
-            self.routine = self._ask(
-                tuple(NotImplemented if x is _UNKNOWN else x for x in self.statics)
-            )
-        self.outputs = self.routine.outputs
+            statics = tuple([NotImplemented if x is _UNKNOWN else x for x in self.statics])
+            self.routine = routine_for(self.function, self.native, self.specs, statics, self.wants)
+            self.outputs = self._outputs()
         self.several = self.routine.several
         self.differentiable_outputs = list(self.routine.differentiable)
         self.reads = tuple(range(len(self.specs)))
@@ -553,6 +547,16 @@ class Written(Fused, abstract=True):
             *(f"output{i + 1}" for i in range(len(self.outputs))),
             "kept",
         )
+
+    def _outputs(self) -> tuple[Spec, ...]:
+        """The routine's; where a library has said what they are, of sizes that are numbers, the
+        body's, with which the routine's are compared once sizes are known.
+        """
+        if not isinstance(self, Elsewhere) or all(all_known(spec.shape) for spec in self.specs):
+            return self.routine.outputs
+        with recording():
+            found = self.function(*self.filled(list(map(symbol, self.specs))))
+        return tuple(y.spec for y in (found if type(found) is tuple else (found,)))
 
     def resized(self, fill: Callable[[Any], Any]) -> Op:
         """The same for inputs of other sizes, by a routine that is asked for again."""
@@ -563,8 +567,10 @@ class Written(Fused, abstract=True):
         made = copy.copy(self)
         made.specs, made.statics = specs, statics
         made._prepare()
-        was, now = self.routine, made.routine
-        if fill((was.outputs, was.kept)) != (now.outputs, now.kept) or was.whole != now.whole:
+        was, now = [
+            (x.outputs, getattr(x.routine, "kept", ()), x.routine.whole) for x in (self, made)
+        ]
+        if fill(was) != now:
             raise NotTraceable("a routine that is another for other sizes")
         return made
 
@@ -604,14 +610,27 @@ class Written(Fused, abstract=True):
 class Elsewhere(Written, abstract=True):
     """A composite on another device than the host, of which its library has a kernel."""
 
-    def _ask(self, statics: tuple[Any, ...]) -> Any:
-        """The routine."""
-        from ..backends.torch.routines import plan
 
-        found = plan(self.function.__name__, self.specs, statics, self.wants)
-        if found is None:
-            raise NotTraceable("the device's library has no kernel for it")
-        return found
+def routine_for(
+    function: Callable[..., Any],
+    native: str,
+    specs: Sequence[Spec],
+    statics: tuple[Any, ...],
+    wants: Sequence[bool],
+) -> Any:
+    """The `Routine` of a composite on the device of its tensors.
+
+    Errors: NotTraceable where there is none.
+    """
+    if specs[0].device.type == "cpu":
+        module = importlib.import_module(f"adjoint.backends.native.{native}")
+        return module.plan(specs, statics, wants)
+    from ..backends.torch.routines import plan
+
+    found = plan(function.__name__, specs, statics, wants)
+    if found is None:
+        raise NotTraceable("the device's library has no kernel for it")
+    return found
 
 
 def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:

@@ -4,14 +4,13 @@ node forward, and one for their gradient.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..autograd.fusion import Written, plan_for
+from ..autograd.fusion import Written, plan_for, routine_for
 from ..core.errors import Unsupported
 from ..core.mode import MODE
 from ..core.op import Op
@@ -137,7 +136,7 @@ def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, 
     if not all(all_known(x._data.shape) for x in inputs):  # what was found there was a guess
         specs = tuple([x.spec for x in inputs])
         statics = tuple([NotImplemented if isinstance(x, TensorBase) else x for x in args])
-        if not asked(partial(_is_whole, declared.native, specs, statics, wants)):
+        if not asked(partial(_is_whole, declared, specs, statics, wants)):
             return None
         if not found:
             raise Unsupported(f"compile: {declared.function.__name__} of sizes that are numbers")
@@ -147,12 +146,12 @@ def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, 
 
 
 def _is_whole(
-    native: str, specs: Any, statics: Any, wants: Sequence[bool], fill: Callable[[Any], Any]
+    declared: Declared, specs: Any, statics: Any, wants: Sequence[bool], fill: Callable[[Any], Any]
 ) -> bool:
     """Whether there is a routine for inputs of such sizes, by which a program computes."""
-    module = importlib.import_module(f"adjoint.backends.native.{native}")
+    given = fill(specs), fill(statics), wants
     try:
-        return bool(module.plan(fill(specs), fill(statics), wants).whole)
+        return bool(routine_for(declared.function, declared.native, *given).whole)
     except Exception:  # whatever says that there is none: see `plan_for`
         return False
 

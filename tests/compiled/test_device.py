@@ -131,6 +131,19 @@ def close(found, expected, said=""):
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_one_capture_stands_for_many_sizes(name, device):
+    pair = Pair(name, device)
+    x, y = pair.x, pair.y
+    whole = len(x)
+    for rows in (whole, whole + 3, whole + 1, whole + 5, 9, whole):
+        pair.x = ad.cat([x, x.flip(0), x])[:rows]
+        pair.y = ad.cat([y, y, y])[:rows]
+        pair.run()
+    pair.check()
+    assert sum("stands for such sizes" in each for each in pair.compiled.reasons)
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_a_whole_step_is_one_program_with_the_values_of_eager_steps(name, device):
     pair = Pair(name, device)
     for _ in range(4):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import CPU
+from ...core.device import CPU, as_device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
 from ...core.sizes import all_known
 from ...core.tensor_base import TensorBase
@@ -77,7 +77,7 @@ def _range_of_sizes(start: Any, end: Any, step: Any, d: dt.dtype) -> Any:
     count = -((start - end) // step)
     ones: Any = fresh(blank("ones", (count,), dt.int64, CPU))
     numbers = (ones.cumsum(0) - 1) * step + start
-    return numbers.to(d)._data
+    return numbers.to(d)
 
 
 @explaining
@@ -113,7 +113,8 @@ def arange(
     if not all_known((start, end, step)) and out is None:
         found = _range_of_sizes(start, end, step, target(dtype) or dt.int64)
         if found is not None:
-            return finish(found, device, requires_grad, pin_memory)
+            place = as_device(device)
+            return finish(found.to(place)._data, place, requires_grad, pin_memory)
     start, end, step = (_number(v, "arange") for v in (start, end, step))
     d = _range_dtype(dtype, (start, end, step)) if out is None else out.dtype
     if d is dt.int64:
