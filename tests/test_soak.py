@@ -1,10 +1,12 @@
 """The soak of soak.py, a few rounds of it."""
 
 import numpy as np
+import pytest
 
 from . import soak
 
 
+@pytest.mark.sweep
 def test_rounds_are_as_in_a_process_of_their_own():
     """After others, and beside a loader whose worker was killed."""
     found = [soak.round_of(number) for number in (1, 0, 2, 1)]

@@ -32,7 +32,7 @@ def test_random_programs_leave_what_they_leave_eagerly(first, count, size):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
-    ("first", "count", "size"), [(0, 15, 8), *(swept((3000 + 200 * k, 60, 14)) for k in range(2))]
+    ("first", "count", "size"), [(0, 8, 8), *(swept((3000 + 200 * k, 60, 14)) for k in range(2))]
 )
 def test_random_programs_for_many_sizes(first, count, size, dynamic):
     found: Counter[str] = Counter()

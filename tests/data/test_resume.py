@@ -137,7 +137,7 @@ class Numbers(Noisy):
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [*((name, 0) for name in SAMPLERS), *one_in(6, ((name, 2) for name in SAMPLERS))],
+    [*((name, 0) for name in SAMPLERS), *one_in(12, ((name, 2) for name in SAMPLERS))],
 )
 def test_every_sampler_goes_on_where_it_was(name, workers):
     def make():
@@ -177,7 +177,7 @@ class Stream(data.IterableDataset):
 
 
 @pytest.mark.parametrize("workers", [0, 1, swept(3)])
-@pytest.mark.parametrize("size", [None, 2])
+@pytest.mark.parametrize("size", [None, swept(2)])
 def test_streams_go_on_where_they_were(workers, size):
     for count in (1, 4, 9):
         loader = data.DataLoader(Stream(), size, num_workers=workers)
