@@ -7,6 +7,7 @@ there are gradients of every order: what `detach`, `no_grad` and custom Function
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import weakref
@@ -232,6 +233,11 @@ class _Recorder:
         """Each run is to raise an error where a value is true."""
         self.checks.append((self._met(wrong)._data, error))
 
+    def ask(self, question: Callable[..., bool]) -> bool:
+        """The answer to a question about sizes, which may be numbers of the function around."""
+        ask = getattr(self.outer, "ask", None)
+        return bool(question() if ask is None else ask(question))
+
     def result(self, y: Any) -> Any:
         """A tensor that the body gives; it holds on to nothing that `_Met.is_local` counts."""
         if type(y._data) is Selected:
@@ -313,6 +319,7 @@ class Body:
         self.derivatives: dict[Any, Any] = {}
         self.lock = threading.RLock()
         self._ready: _Native | _OneByOne | None = None
+        self._program: Program | None = None  # of one whose sizes are known by now
 
     @property
     def specs(self) -> list[Spec]:
@@ -321,10 +328,20 @@ class Body:
 
     def program(self) -> Program:
         """What computes outputs, kept values and checks."""
+        if self._program is not None:
+            return self._program
         more = [x._data for _, x in self.more]
         wrong = [x for x, _ in self.checks]
         ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]
         return program_of([x._data for x in self.inputs], ends, _constant)
+
+    def resized(self, fill: Callable[[Any], Any]) -> Body:
+        """The same to run, of what `fill` gives for its program: sizes for numbers."""
+        made = copy.copy(self)
+        made.lock, made.derivatives, made._ready = threading.RLock(), {}, None
+        made.streams = fill(self.streams)
+        made._program = fill(self.program())
+        return made
 
     def run(
         self, arrays: Sequence[Any], outs: Sequence[Any] | None = None, now: Sequence[Any] = ()

@@ -6,7 +6,8 @@ what is drawn again from a state that was set back (`utils.checkpoint`) is the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
@@ -146,6 +147,16 @@ class Stream:
         self.followed: list[Any] = []  # its draws, in order
         self.counting = False  # a run has begun, and is to say how many draws more there were
 
+    def resized(self, fill: Callable[[Any], Any]) -> Stream:
+        """One of its own, which runs at its own time.
+
+        Errors: Unsupported for draws that PyTorch's generator makes ahead.
+        """
+        for op in self.followed:
+            if fill(op) is not op:
+                raise Unsupported("compile: sizes of what PyTorch's generator draws")
+        return copy.copy(self)
+
     def is_other(self) -> bool:
         """Whether the generator is of another kind than when the function was captured."""
         return (self.generator.twister is None) != (self.twister is None)
@@ -251,6 +262,12 @@ class Streams:
         found = [(n, self._more_at(n, each.generator.draws)) for n, each in enumerate(self.all)]
         return [(n, more) for n, more in found if more is not None]
 
+    def resized(self, fill: Callable[[Any], Any]) -> Streams:
+        """The same of streams of its own."""
+        made = copy.copy(self)
+        made.all = fill(self.all)
+        return made
+
     def restore(self) -> None:
         """Let the generators be as they were."""
         for stream in self.all:
@@ -305,6 +322,12 @@ class Drawing:
         """The node was recorded: its last outputs."""
         for (place, number), more in zip(self._places, found, strict=True):
             self._around.leave(place, number, more)  # type: ignore[union-attr]
+
+    def resized(self, fill: Callable[[Any], Any]) -> Drawing:
+        """The same of streams of its own."""
+        made = copy.copy(self)
+        made._streams = fill(self._streams)
+        return made
 
     def begin(self, more: Sequence[Any]) -> list[tuple[Any, int]]:
         """Where generators are as a run of the node begins."""

@@ -7,7 +7,6 @@ same program is made of that without calling any of its Python, unless a decisio
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -27,7 +26,8 @@ from ..graph.lazy import LazyValue
 from ..program.compute import spec_of
 from ..program.program import Node, Program, Value
 from ..program.reads import PLAIN
-from .drawing import Stream
+from .bodies import Body
+from .drawing import Drawing, Stream, Streams
 from .places import array_of
 from .signature import shapes_of, without_sizes
 
@@ -199,6 +199,7 @@ class Template:
         )
 
 
+_RESIZED = (Op, Program, Stream, Streams, Drawing, Body)
 # What is the same for all sizes.
 _WITHOUT_SIZES = (dtype, device, np.dtype, np.ndarray, np.generic, type, TensorBase)
 
@@ -262,7 +263,7 @@ class _Filled:
         if kind is slice:
             ends = [self.of(each) for each in (x.start, x.stop, x.step)]
             return slice(*ends)
-        if isinstance(x, (Op, Program, Stream)):
+        if isinstance(x, _RESIZED):
             found = self._known.get(id(x))
             if found is None:
                 found = self._known[id(x)] = x, self._new(x)
@@ -272,8 +273,4 @@ class _Filled:
         raise Unsupported(f"compile: sizes within a {kind.__name__}")
 
     def _new(self, x: Any) -> Any:
-        if type(x) is Stream:
-            return copy.copy(x)
-        if type(x) is Program:
-            return self.program(x)
-        return x.resized(self.of)
+        return self.program(x) if type(x) is Program else x.resized(self.of)

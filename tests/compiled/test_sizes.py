@@ -292,14 +292,40 @@ def test_shapes_that_do_not_fit_are_the_errors_of_eager_execution():
     assert_equal(step(ad.ones(9, 4), ad.ones(1, 4)), ad.full((9, 4), 2.0))
 
 
-def test_control_flow_is_captured_for_each_size():
-    def function(x):
-        return ad.cond(x.sum() > 0, lambda a: a * 2, lambda a: -a, (x,))
+factor = nn.Parameter(ad.full((4, 4), 0.1))
+CONTROL = {
+    "cond": lambda x: ad.cond(x.sum() > 0, lambda a: a * 2 @ factor, lambda a: -a, (x,)),
+    "while_loop": lambda x: ad.while_loop(
+        lambda k, a: k < 3,
+        lambda k, a: (k + 1, (a @ factor).tanh() + a.shape[0]),
+        (ad.zeros((), dtype=ad.int64), x),
+    )[1],
+    "scan": lambda x: ad.scan(lambda c, a: (c + a @ factor, c.tanh()), ad.zeros(4), x)[1],
+    "draws": lambda x: ad.cond(
+        x.sum() > 0, lambda a: a + ad.randn(a.shape[0], 1), lambda a: a * ad.rand_like(a), (x,)
+    ),
+    "reshapes": lambda x: ad.cond(
+        x.sum() > 0, lambda a: a.T.reshape(-1).view(4, -1).T, lambda a: a.flip(0), (x,)
+    ),
+}  # fmt: skip
 
+
+@pytest.mark.parametrize("name", CONTROL)
+def test_control_flow(name):
+    function = CONTROL[name]
     step = ad.compile(function)
-    for n in (5, 3, 7, 2, 9):
-        x = ad.randn(n, 4)
-        assert_equal(step(x), function(x))
+    for n in (5, 3, 7, 2, 9, 15):
+        given = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
+        found = []
+        for each in (step, function):
+            ad.manual_seed(n)
+            x = ad.tensor(given, requires_grad=True)
+            y = each(x)
+            y.sin().sum().backward()
+            found += [y.detach(), x.grad]
+        assert ad.allclose(found[0], found[2], atol=1e-5)
+        assert ad.allclose(found[1], found[3], atol=1e-5)
+    assert captures(step) == 2
 
 
 def test_other_layouts_and_dtypes():
@@ -422,7 +448,7 @@ def test_a_capture_with_numbers_that_failed_is_not_tried_again(monkeypatch):
     tried = []
     init = Sizes.__init__
     monkeypatch.setattr(Sizes, "__init__", lambda self, f: (tried.append(1), init(self, f))[1])
-    step = ad.compile(lambda x: ad.cond(x.sum() > 0, lambda a: a * 2, lambda a: -a, (x,)))
+    step = ad.compile(lambda x: x * {x.shape: 2.0}[x.shape])
     for n in (5, 3, 7, 2, 9):
         step(ad.randn(n, 4))
     assert len(tried) == 1
