@@ -21,8 +21,7 @@ from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, stride
 from ..shape.sizes import hold_sizes
 from .comparison import eq, where
 from .functions import square
-from .kinds import Analytic, Floating
-from .pointwise import COMPLEX_ONLY, Elementwise, to_out
+from .pointwise import COMPLEX_ONLY, Analytic, Elementwise, Floating, to_out
 from .trigonometry import cos, sin
 
 __all__ = [

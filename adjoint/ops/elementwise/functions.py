@@ -16,8 +16,7 @@ from ...eager.public import public
 from ..promotion import cast
 from ..samples import ALL_FLOATS, COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
-from .kinds import Analytic
-from .pointwise import NUMBERS, Elementwise, alias, conj, unary, widen
+from .pointwise import NUMBERS, Analytic, Elementwise, alias, conj, unary, widen
 
 __all__ = [
     "abs", "absolute", "acosh", "arccosh", "arcsinh", "arctanh", "asinh", "atanh", "cosh", "exp",

@@ -19,6 +19,7 @@ from ...eager.operators import binary_operator, unary_operator
 from ...eager.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
 from ...eager.tensors import fresh
 from ..promotion import cast, number, promote
+from ..samples import ALL_FLOATS, unary_samples
 
 PYTORCH = "https://docs.pytorch.org/docs/stable/generated/torch."
 SPECIAL = "https://docs.pytorch.org/docs/stable/special.html#torch.special."
@@ -70,6 +71,19 @@ class Elementwise(Op, abstract=True):
         from scipy import special
 
         return getattr(special, self.scipy)(*map(widen, arrays))
+
+
+class Floating(Elementwise, abstract=True):
+    """The base of functions of floating-point numbers."""
+
+    kinds = FLOATING
+
+
+class Analytic(Elementwise, abstract=True):
+    """The base of functions of floating-point and complex numbers."""
+
+    kinds = ANALYTIC
+    samples = unary_samples(dtypes=ALL_FLOATS)
 
 
 class Comparison(Elementwise, abstract=True):

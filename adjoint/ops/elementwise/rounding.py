@@ -26,13 +26,13 @@ from ..promotion import cast
 from ..samples import ALL_FLOATS, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .comparison import eq, isfinite, tensors, where
 from .functions import exp2
-from .kinds import Floating
 from .pointwise import (
     ANALYTIC,
     FLOATING,
     ORDERED,
     REAL,
     Elementwise,
+    Floating,
     alias,
     assert_kind,
     binary,

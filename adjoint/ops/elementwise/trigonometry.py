@@ -11,8 +11,7 @@ from ...eager.public import public
 from ..samples import ALL_FLOATS, binary_samples, unary_samples
 from .comparison import eq, where
 from .functions import reciprocal, rsqrt
-from .kinds import Analytic, Floating
-from .pointwise import ORDERED, alias, assert_kind, binary, conj, unary
+from .pointwise import ORDERED, Analytic, Floating, alias, assert_kind, binary, conj, unary
 
 __all__ = [
     "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cos", "deg2rad",

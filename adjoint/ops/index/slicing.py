@@ -66,6 +66,8 @@ class BasicIndex(Movement):
                 )
             if isinstance(item, tuple):
                 start, stop, step = item
+                size = spec.shape[axis]
+                stop = size if stop > size else stop  # in graphs an end is left open
                 shape.append(-((start - stop) // step) if stop > start else 0)
             elif item >= spec.shape[axis]:
                 raise IndexingError(

@@ -23,8 +23,16 @@ from ...eager.fused import checking, fused
 from ...eager.public import explaining, public
 from ..elementwise.comparison import clamp, ge, gt, le, lt, where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
-from ..elementwise.kinds import Analytic, Floating
-from ..elementwise.pointwise import ANALYTIC, NUMBERS, REAL, Elementwise, conj, unary
+from ..elementwise.pointwise import (
+    ANALYTIC,
+    NUMBERS,
+    REAL,
+    Analytic,
+    Elementwise,
+    Floating,
+    conj,
+    unary,
+)
 from ..promotion import cast
 from ..random.random import followed, rand_like, torch_generator
 from ..samples import FLOATS, array, binary_samples, unary_samples

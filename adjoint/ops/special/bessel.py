@@ -9,8 +9,7 @@ from ...core.types import Tensor
 from ...eager.public import explaining, with_out
 from ..elementwise.comparison import eq, isinf, where
 from ..elementwise.functions import sgn
-from ..elementwise.kinds import Floating
-from ..elementwise.pointwise import unary, widen
+from ..elementwise.pointwise import Floating, unary, widen
 from ..elementwise.trigonometry import sin
 from ..promotion import cast
 from ..samples import unary_samples

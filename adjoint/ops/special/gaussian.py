@@ -12,9 +12,8 @@ from ...core.types import Tensor
 from ...eager.public import explaining, with_out
 from ..elementwise.comparison import eq, le, tensors, where
 from ..elementwise.functions import exp, log, log1p, square
-from ..elementwise.kinds import Floating
 from ..elementwise.logic import logical_and
-from ..elementwise.pointwise import binary, unary
+from ..elementwise.pointwise import Floating, binary, unary
 from ..samples import binary_samples, unary_samples
 from .special import erfc
 

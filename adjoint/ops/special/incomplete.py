@@ -21,9 +21,8 @@ from ...eager.dispatch import apply
 from ...eager.public import explaining, public
 from ..elementwise.comparison import eq, gt, isinf, where
 from ..elementwise.functions import exp, log
-from ..elementwise.kinds import Floating
 from ..elementwise.logic import logical_and
-from ..elementwise.pointwise import FLOATING, promoted
+from ..elementwise.pointwise import FLOATING, Floating, promoted
 from ..promotion import cast
 from ..samples import array, strided
 from .special import digamma, lgamma

@@ -10,8 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.tensor_base import TensorBase
 from ...eager.public import explaining
-from ..elementwise.kinds import Floating
-from ..elementwise.pointwise import binary, widen
+from ..elementwise.pointwise import Floating, binary, widen
 from ..promotion import cast
 from ..samples import binary_samples
 

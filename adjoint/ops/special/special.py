@@ -20,9 +20,18 @@ from ...eager.dispatch import apply, run_known
 from ...eager.public import INPLACE, public
 from ..elementwise.comparison import eq, gt, le, lt, tensors, where
 from ..elementwise.functions import exp, exp2, log, square
-from ..elementwise.kinds import Analytic, Floating
 from ..elementwise.logic import logical_and, logical_or
-from ..elementwise.pointwise import FLOATING, Elementwise, assert_kind, binary, conj, unary, widen
+from ..elementwise.pointwise import (
+    FLOATING,
+    Analytic,
+    Elementwise,
+    Floating,
+    assert_kind,
+    binary,
+    conj,
+    unary,
+    widen,
+)
 from ..elementwise.trigonometry import cos
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
