@@ -141,12 +141,8 @@ class Template:
         self._places = sorted(resized.places)
         self._known = resized.known
         self.fixed = resized.fixed()
-        sizes = resized.sizes
-        made = [n for n in range(len(sizes.values)) if n not in sizes.constants()]
-        self._numbers = made
         self._asked = resized.asked
-        self._run: Callable[..., Any] = sizes.function([Number(sizes, n) for n in made])
-        sizes.settled = True
+        self._numbers, self._run = resized.sizes.settle()
 
     def captured_for(self, arguments: Sequence[Any]) -> Captured | None:
         """What was captured, for the sizes of these arguments; None where it does not stand for

@@ -57,9 +57,18 @@ class Sizes(Numbers):
             self._constants[key] = super()._place_of(x)
         return self._constants[key]
 
-    def constants(self) -> set[int]:
-        """The places of what is no size."""
-        return set(self._constants.values())
+    def settle(self) -> tuple[list[int], Callable[..., Any]]:
+        """It is over: the places of all that was computed, and what gives them for other sizes. Of
+        the rest nothing is kept, since tables may hold numbers for long.
+        """
+        constants = set(self._constants.values())
+        places = [n for n in range(len(self.values)) if n not in constants]
+        run = self.function([Number(self, n) for n in places])
+        self.settled = True
+        for each in (self.steps, self.decisions, self._constants, self._made):
+            each.clear()  # type: ignore[attr-defined]
+        self.operand = _refused
+        return places, run
 
     def compute(self, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         """`function(x, y)`, written down."""
@@ -110,7 +119,11 @@ class Sizes(Numbers):
 
     def _assert_open(self) -> None:
         if self.settled:
-            raise Unsupported("compile: a size of another call")
+            _refused()
+
+
+def _refused(*_: Any) -> Any:
+    raise Unsupported("compile: a size of another call")
 
 
 @contextlib.contextmanager

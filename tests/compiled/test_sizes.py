@@ -407,7 +407,8 @@ def test_decisions_that_differ_often_end_in_captures_without_numbers():
 def test_sizes_of_a_capture_that_is_over_are_refused():
     sizes = Sizes(lambda size, dtype: None)
     n = sizes.scalar(4)
-    sizes.settled = True
+    places, run = sizes.settle()
+    assert (places, run(7)) == ([0], (7,))
     for use in (lambda: n + 1, lambda: n > 2, lambda: int(n)):
         with pytest.raises(errors.Unsupported, match="a size of another call"):
             use()
