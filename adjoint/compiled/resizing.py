@@ -7,7 +7,7 @@ same program is made of that without calling any of its Python, unless a decisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -95,14 +95,14 @@ class Resized:
         """`count`: of arguments; what comes behind them is known to be as it was."""
         self.places, self.count = list(places), count
         self.sizes = Sizes(self._operand)
+        self._filled = _Filled(self.sizes.values)
         self.operands: list[Operand] = []
         self.known: list[tuple[int, int, int]] = []  # sizes that are none, by their places
         self.asked: list[tuple[Callable[..., bool], bool]] = []  # and what was answered
 
     def ask(self, question: Callable[..., bool]) -> bool:
         """The answer for the sizes of now, which others must agree with."""
-        sizes = dict(enumerate(self.sizes.values))
-        answer = bool(question(fill=_Filled(sizes).of))
+        answer = bool(question(fill=self._filled))
         self.asked.append((question, answer))
         return answer
 
@@ -166,7 +166,7 @@ class Template:
         if found is None:
             return None
         sizes = dict(zip(self._numbers, found, strict=True))
-        fill = _Filled(sizes).of
+        fill = _Filled(sizes)
         agree = all(question(fill=fill) is answer for question, answer in self._asked)
         return sizes if agree else None
 
@@ -203,11 +203,17 @@ _WITHOUT_SIZES = (dtype, device, np.dtype, np.ndarray, np.generic, type, TensorB
 class _Filled:
     """The same with sizes in the place of numbers."""
 
-    def __init__(self, sizes: dict[int, int]) -> None:
+    def __init__(self, sizes: Mapping[int, int] | Sequence[int]) -> None:
+        """`sizes` by their places among numbers."""
         self.sizes = sizes
+        self.memory: dict[int, tuple[Any, Any]] = {}  # see `memory_like`
         self.values: dict[Value, Value] = {}
         self.nodes: dict[Node, Node] = {}
         self._known: dict[int, tuple[Any, Any]] = {}  # by id, with what it is of
+
+    def __call__(self, x: Any) -> Any:
+        """See `of`."""
+        return self.of(x)
 
     def program(self, program: Program) -> Program:
         """Of values and nodes of its own."""

@@ -9,8 +9,7 @@ the ops behind the last products, of which none has a transposed result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,7 +22,17 @@ from .node import Item
 __all__ = ["memory_like"]
 
 _ROW_MAJOR: Any = None
-Fill: TypeAlias = Callable[[Any], Any]
+
+
+class Fill(Protocol):
+    """Gives sizes for numbers, in all that it is called with."""
+
+    memory: dict[int, tuple[Any, Any]]  # recorded values by id, with arrays that lie as they would
+
+    def __call__(self, x: Any) -> Any:
+        """The same with sizes."""
+
+
 _PRODUCTS = frozenset(("product", "linear", "linear_input", "linear_weight"))
 # What mostly stands for a write in place, which leaves memory as it lies.
 _WRITTEN = frozenset(("IndexPut", "MaskedFill", "Overwrite", "ViewWrite"))
@@ -36,8 +45,8 @@ def memory_like(value: Any, fill: Fill | None = None) -> Any:
     if not isinstance(value, LazyValue):
         return np.empty(value.shape, value.dtype)
     known_sizes = fill is None
-    fill = fill or _as_it_is
-    known: dict[int, Any] = {}
+    fill = fill or _AsItIs()
+    known = fill.memory
     stack = [value]
     while stack:
         x = stack[-1]
@@ -56,14 +65,18 @@ def memory_like(value: Any, fill: Fill | None = None) -> Any:
                 known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0
             ):  # cells may get other shapes
                 x.lies = strides
-        known[id(x)] = array
+        known[id(x)] = x, array
         stack.pop()
-    found = known[id(value)]
+    found = known[id(value)][1]
     return np.empty(fill(value.shape), value.dtype) if found is _ROW_MAJOR else found
 
 
-def _as_it_is(x: Any) -> Any:
-    return x
+class _AsItIs:
+    def __init__(self) -> None:
+        self.memory: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, x: Any) -> Any:
+        return x
 
 
 def _given(x: LazyValue, fill: Fill) -> Any:
@@ -92,11 +105,11 @@ def _follows(x: LazyValue) -> bool:
     return primitive and x.device == CPU and op.library not in _PRODUCTS and not op.opaque
 
 
-def _computed(x: LazyValue, known: dict[int, Any], fill: Fill) -> Any:
+def _computed(x: LazyValue, known: dict[int, tuple[Any, Any]], fill: Fill) -> Any:
     """What an op makes of memory like its inputs'."""
     op = x.op
     assert op is not None
-    arrays = [known[id(y)] if isinstance(y, LazyValue) else fill(y) for y in x.inputs]
+    arrays = [known[id(y)][1] if isinstance(y, LazyValue) else fill(y) for y in x.inputs]
     first = arrays[0]
     if type(op) is Item and first is _ROW_MAJOR:
         return first
