@@ -730,7 +730,8 @@ class Tensor(TensorBase):
         >>> ad.zeros(2, 3).numel()
         6
         """
-        return as_size(self._data.size)  # type: ignore[no-any-return]
+        size = self._data.size
+        return size if type(size) is int else as_size(size)  # type: ignore[no-any-return]
 
     nelement = numel
 

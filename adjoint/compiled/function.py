@@ -444,7 +444,10 @@ class CompiledFunction:
         """A new program."""
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
-        if self._count() >= self._limit and not self._is_resized(key):
+        form = without_sizes(key)
+        alike = [each for each in self._programs if without_sizes(each) == form]
+        is_resized = self._sizes and alike and key not in self._programs
+        if self._count() >= self._limit and not is_resized:
             raise Unsupported(
                 f"compile: {self._limit} programs were compiled, the last one because {why}; let "
                 "what changes be a tensor, or give recompile_limit=..."
@@ -453,14 +456,14 @@ class CompiledFunction:
         for each in self._programs.get(key, ()):
             self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
             self._learnt.add_varying(each.program.varying(), False)
-        variant = self._of_template(key, tensors, listing)
+        variant = self._of_template(alike, tensors, listing)
         if variant is not None:
             why += "; what was captured stands for such sizes, too"
         else:
-            places = self._resized.places(key, self._programs, tensors)
+            places = self._resized.places(form, alike, tensors)
             variant = self._captured(mode, args, kwargs, tensors, objects, begun, places)
             if places:
-                self._resized.learn(key, variant.template)
+                self._resized.learn(form, variant.template)
             variant.compile(self._nearly, listing, self._reserve)
         self._programs.setdefault(key, []).insert(0, variant)
         self._latest = variant
@@ -482,16 +485,13 @@ class CompiledFunction:
         return variant
 
     def _of_template(
-        self, key: Any, tensors: list[Any], listing: dict[str, str]
+        self, alike: Sequence[Any], tensors: list[Any], listing: dict[str, str]
     ) -> _Variant | None:
-        """A program for other sizes of what was captured for some, where all else is as it was;
-        None where there is none.
+        """A program for other sizes of what was captured for some of the signatures that are
+        `alike`, where all else is as it was; None where there is none.
         """
-        alike = without_sizes(key)
         asked: set[int] = set()  # ids of templates
-        for other in reversed(self._programs):
-            if without_sizes(other) != alike:
-                continue
+        for other in reversed(alike):
             for each in self._programs[other]:
                 template = each.template
                 if template is None or id(template) in asked or each.program.difference():
@@ -583,13 +583,6 @@ class CompiledFunction:
                     learnt.give_up_varying() or learnt.give_up_numbers()
                 ):
                     raise
-
-    def _is_resized(self, key: Any) -> bool:
-        """Whether a signature that has no program is that of one but for sizes."""
-        if not self._sizes or key in self._programs:
-            return False
-        alike = without_sizes(key)
-        return any(without_sizes(each) == alike for each in self._programs)
 
     def _may_be_input(self, x: Any) -> bool:
         return is_input(x, self._leaves)

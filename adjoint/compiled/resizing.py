@@ -29,7 +29,7 @@ from ..program.reads import PLAIN
 from .bodies import Body
 from .drawing import Drawing, Stream, Streams
 from .places import array_of
-from .signature import shapes_of, without_sizes
+from .signature import shapes_of
 
 if TYPE_CHECKING:
     from .capture import Captured
@@ -47,37 +47,36 @@ class Changing:
         self._fixed: dict[Any, set[tuple[int, int]]] = {}  # which each capture has read
         self._captures: dict[Any, int] = {}
 
-    def places(self, key: Any, others: Iterable[Any], arguments: Sequence[Any]) -> Places:
-        """Those that are to be numbers in the next capture, for a signature and those before."""
+    def places(self, form: Any, alike: Iterable[Any], arguments: Sequence[Any]) -> Places:
+        """Those that are to be numbers in the next capture, for a signature that is of this form
+        but for sizes, as those before are that are `alike`.
+        """
         if self._dynamic is False:
             return ()
-        alike = without_sizes(key)
-        known = self._known.setdefault(alike, set())
+        known = self._known.setdefault(form, set())
         shapes = [x._data.shape for x in arguments]
         if self._dynamic:
             known.update((n, k) for n, shape in enumerate(shapes) for k in range(len(shape)))
-        before = [shapes_of(each) for each in others if without_sizes(each) == alike]
-        for each in before:
-            for n, (was, now) in enumerate(zip(each, shapes, strict=False)):
+        for each in alike:
+            for n, (was, now) in enumerate(zip(shapes_of(each), shapes, strict=False)):
                 known.update((n, k) for k, size in enumerate(now) if was[k] != size)
-        if self._captures.get(alike, 0) >= policy.SIZED_CAPTURES:
+        if self._captures.get(form, 0) >= policy.SIZED_CAPTURES:
             return ()
-        return sorted(
+        return [
             (n, k)
-            for n, k in known - self._fixed.get(alike, set())
+            for n, k in known - self._fixed.get(form, set())
             if shapes[n][k] > 1 and arguments[n]._data.flags.c_contiguous
-        )
+        ]
 
-    def learn(self, key: Any, template: Template | None) -> None:
-        """A capture with numbers was made for a signature; it has no template where that failed, as
-        it would for the next size.
+    def learn(self, form: Any, template: Template | None) -> None:
+        """A capture with numbers was made for a signature of a form; it has no template where that
+        failed, as it would for the next size.
         """
-        alike = without_sizes(key)
         if template is None:
-            self._captures[alike] = policy.SIZED_CAPTURES
+            self._captures[form] = policy.SIZED_CAPTURES
             return
-        self._fixed.setdefault(alike, set()).update(template.fixed)
-        self._captures[alike] = self._captures.get(alike, 0) + 1
+        self._fixed.setdefault(form, set()).update(template.fixed)
+        self._captures[form] = self._captures.get(form, 0) + 1
 
 
 class Operand(NamedTuple):
@@ -93,7 +92,7 @@ class Resized:
 
     def __init__(self, places: Places, count: int) -> None:
         """`count`: of arguments; what comes behind them is known to be as it was."""
-        self.places, self.count = list(places), count
+        self.places, self.count = sorted(places), count
         self.sizes = Sizes(self._operand)
         self._filled = _Filled(self.sizes.values)
         self.operands: list[Operand] = []
@@ -125,11 +124,7 @@ class Resized:
     def fixed(self) -> list[tuple[int, int]]:
         """Those places whose sizes were read, by which the capture stands for no others."""
         given = self.sizes.given
-        return [
-            place
-            for place, n in zip(sorted(self.places), given, strict=True)
-            if n in self.sizes.read
-        ]
+        return [place for place, n in zip(self.places, given, strict=True) if n in self.sizes.read]
 
 
 class Template:
@@ -138,7 +133,7 @@ class Template:
     def __init__(self, captured: Captured, resized: Resized) -> None:
         self._captured = captured
         self._operands = resized.operands
-        self._places = sorted(resized.places)
+        self._places = resized.places
         self._known = resized.known
         self.fixed = resized.fixed()
         self._asked = resized.asked
@@ -263,8 +258,9 @@ class _Filled:
             items = {key: self.of(each) for key, each in x.items()}
             return x if all(items[key] is x[key] for key in x) else items
         if kind is slice:
-            ends = [self.of(each) for each in (x.start, x.stop, x.step)]
-            return slice(*ends)
+            ends = x.start, x.stop, x.step
+            found = self.of(ends)
+            return x if found is ends else slice(*found)
         if isinstance(x, _RESIZED):
             found = self._known.get(id(x))
             if found is None:

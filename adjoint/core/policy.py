@@ -272,9 +272,7 @@ FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 COMPILED_PROGRAMS = _bound("COMPILED_PROGRAMS", 16)  # of one compiled function
 COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
-SIZED_CAPTURES = _bound(
-    "SIZED_CAPTURES", 4
-)  # of a function with sizes that are numbers; each decides otherwise
+SIZED_CAPTURES = _bound("SIZED_CAPTURES", 4)  # of one signature, with sizes that are numbers
 COMPILED_NODES = _bound("COMPILED_NODES", 64)  # signatures that are nodes of graphs, with memory
 COMPILED_PIECES = _bound("COMPILED_PIECES", 64)  # traces that mode="pieces" knows of a function
 # bytes of a NumPy array that a compiled function reads, which is compared before each call

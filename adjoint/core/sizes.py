@@ -151,7 +151,7 @@ def as_size(x: Any) -> Any:
 
 def all_known(shape: Iterable[Any]) -> bool:
     """Whether no size of a shape is a number that is not known yet."""
-    return not any(map(is_size, shape))
+    return Number not in map(type, shape) or not any(map(is_size, shape))
 
 
 def is_size(x: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -148,12 +149,13 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
     elif not sizes:
         raise InvalidType(f'{name}: missing 1 required positional argument: "size"')
     try:
-        shape = tuple(map(as_size, sizes))
+        known = Number not in map(type, sizes)
+        shape = tuple(map(operator.index if known else as_size, sizes))
     except TypeError:
         raise InvalidType(
             f"{name}: argument 'size' must be tuple of ints, got {sizes!r:.60}"
         ) from None
-    if any(n < 0 for n in shape):
+    if (shape and min(shape) < 0) if known else any(n < 0 for n in shape):
         raise ShapeError(f"{name}: Dimension size must be non-negative, got {shape}")
     return shape
 
@@ -256,10 +258,10 @@ def blank(name: str, shape: tuple[int, ...], dtype: dt.dtype, place: Device) -> 
     """An array of `name` ("zeros", "ones", "empty") on a device that exists; one that is recorded,
     where sizes are numbers that are not known yet.
     """
-    if all_known(shape):
+    if Number not in map(type, shape):
         return getattr(names_on(place), name)(shape, dtype.numpy)
-    value: Any = fresh(np.array(name == "ones", dtype.numpy))
-    return value.expand(shape).clone().to(place)._data
+    value = fresh(np.array(name == "ones", dtype.numpy))
+    return _spread(value, shape, place)._data  # type: ignore[no-any-return]
 
 
 def names_on(place: Device) -> Any:
@@ -346,9 +348,13 @@ def _full_of(
     value: Number, shape: Sequence[int], d: dt.dtype, place: Device, requires_grad: bool
 ) -> Tensor:
     """What a number fills that comes with each run of a program."""
-    one: Any = value.operand(d)
-    result: Tensor = one.expand(tuple(shape)).clone().to(place)
+    result = _spread(value.operand(d), shape, place)
     return result.requires_grad_() if requires_grad else result
+
+
+def _spread(one: Any, shape: Sequence[int], place: Device) -> Tensor:
+    """A tensor of one element, in memory of its own for each of so many: what is recorded."""
+    return one.expand(tuple(shape)).clone().to(place)  # type: ignore[no-any-return]
 
 
 def filled_array(
@@ -358,8 +364,7 @@ def filled_array(
     number = convert_number(value, dtype, name)
     if all_known(shape):
         return names_on(place).full(shape, number, dtype.numpy)
-    one: Any = fresh(np.array(number, dtype.numpy))
-    return one.expand(shape).clone().to(place)._data
+    return _spread(fresh(np.array(number, dtype.numpy)), shape, place)._data
 
 
 def _array_like(

@@ -16,6 +16,7 @@ from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
+from ...core.scalar import Number
 from ...core.sizes import indices
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
@@ -60,13 +61,20 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
     if kind is slice:
         step = index.step
         if step is None or (type(step) is int and step > 0):
-            start, stop, step = indices(index, size)
+            start, stop, step = _indices(index, size)
             return ((start, stop if stop > start else start, step),), ()
     elif isinstance(index, TensorBase) and (ndim := index._data.ndim):
         dtype = index._data.dtype
         if dtype == _INT64 or (dtype == _BOOL and index._data.shape == shape[:ndim]):
             return (), ((0, index),)
     return None
+
+
+def _indices(part: slice, size: Any) -> Any:
+    """`part.indices(size)`, of which numbers may be sizes that are not known yet."""
+    if type(size) is int and type(part.start) is not Number and type(part.stop) is not Number:
+        return part.indices(size)
+    return indices(part, size)
 
 
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
@@ -238,7 +246,7 @@ def _index_part(part: Any) -> Any:
 def _slice_item(part: slice, size: int) -> tuple[int, int, int]:
     """A slice as (start, stop, step) in range."""
     try:
-        start, stop, step = indices(part, size)
+        start, stop, step = _indices(part, size)
     except ValueError:
         step = 0
     if step <= 0:
