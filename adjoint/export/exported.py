@@ -24,8 +24,10 @@ from ..io import checkpoint
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..version import __version__
+from .checks import checked_list, short
 from .forms import by_position, described, sign
-from .reading import Contents, Text, checked_list, memory_of_machine, short
+from .reading import Contents, Text, memory_of_machine
+from .scalers import assert_settings, settings_of
 from .writing import VERSION, Table, state_of
 
 _STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
@@ -60,6 +62,8 @@ class ExportedProgram:
         self.optimizers: list[Any] = contents.optimizers
         self._counts = [[len(g["params"]) for g in o.param_groups] for o in self.optimizers]
         self.generators: list[Any] = contents.generators
+        self.scalers: list[Any] = contents.scalers
+        self._settings = [settings_of(each) for each in self.scalers]
         self._positional = [short(x) for x in checked_list(found["positional"])]
         self._texts = [Text(contents, each) for each in checked_list(found["programs"])]
         self._compiled: dict[int, Compiled] = {}  # by the place of their text
@@ -147,6 +151,8 @@ class ExportedProgram:
                     f"export: the optimizer {type(optimizer).__name__} of {self.name} has other "
                     "parameters than it was exported with; export the function again"
                 )
+        for scaler, settings in zip(self.scalers, self._settings, strict=True):
+            assert_settings(scaler, settings, self.name)
         if found is not None and not found.difference():
             return found
         reason = native.reason_off()
@@ -235,7 +241,7 @@ class ExportedProgram:
             )
         }  # fmt: skip
         leaves = [contents.tensor(n) for n in sorted(graded)]
-        state = state_of(table, leaves, self.optimizers, self.generators)
+        state = state_of(table, leaves, self.optimizers, self.generators, self.scalers)
         checkpoint.save({**self._found, **state}, f)
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from ..amp.grad_scaler import GradScaler
 from ..core.tensor_base import TensorBase
 from ..nn.modules.module import Module
 from ..optim.optimizer import Optimizer
@@ -52,6 +53,12 @@ def names_of(function: Callable[..., Any], met: Collection[int]) -> dict[str, An
     return found
 
 
+def scalers_of(function: Callable[..., Any], met: Collection[int]) -> list[GradScaler]:
+    """The scalers whose scale is in `met`, by its id."""
+    reached = (x for _, x in _reached(function) if isinstance(x, GradScaler))
+    return [x for x in reached if id(x._scale) in met]
+
+
 def _free(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
@@ -59,7 +66,7 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def _reached(function: Any) -> Iterator[tuple[str, Any]]:
-    """Modules and tensors that can be reached, the nearest first, by paths of names."""
+    """Modules, tensors and scalers that can be reached, the nearest first, by paths of names."""
     waiting: deque[tuple[str, Any]] = deque([("", function)])
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:
@@ -67,7 +74,7 @@ def _reached(function: Any) -> Iterator[tuple[str, Any]]:
         if id(x) in seen or x is None or isinstance(x, _NOTHING):
             continue
         seen.add(id(x))
-        if isinstance(x, TensorBase):
+        if isinstance(x, (TensorBase, GradScaler)):
             yield path, x
             continue
         if isinstance(x, Module):

@@ -42,11 +42,12 @@ from ..ops.random.random import Generator
 from ..optim.elementwise import ElementwiseOptimizer
 from ..program.capture import symbol
 from ..program.program import Node, Program, Value
+from .checks import checked_dict, checked_list, is_option, short
 from .forms import filled, sign
+from .scalers import read_scaler
 from .writing import OPS
 
 MAX_PARTS = 1 << 22  # of all ops, inputs and outputs of a file
-MAX_TEXT = 1 << 16  # characters of a name or a message
 MAX_VALUES = 16  # times the memory, for all values of a program: few are there at once
 _NUMBER = bool | int | float | complex
 
@@ -75,6 +76,7 @@ class Contents:
                 raise CheckpointError(f"tensor {n} cannot have the gradient {g}")
             x.grad = gradient
         self.names = {checked(k, str): self.at(n) for k, n in checked_dict(found["names"]).items()}
+        self.scalers = [read_scaler(x, self.tensor) for x in checked_list(found.get("scalers", []))]
         self.generators = [Generator().set_state(x) for x in checked_list(found["generators"])]
         self.optimizers = [self._optimizer(x) for x in checked_list(found["optimizers"])]
         self.homes = {  # of tensors: optimizer, parameter and name
@@ -176,7 +178,7 @@ class Contents:
         defaults = {k: p.default for k, p in inspect.signature(kind).parameters.items()}
         for name, value in options.items():
             default = defaults.get(checked(name, str))
-            if name == "params" or not _is_option(value, default):
+            if name == "params" or not is_option(value, default):
                 raise CheckpointError(f"{kind.__name__} has no option {name!r:.40}={value!r:.80}")
         kind([_one()], **{k: v for k, v in options.items() if k in defaults})
 
@@ -461,7 +463,7 @@ class _Reader:
             raise CheckpointError(f"it has no routine {n!r:.40}")
         return routines[n]
 
-    def _update(self, n: Any, groups: Any) -> Update:
+    def _update(self, n: Any, groups: Any, skips: Any = False) -> Update:
         optimizers = self.contents.optimizers
         if type(n) is not int or not 0 <= n < len(optimizers):
             raise CheckpointError(f"it has no optimizer {n!r:.40}")
@@ -482,7 +484,9 @@ class _Reader:
             pairs.append((group, chosen))
         if len({place for place, _ in groups}) != len(groups):
             raise CheckpointError("its optimizer steps twice at once")
-        return Update(optimizer, pairs)
+        op = Update(optimizer, pairs)
+        op.skips = checked(skips, bool)
+        return op
 
     def _assert_given(self, node: Node, held: dict[int, Value], behind: set[str]) -> None:
         """Refuse inputs of which the op itself does not say what they are to be."""
@@ -536,6 +540,10 @@ class _Reader:
                     kinds.setdefault((p.dtype, k), []).append(value.spec.dtype)
             if any(len(set(each)) != 1 for each in kinds.values()):
                 raise CheckpointError("an optimizer is given states of several dtypes")
+        if op.skips:
+            skip = next(values, None)
+            if not isinstance(skip, Value) or skip.shape != () or skip.spec.dtype is not bool_:
+                raise CheckpointError("it is no boolean that lets an optimizer skip a step")
         if next(values, None) is not None:
             raise CheckpointError("an optimizer is given more than its states")
         for x, y in zip(op.written(), node.outputs, strict=True):
@@ -625,13 +633,6 @@ def _one() -> Parameter:
     return found
 
 
-def short(text: Any) -> str:
-    """A name or a message, or a CheckpointError."""
-    if type(text) is not str or len(text) > MAX_TEXT:
-        raise CheckpointError(f"{text!r:.80} is no name or message")
-    return text
-
-
 def _error(name: Any, message: Any) -> Callable[[], Exception]:
     """What makes an exception of ours."""
     kind: Any = vars(errors).get(checked(name, str))
@@ -642,29 +643,3 @@ def _error(name: Any, message: Any) -> Callable[[], Exception]:
 
 def _is_class_of(x: Any, kind: type) -> bool:
     return isinstance(x, type) and issubclass(x, kind)
-
-
-def _is_option(value: Any, default: Any) -> bool:
-    """Whether an optimizer's option may have a value, by its default."""
-    if isinstance(default, (tuple, list)):
-        same = type(value) in (tuple, list) and len(value) == len(default)
-        return same and all(map(_is_option, value, default))
-    if isinstance(value, TensorBase):
-        return value._data.shape in ((), (1,))
-    return type(value) in (bool, int, float, type(None)) or (
-        type(value) is str and not isinstance(default, (bool, int, float))
-    )
-
-
-def checked_list(x: Any) -> list[Any]:
-    """A list, or a CheckpointError."""
-    if type(x) is not list:
-        raise CheckpointError(f"{x!r:.80} stands where a list belongs")
-    return x
-
-
-def checked_dict(x: Any) -> dict[Any, Any]:
-    """A dict, or a CheckpointError."""
-    if type(x) is not dict:
-        raise CheckpointError(f"{x!r:.80} stands where a dict belongs")
-    return x

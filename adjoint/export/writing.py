@@ -7,6 +7,7 @@
     "names"           name -> number: the state dict
     "optimizers"      class, options, groups of numbers, states: number -> name -> number
     "generators"      states of generators
+    "scalers"         GradScalers: numbers of their tensors, and settings
     "routines"        composites that are computed whole: name, arguments, specs, wanted gradients
     "programs"        one for each example and mode: see `_Program.written`
 
@@ -45,7 +46,8 @@ from ..program.capture import symbol
 from ..program.program import Value
 from ..version import __version__
 from .forms import Form, form_of
-from .names import names_of
+from .names import names_of, scalers_of
+from .scalers import written_scaler
 
 VERSION = 1
 OPS = Ops(Refit, ViewWrite)  # beside those of the registry
@@ -144,8 +146,9 @@ def _is_given(x: Any) -> bool:
 
 
 def state_of(
-    table: Table, graded: Iterable[Any], optimizers: Iterable[Any], generators: Iterable[Any]
-) -> dict[str, Any]:
+    table: Table, graded: Iterable[Any], optimizers: Iterable[Any], generators: Iterable[Any],
+    scalers: Iterable[Any],
+) -> dict[str, Any]:  # fmt: skip
     """That part of a file which changes when programs run; `graded` are leaves whose gradients
     these have to do with.
     """
@@ -157,6 +160,7 @@ def state_of(
         "gradients": gradients,
         "optimizers": [_optimizer(each, table.number) for each in optimizers],
         "generators": [each.get_state() for each in generators],
+        "scalers": [written_scaler(each, table.number) for each in scalers],
         "tensors": table.tensors,
     }
 
@@ -193,6 +197,7 @@ class _Writer:
         self.routines: list[Any] = []
         met = {id(x) for *_, each in captured for x in each.states if x is not None}
         self.names = {name: self.tensor(x) for name, x in names_of(function, met).items()}
+        self.scalers = scalers_of(function, met)
 
     def contents(self) -> dict[str, Any]:
         """All of it."""
@@ -206,7 +211,7 @@ class _Writer:
         return {
             "adjoint.export": VERSION,
             "names": self.names,
-            **state_of(self.table, graded, self.optimizers, self.generators),
+            **state_of(self.table, graded, self.optimizers, self.generators, self.scalers),
             "routines": [self._routine(each) for each in self.routines],
             "programs": programs,
         }
@@ -338,7 +343,7 @@ class _Program:
             for group, parameters in op.groups:
                 (place,) = (n for n, g in enumerate(op.optimizer.param_groups) if g is group)
                 groups.append((place, [of.tensor(p) for p in parameters]))
-            return "update", of.number(of.optimizers, op.optimizer), groups
+            return "update", of.number(of.optimizers, op.optimizer), groups, op.skips
         if isinstance(op, Drawn):
             if isinstance(op.draw, Followed):
                 raise Unsupported(
@@ -403,8 +408,6 @@ def _assert_lasting(captured: Captured) -> None:
         what = "the function steps a schedule; step it between calls of what is loaded"
     elif captured.options or any(op.options for op in steps):
         what = "the function sets options of an optimizer before its step; set them outside"
-    elif any(op.skips for op in steps):
-        what = "GradScaler may skip a step; scale by hand, or train in bfloat16"
     else:
         return
     raise Unsupported(f"export: {what}")
