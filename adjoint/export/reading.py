@@ -76,7 +76,6 @@ class Contents:
                 raise CheckpointError(f"tensor {n} cannot have the gradient {g}")
             x.grad = gradient
         self.names = {checked(k, str): self.at(n) for k, n in checked_dict(found["names"]).items()}
-        self.scalers = [read_scaler(x, self.tensor) for x in checked_list(found.get("scalers", []))]
         self.generators = [Generator().set_state(x) for x in checked_list(found["generators"])]
         self.optimizers = [self._optimizer(x) for x in checked_list(found["optimizers"])]
         self.homes = {  # of tensors: optimizer, parameter and name
@@ -85,6 +84,12 @@ class Contents:
             for p, state in each["state"].items()
             for name, n in state.items()
         }
+        self.scalers = [read_scaler(x, self.tensor) for x in checked_list(found.get("scalers", []))]
+        own = [id(x) for each in self.scalers for x in (each._scale, each._tracker)]
+        if len(set(own)) < len(own) or not {id(self.tensors[n]) for n in self.homes}.isdisjoint(
+            own
+        ):
+            raise CheckpointError("the state of a GradScaler is another one, too")
         self.routines = [self._routine(x) for x in checked_list(found["routines"])]
 
     def at(self, n: Any) -> int:

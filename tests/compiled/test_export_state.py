@@ -131,13 +131,16 @@ def test_what_a_file_says_wrongly_of_a_scaler_is_named():
     program = found["programs"][0]
     update = next(n for n, op in enumerate(program["ops"]) if op[0] == "update")
     node = next(n for n, node in enumerate(program["nodes"]) if node[0] == update)
+    counted = found["optimizers"][0]["state"][0]["step"]
     weight = program["nodes"][node][1][0]
     for change, path, says in (
         (lambda x: x[:-1], ("programs", 0, "nodes", node, 1), "no boolean that lets"),
         (lambda x: [*x[:-1], weight], ("programs", 0, "nodes", node, 1), "no boolean that lets"),
         (lambda x: (*x[:-1], 1), ("programs", 0, "ops", update), "1 stands where"),
         (lambda x: (*x[:-1], False), ("programs", 0, "ops", update), "more than its states"),
-        (lambda x: x + 1, ("scalers", 0, "scale"), "state of a GradScaler"),
+        (lambda x: {**x, "scale": x["tracker"]}, ("scalers", 0), "state of a GradScaler is"),
+        (lambda x: [*x, *x], ("scalers",), "is another one, too"),
+        (lambda x: counted, ("scalers", 0, "scale"), "is another one, too"),
         (lambda x: 10**6, ("scalers", 0, "tracker"), "no tensor 1000000"),
         (lambda x: "2", ("scalers", 0, "growth_factor"), "'2' stands where"),
         (lambda x: 0.5, ("scalers", 0, "growth_factor"), "must be > 1.0"),
