@@ -14,7 +14,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -505,7 +505,7 @@ class CompiledFunction:
                     return found
         return None
 
-    def captured(self, settled: Settled, mode: Mode, *args: Any, **kwargs: Any) -> Captured:
+    def captured(self, settled: Settled, mode: Mode, *args: Any, **kwargs: Any) -> Described:
         """What the function, which is `settled`, does with such arguments in a mode, to be written
         down.
 
@@ -524,7 +524,8 @@ class CompiledFunction:
         if not _on_host(tensors):
             raise Unsupported(f"export: an argument is not in the host's memory; {_ON_HOST}")
         while True:
-            variant = _Variant(Learnt(), self._leaves, tensors, objects)
+            variant = _Variant(settled.learnt, self._leaves, tensors, objects)
+            operands = variant.operands
             try:
                 with CAPTURING:
                     found = variant.capture(self.function, settled, mode, args, kwargs)
@@ -535,15 +536,16 @@ class CompiledFunction:
                 if isinstance(error, Moved) and settled.add(error.slots):
                     continue
                 raise Unsupported(
-                    f"export: {str(error).removeprefix('compile: ')}; a file has tensors, which "
-                    "are written where they are: set no attributes but to tensors of the same "
-                    "shape and dtype as before, without a history (detach())"
+                    f"export: {str(error).removeprefix('compile: ')}; a file has numbers, and "
+                    "tensors, which are written where they are: set no attributes but to numbers "
+                    "where there are numbers, or to tensors of the same shape and dtype as before, "
+                    "without a history (detach())"
                 ) from error
             except Unsupported as error:
                 raise Unsupported(_told(error)) from error
         if found.device != CPU:
             raise Unsupported(f"export: the function has tensors on {found.device}; {_ON_HOST}")
-        return found
+        return Described(found, variant.places, operands)
 
     def _captured(
         self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
@@ -599,6 +601,14 @@ class CompiledFunction:
         return "another signature"
 
 
+class Described(NamedTuple):
+    """What is to be written down of a function."""
+
+    captured: Captured
+    places: Places  # of numbers that it sets; what they hold in the end is returned, too
+    operands: Operands  # what is computed from these
+
+
 class _Variant:
     """A program, and what it was compiled for."""
 
@@ -615,10 +625,10 @@ class _Variant:
         self._learnt, self._leaves = learnt, leaves
         self._given = list(tensors)
         self.objects = list(objects)  # kept: they are known by their ids
-        self._operands = Operands()
-        self._operands.varying = learnt.varying
+        self.operands = Operands()
+        self.operands.varying = learnt.varying
         self._resized = places
-        self._places = Places((), learnt, self._operands)
+        self.places = Places((), learnt, self.operands)
         self._signature: list[Any] = []
         self._values: Any = None
 
@@ -632,14 +642,14 @@ class _Variant:
         try:
             self.found = watched(function, roots, run, slots)
         finally:
-            self._operands.close()
+            self.operands.close()
         captured, self.guards = self.found
-        self._values = self._operands.function(captured.returned.numbers)
-        if self._operands.resized is not None:
-            self.template = Template(captured, self._operands.resized)
+        self._values = self.operands.function(captured.returned.numbers)
+        if self.operands.resized is not None:
+            self.template = Template(captured, self.operands.resized)
             if not self._fill(self._given):
                 raise Unsupported("compile: sizes that are numbers in what knows them only")
-        del self._given, self._operands
+        del self._given, self.operands
         return captured
 
     def _fill(self, tensors: Sequence[Any]) -> bool:
@@ -667,9 +677,9 @@ class _Variant:
     def _run(
         self, function: Any, mode: Mode, args: Any, kwargs: Any, slots: Sequence[Slot], reads: Reads
     ) -> Captured:
-        places = self._places = Places(slots, self._learnt, self._operands)
-        self._operands.reads = reads
-        self._operands.resized = Resized(self._resized, len(self._given)) if self._resized else None
+        places = self.places = Places(slots, self._learnt, self.operands)
+        self.operands.reads = reads
+        self.operands.resized = Resized(self._resized, len(self._given)) if self._resized else None
         held = places.values()
         signed, _ = places.split(held)
         leaves = self._leaves
@@ -686,13 +696,13 @@ class _Variant:
 
         casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
         grad = mode.grad and not mode.inference
-        return capture(given, tensors, grad, casts, self._operands)
+        return capture(given, tensors, grad, casts, self.operands)
 
     def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any] | None:
         """All tensors that the program is given for these arguments, and the numbers among its
         results; None where places hold something else than it was compiled for.
         """
-        places = self._places
+        places = self.places
         if not places.slots:
             return tensors, ()
         signed, numbers = places.split(places.values())
@@ -707,18 +717,18 @@ class _Variant:
 
     def difference(self) -> str:
         """Why it is not the program of a call of its signature, in words."""
-        return self.program.difference() or self._places.difference() or "another form of a place"
+        return self.program.difference() or self.places.difference() or "another form of a place"
 
     def entry(self, mode: Mode, key: list[Any], leaves: bool) -> Entry | None:
         """A short way for calls like one; None where places hold what counts, too."""
-        return None if self._places.slots else self.program.entry(mode, key, leaves)
+        return None if self.places.slots else self.program.entry(mode, key, leaves)
 
     def run(self, tensors: list[Any], numbers: Any, observer: Any) -> Any:
         """What the function returns; places hold what it leaves there."""
         found, calls = self.program.run(tensors, observer, numbers)
-        if self._places.slots:
+        if self.places.slots:
             found, left = found
-            self._places.set(left)
+            self.places.set(left)
         for call in calls:
             call()
         return found

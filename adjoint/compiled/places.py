@@ -97,12 +97,14 @@ class Learnt:
 
 class Settled:
     """A function after which places hold the tensors that they held before: those that it has put
-    there are copied into these. So a file needs no places. Until the block ends, places that it
-    sets hold copies of what they hold otherwise, which others may have, too.
+    there are copied into these. So a file needs no places for tensors; those that it sets to
+    numbers are `learnt`. Until the block ends, places that it sets hold copies of what they hold
+    otherwise, which others may have, too.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self.learnt = Learnt()
         self._slots: dict[Any, tuple[Slot, Any]] = {}  # with what is put back
 
     def __enter__(self) -> Settled:
@@ -114,17 +116,24 @@ class Settled:
 
     def add(self, slots: Sequence[Slot]) -> bool:
         """Learn of places that the function sets, which hold what they held; whether that is new,
-        and all of them hold tensors, which are no parameters.
+        and all of them hold numbers, or tensors that are no parameters.
         """
-        more = {place_key(slot): (slot, now(slot)) for slot in slots}
-        good = all(isinstance(x, TensorBase) and x._node is None for _, x in more.values())
-        if not good or self._slots.keys() >= more.keys():
+        numbers = [slot for slot in slots if type(now(slot)) in _NUMBERS]
+        rest = [(slot, now(slot)) for slot in slots if type(now(slot)) not in _NUMBERS]
+        if not all(isinstance(x, TensorBase) and x._node is None for _, x in rest):
             return False
-        for key, (slot, x) in more.items():
-            if key not in self._slots:
+        known = self.count
+        self.learnt.add(numbers, True)
+        for slot, x in rest:
+            if place_key(slot) not in self._slots:
                 put(slot, x.clone())
-                self._slots[key] = slot, x
-        return True
+                self._slots[place_key(slot)] = slot, x
+        return self.count > known
+
+    @property
+    def count(self) -> int:
+        """How many places are known."""
+        return len(self._slots) + len(self.learnt.slots)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's; what cannot be copied stays where it is put, which is then found."""

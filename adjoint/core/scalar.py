@@ -418,8 +418,21 @@ def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+for _name in _ARITHMETIC:
     setattr(Number, f"__{_name}__", _of_users(getattr(operator, _name), False))
     setattr(Number, f"__r{_name}__", _of_users(getattr(operator, _name), True))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+for _name in _COMPARISONS:
     setattr(Number, f"__{_name}__", _compared(getattr(operator, _name)))
+
+# What is written down of numbers of users, by name: steps, and decisions.
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: getattr(operator, name) for name in _ARITHMETIC},
+    "negative": _negative,
+    "absolute": _absolute,
+}
+DECISIONS: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: getattr(operator, name) for name in _COMPARISONS},
+    "same": _same,
+}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,10 +64,13 @@ class ExportedProgram:
         self._counts = [[len(g["params"]) for g in o.param_groups] for o in self.optimizers]
         self.generators: list[Any] = contents.generators
         self.scalers: list[Any] = contents.scalers
+        own = (each.holder for each in contents.numbers if each.option is None)
+        self.numbers: dict[str, Any] = next(own, {})
         self._settings = [settings_of(each) for each in self.scalers]
         self._positional = [short(x) for x in checked_list(found["positional"])]
         self._texts = [Text(contents, each) for each in checked_list(found["programs"])]
         self._compiled: dict[int, Compiled] = {}  # by the place of their text
+        self._turn = threading.RLock()  # of calls that change numbers
 
     def __repr__(self) -> str:
         return f"<exported {self.name}: {'; '.join(self.signatures)}>"
@@ -95,16 +99,27 @@ class ExportedProgram:
         """Call it once more, and say what its program does; see `ad.compile`'s `explain`."""
         timer = Timer()
         place, tensors = self._found_for(args, kwargs)
-        compiled = self._fitting(place)
-        compiled.run(tensors, timer)
+        self._once(place, tensors, timer)
+        compiled = self._compiled[place]
         found: Explanation = explanation(self.name, compiled, timer.seconds, ["loaded"])
         return found
 
     def _run(self, args: Any, kwargs: Any, observer: Any) -> Any:
         place, tensors = self._found_for(args, kwargs)
-        compiled = self._fitting(place)
+        return self._once(place, tensors, observer)
+
+    def _once(self, place: int, tensors: list[Any], observer: Any) -> Any:
+        """A call of the program at a place."""
+        numbers = self._texts[place].numbers
         try:
-            return compiled.run(tensors, observer)[0]
+            if numbers is None:
+                return self._fitting(place).run(tensors, observer)[0]
+            with self._turn:
+                compiled = self._fitting(place)
+                more, given, left = numbers.of_a_call(self.name)
+                found = compiled.run([*tensors, *more], observer, given)[0]
+                numbers.set(left)
+                return found
         except AdjointError:
             raise
         except _STRANGE as error:  # as above
@@ -241,7 +256,9 @@ class ExportedProgram:
             )
         }  # fmt: skip
         leaves = [contents.tensor(n) for n in sorted(graded)]
-        state = state_of(table, leaves, self.optimizers, self.generators, self.scalers)
+        state = state_of(
+            table, leaves, self.optimizers, self.generators, self.scalers, contents.numbers
+        )
         checkpoint.save({**self._found, **state}, f)
 
 

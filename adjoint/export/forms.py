@@ -2,8 +2,8 @@
 
 A form is a tuple: ("tensor", n) for the tensor number n, ("constant", value), ("tuple", forms),
 ("list", forms), ("dict", pairs of keys and forms); of results also ("argument", n) and ("state", n)
-for tensors that were there before. Classes of users are not needed to read a file: named tuples
-become tuples, data classes and other dicts become dicts.
+for tensors that were there before, ("number", n) for numbers that are computed. Classes of users
+are not needed to read a file: named tuples become tuples, data classes and other dicts are dicts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import CheckpointError, InvalidType
+from ..core.scalar import Number
 from ..core.spec import Size, Spec
 from ..core.tensor_base import TensorBase
 
@@ -26,12 +27,12 @@ _CONSTANTS = frozenset((type(None), bool, int, float, complex, str, bytes, Size,
 
 
 def form_of(x: Any, tensor: Callable[[Any], Form], what: str, depth: int = 0) -> Form:
-    """The form of `x`, in which `tensor` says what stands for each tensor.
+    """The form of `x`, in which `tensor` says what stands for each tensor, or computed number.
 
     Errors: InvalidType, which begins with `what`, for what is no tensor, constant or container.
     """
     kind = type(x)
-    if isinstance(x, TensorBase):
+    if kind is Number or isinstance(x, TensorBase):
         return tensor(x)
     if kind in _CONSTANTS:
         return "constant", x

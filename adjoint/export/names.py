@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ..amp.grad_scaler import GradScaler
 from ..core.tensor_base import TensorBase
 from ..nn.modules.module import Module
 from ..optim.optimizer import Optimizer
+from ..program.reads import Slot
 
 _MOST = 100_000  # objects that are looked at
 _REGISTERED = ("_parameters", "_buffers", "_modules")  # of a module, which names them itself
@@ -29,7 +30,7 @@ def names_of(function: Callable[..., Any], met: Collection[int]) -> dict[str, An
     for path, x in _reached(function):
         if isinstance(x, Module):
             modules.setdefault(id(x), (path, x))
-        elif id(x) in met:
+        elif isinstance(x, TensorBase) and id(x) in met:
             loose.setdefault(path or "state", x)
     within = {id(m) for _, each in modules.values() for m in each.modules() if m is not each}
     states: list[tuple[str, dict[str, Any]]] = []
@@ -65,8 +66,30 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name
 
 
+def number_names(function: Callable[..., Any], slots: Sequence[Slot]) -> list[str]:
+    """The names by which the function's Python finds places that hold numbers, each once."""
+    wanted = {id(slot.holder) for slot in slots}
+    paths: dict[int, str] = {}
+    for path, x in _reached(function) if slots else ():
+        for holder in (x, *_holders(x)):
+            if id(holder) in wanted:
+                paths.setdefault(id(holder), path)
+    found: list[str] = []
+    for slot in slots:
+        path = paths.get(id(slot.holder), "")
+        found.append(_free(f"{path}.{slot.key}" if path else str(slot.key), found))
+    return found
+
+
+def _holders(x: Any) -> tuple[Any, ...]:
+    """Where an object's attributes, or the variables of code, are."""
+    if isinstance(x, types.FunctionType):
+        return x.__globals__, *(x.__closure__ or ())
+    return (vars(x),) if hasattr(x, "__dict__") else ()
+
+
 def _reached(function: Any) -> Iterator[tuple[str, Any]]:
-    """Modules, tensors and scalers that can be reached, the nearest first, by paths of names."""
+    """What can be reached, the nearest first, by paths of names; not what is in tensors."""
     waiting: deque[tuple[str, Any]] = deque([("", function)])
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:
@@ -74,11 +97,9 @@ def _reached(function: Any) -> Iterator[tuple[str, Any]]:
         if id(x) in seen or x is None or isinstance(x, _NOTHING):
             continue
         seen.add(id(x))
+        yield path, x
         if isinstance(x, (TensorBase, GradScaler)):
-            yield path, x
             continue
-        if isinstance(x, Module):
-            yield path, x
         for name, value in _parts(x):
             waiting.append((f"{path}.{name}" if path and name else path or name, value))
 

@@ -24,6 +24,7 @@ from ..autograd.fusion import Written, plan_for
 from ..compiled.backward import Backward, Cotangents
 from ..compiled.capture import Captured, Update
 from ..compiled.drawing import Drawn, Stream
+from ..compiled.places import Result
 from ..compiled.returned import Returned
 from ..compiled.routines import Ahead, Behind
 from ..core import errors
@@ -44,6 +45,7 @@ from ..program.capture import symbol
 from ..program.program import Node, Program, Value
 from .checks import checked_dict, checked_list, is_option, short
 from .forms import filled, sign
+from .numbers import Computed, read_numbers
 from .scalers import read_scaler
 from .writing import OPS
 
@@ -90,6 +92,7 @@ class Contents:
             own
         ):
             raise CheckpointError("the state of a GradScaler is another one, too")
+        self.numbers = read_numbers(found.get("numbers", []), self.optimizers)
         self.routines = [self._routine(x) for x in checked_list(found["routines"])]
 
     def at(self, n: Any) -> int:
@@ -156,11 +159,11 @@ class Contents:
         groups: list[dict[str, Any]] = []
         for group in checked_list(found["groups"]):
             options = checked_dict(group["options"])
-            self._assert_options(kind, options)
+            self.assert_options(kind, options)
             params = [self.tensor(n) for n in checked_list(group["params"])]
             groups.append({**options, "params": params})
         defaults = checked_dict(found["defaults"])
-        self._assert_options(kind, defaults)
+        self.assert_options(kind, defaults)
         accepted = inspect.signature(kind).parameters
         optimizer: ElementwiseOptimizer = kind(
             groups, **{k: v for k, v in defaults.items() if k in accepted}
@@ -178,7 +181,7 @@ class Contents:
             optimizer.state[p] = self._state(optimizer, of[id(p)], p, checked_dict(state))
         return optimizer
 
-    def _assert_options(self, kind: Any, options: Mapping[str, Any]) -> None:
+    def assert_options(self, kind: Any, options: Mapping[str, Any]) -> None:
         """Refuse options that the class would not take."""
         defaults = {k: p.default for k, p in inspect.signature(kind).parameters.items()}
         for name, value in options.items():
@@ -221,10 +224,15 @@ class Text:
         self.kinds = [contents.spec(each) for each in checked_list(found["kinds"])]
         self.states = checked_list(found["states"])
         self.specs = [self._kind(n) for n in checked_list(found["specs"])]
-        count = len(self.specs) - len(self.states)
+        self.numbers = self._numbers(found.get("numbers"))
+        given = [] if self.numbers is None else self.numbers.specs
+        count = len(self.specs) - len(self.states) - len(given)
         wanting = [checked(each, bool) for each in checked_list(found["wanting"])]
         if count < 0 or len(wanting) != count:
             raise CheckpointError(f"it has {count} arguments, of {len(wanting)} it says more")
+        self.first = count + len(given)  # of its inputs that is a state
+        if self.specs[count : self.first] != given:
+            raise CheckpointError("its numbers are of other dtypes")
         self.examples = [
             symbol(spec).requires_grad_(wants)
             for spec, wants in zip(self.specs[:count], wanting, strict=True)
@@ -232,13 +240,19 @@ class Text:
         self.args, self.kwargs = filled(found["arguments"], {"tensor": self.examples})
         checked(self.args, tuple), checked_dict(self.kwargs)
         key: list[Any] = []
-        given: list[Any] = []
-        sign((self.args, self.kwargs), self.grad, key, given)
-        if [id(x) for x in given] != [id(x) for x in self.examples]:
+        tensors: list[Any] = []
+        sign((self.args, self.kwargs), self.grad, key, tensors)
+        if [id(x) for x in tensors] != [id(x) for x in self.examples]:
             raise CheckpointError("its arguments are not in order")
         self.key = tuple(key)
         self.wants = [contents.wants(n) for _, n in self.states]
         self.captured()
+
+    def _numbers(self, found: Any) -> Computed | None:
+        if found is None:
+            return None
+        self.contents.spend(size_of(list(checked_dict(found).values())))
+        return Computed(found, self.contents.numbers)
 
     def _kind(self, n: Any) -> Spec:
         if type(n) is not int or not 0 <= n < len(self.kinds):
@@ -266,7 +280,7 @@ class _Reader:
     def captured(self) -> Captured:
         """All of it."""
         found, text = self.found, self.text
-        count = len(text.examples)
+        count = text.first
         inputs = self.values[:]
         owners, tensors = self._states(inputs[count:])
         held = {id(x): value for x, value in zip(tensors, inputs[count:], strict=True)}
@@ -316,7 +330,7 @@ class _Reader:
             errors=checks,
             wants=text.wants if text.grad else [x._node is not None for x in tensors],
             calls=[],
-            options=0,
+            options=0 if text.numbers is None else text.numbers.options,
             alike=[],
             device=CPU,
             looked=[],
@@ -468,7 +482,7 @@ class _Reader:
             raise CheckpointError(f"it has no routine {n!r:.40}")
         return routines[n]
 
-    def _update(self, n: Any, groups: Any, skips: Any = False) -> Update:
+    def _update(self, n: Any, groups: Any, skips: Any = False, options: Any = None) -> Update:
         optimizers = self.contents.optimizers
         if type(n) is not int or not 0 <= n < len(optimizers):
             raise CheckpointError(f"it has no optimizer {n!r:.40}")
@@ -489,9 +503,35 @@ class _Reader:
             pairs.append((group, chosen))
         if len({place for place, _ in groups}) != len(groups):
             raise CheckpointError("its optimizer steps twice at once")
-        op = Update(optimizer, pairs)
-        op.skips = checked(skips, bool)
+        more = [self._option(optimizer, *each) for each in checked_list(options or [])]
+        kept = [(group, name, group[name]) for group, name, _ in more]
+        try:
+            for group, name, x in more:  # which may want other states
+                group[name] = group[name] if type(x) is Result else x
+            op = Update(optimizer, pairs)
+        finally:
+            for group, name, value in kept:
+                group[name] = value
+        op.skips, op.options = checked(skips, bool), more
         return op
+
+    def _option(self, optimizer: Any, g: Any, name: Any, written: Any) -> tuple[Any, str, Any]:
+        """A group of an optimizer, an option of it, and the number that it is in a step."""
+        kind, x = written
+        if type(g) is not int or not 0 <= g < len(optimizer.param_groups):
+            raise CheckpointError(f"its optimizer has no group {g!r:.40}")
+        group = optimizer.param_groups[g]
+        numbers = self.text.numbers
+        if type(group.get(checked(name, str))) not in (int, float):
+            raise CheckpointError(f"there is no number in the option {name!r:.40}")
+        if kind == "constant":
+            self.contents.assert_options(type(optimizer), {name: checked(x, int | float)})
+            return group, name, x
+        if kind != "number" or numbers is None or type(x) is not int:
+            raise CheckpointError(f"an option is {written!r:.40}")
+        if not 0 <= x < numbers.options:
+            raise CheckpointError(f"there is no number {x!r:.40} that an option has")
+        return group, name, Result(x)
 
     def _assert_given(self, node: Node, held: dict[int, Value], behind: set[str]) -> None:
         """Refuse inputs of which the op itself does not say what they are to be."""
@@ -604,11 +644,15 @@ class _Reader:
             y = wrap(_NOTHING).requires_grad_(has or is_leaf)
             computed.append(y.clone() if has else y)
         arguments = [wrap(_NOTHING) for _ in self.text.examples]
-        known = {"tensor": computed, "argument": arguments, "state": tensors}
+        numbers = [] if self.text.numbers is None else self.text.numbers.results
+        known: dict[str, Sequence[Any]] = {
+            "tensor": computed, "argument": arguments, "state": tensors, "number": numbers
+        }  # fmt: skip
         found = filled(self.found["returned"], known)
         returned = Returned(found, {id(x): x for x in tensors}, arguments)
-        if [id(x) for x in returned.tensors] != [id(x) for x in computed]:
-            raise CheckpointError("it returns its results in another order")
+        for own, given in ((returned.tensors, computed), (returned.numbers, numbers)):
+            if [id(x) for x in own] != [id(x) for x in given]:
+                raise CheckpointError("it returns its results in another order")
         why = self.found["why"]
         returned.close(None if why is None else short(why))
         return returned

@@ -8,6 +8,7 @@
     "optimizers"      class, options, groups of numbers, states: number -> name -> number
     "generators"      states of generators
     "scalers"         GradScalers: numbers of their tensors, and settings
+    "numbers"         that Python sets: see `numbers.py`
     "routines"        composites that are computed whole: name, arguments, specs, wanted gradients
     "programs"        one for each example and mode: see `_Program.written`
 
@@ -28,12 +29,13 @@ from .. import optim
 from ..compiled.backward import Cotangents
 from ..compiled.capture import Begun, Captured, NotReady, Update
 from ..compiled.drawing import Drawn
-from ..compiled.function import CompiledFunction
-from ..compiled.places import Settled
+from ..compiled.function import CompiledFunction, Described
+from ..compiled.places import Result, Settled
 from ..compiled.routines import Ahead, Behind
 from ..core import errors
 from ..core.errors import Unsupported
 from ..core.mode import MODE, mode_with
+from ..core.scalar import Number
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..eager.tensors import wrap
@@ -44,9 +46,11 @@ from ..ops.random.draws import Followed
 from ..ops.shape.movement import Refit
 from ..program.capture import symbol
 from ..program.program import Value
+from ..program.reads import Slot, now, place_key
 from ..version import __version__
 from .forms import Form, form_of
-from .names import names_of, scalers_of
+from .names import names_of, number_names, scalers_of
+from .numbers import Held, written_numbers
 from .scalers import written_scaler
 
 VERSION = 1
@@ -64,9 +68,14 @@ def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[s
     begun = Begun()  # for the while
     try:
         with Settled(function) as settled:
-            captured = [
-                each for example in examples for each in _captured(call, settled, example, begun)
-            ]
+            known = -1
+            while known < settled.count:  # what one example sets, others may only read
+                known = settled.count
+                captured = [
+                    each
+                    for example in examples
+                    for each in _captured(call, settled, example, begun)
+                ]
             return _Writer(function, captured).contents()
     finally:
         begun.undo()
@@ -74,7 +83,7 @@ def contents_of(function: Any, examples: Sequence[Example], name: str) -> dict[s
 
 def _captured(
     call: CompiledFunction, settled: Settled, example: Example, begun: Begun
-) -> list[tuple[Example, bool, Captured]]:
+) -> list[tuple[Example, bool, Described]]:
     """What the function does with an example: in the mode of now, and without gradients where it
     gives some.
     """
@@ -87,7 +96,7 @@ def _captured(
         except NotReady as error:
             _begin(error, begun)
     found = [((args, kwargs), mode.grad and not mode.inference, captured)]
-    if captured.backward.step is not None:
+    if captured.captured.backward.step is not None:
         without = call.captured(settled, mode_with(mode, grad=False), *args, **kwargs)
         found.append(((args, kwargs), False, without))
     return found
@@ -147,7 +156,7 @@ def _is_given(x: Any) -> bool:
 
 def state_of(
     table: Table, graded: Iterable[Any], optimizers: Iterable[Any], generators: Iterable[Any],
-    scalers: Iterable[Any],
+    scalers: Iterable[Any], numbers: Iterable[Held],
 ) -> dict[str, Any]:  # fmt: skip
     """That part of a file which changes when programs run; `graded` are leaves whose gradients
     these have to do with.
@@ -161,6 +170,7 @@ def state_of(
         "optimizers": [_optimizer(each, table.number) for each in optimizers],
         "generators": [each.get_state() for each in generators],
         "scalers": [written_scaler(each, table.number) for each in scalers],
+        "numbers": [each.written() for each in numbers],
         "tensors": table.tensors,
     }
 
@@ -187,34 +197,60 @@ class _Writer:
     """Collects what programs have in common."""
 
     def __init__(
-        self, function: Callable[..., Any], captured: Sequence[tuple[Example, bool, Captured]]
+        self, function: Callable[..., Any], captured: Sequence[tuple[Example, bool, Described]]
     ) -> None:
-        self.captured = captured
+        self.function = function
+        self.described = captured
+        self.captured = [each.captured for *_, each in captured]
         self.table = Table()
         self.tensor = self.table.number
         self.optimizers: list[Any] = []
         self.generators: list[Any] = []
         self.routines: list[Any] = []
-        met = {id(x) for *_, each in captured for x in each.states if x is not None}
+        self.slots: dict[Any, Slot] = {}  # places of numbers
+        met = {id(x) for each in self.captured for x in each.states if x is not None}
         self.names = {name: self.tensor(x) for name, x in names_of(function, met).items()}
         self.scalers = scalers_of(function, met)
 
     def contents(self) -> dict[str, Any]:
         """All of it."""
-        programs = [_Program(self, *each).written() for each in self.captured]
+        programs = [_Program(self, *each).written() for each in self.described]
         graded = [
             x
-            for *_, each in self.captured
+            for each in self.captured
             for x in (*each.owners, *each.leaves, *each.dropped)
             if x is not None
         ]
         return {
             "adjoint.export": VERSION,
             "names": self.names,
-            **state_of(self.table, graded, self.optimizers, self.generators, self.scalers),
+            **state_of(
+                self.table, graded, self.optimizers, self.generators, self.scalers, self._numbers()
+            ),
             "routines": [self._routine(each) for each in self.routines],
             "programs": programs,
         }
+
+    def place(self, slot: Slot) -> int:
+        """The number of a place that holds a number."""
+        key = place_key(slot)
+        self.slots.setdefault(key, slot)
+        return list(self.slots).index(key)
+
+    def _numbers(self) -> list[Held]:
+        """All numbers that programs are given, options of optimizers among them."""
+        slots = list(self.slots.values())
+        groups = {
+            id(group): (n, g)
+            for n, optimizer in enumerate(self.optimizers)
+            for g, group in enumerate(optimizer.param_groups)
+        }
+        found = []
+        for slot, name in zip(slots, number_names(self.function, slots), strict=True):
+            value, option = now(slot), groups.get(id(slot.holder))
+            holder, key = ({name: value}, name) if option is None else (slot.holder, slot.key)
+            found.append(Held(holder, key, type(value), option))
+        return found
 
     @staticmethod
     def number(table: list[Any], x: Any) -> int:
@@ -251,11 +287,12 @@ def _spec(spec: Spec) -> tuple[tuple[int, ...], Any]:
 class _Program:
     """One captured program, written."""
 
-    def __init__(self, of: _Writer, example: Example, grad: bool, captured: Captured) -> None:
+    def __init__(self, of: _Writer, example: Example, grad: bool, described: Described) -> None:
         self.of = of
         self.example = example
         self.grad = grad
-        self.captured = captured
+        self.captured = captured = described.captured
+        self.described = described
         self.ops: dict[int, tuple[int, Any]] = {}  # by id: the number, and what is written
         self.wanting: list[bool] = []  # for each argument whether it wants a gradient
         self.specs: dict[Spec, int] = {}
@@ -284,6 +321,7 @@ class _Program:
         back = captured.backward
         steps = [n for n, node in enumerate(graph.nodes) if node is back.step]
         number = self.of.tensor
+        returned, numbers = self._returned()
         return {
             "grad": self.grad,
             "arguments": self._arguments(),
@@ -297,7 +335,8 @@ class _Program:
             "presence": [(number(x), had) for x, had in captured.presence],
             "dropped": [number(x) for x in captured.dropped],
             "ordered": [each for each in captured.ordered if each[0] < captured.arguments],
-            "returned": self._returned(),
+            "returned": returned,
+            "numbers": numbers,
             "histories": list(captured.returned.histories),
             "made": list(captured.returned.leaves),
             "why": None if captured.returned.why is None else str(captured.returned.why),
@@ -343,7 +382,8 @@ class _Program:
             for group, parameters in op.groups:
                 (place,) = (n for n, g in enumerate(op.optimizer.param_groups) if g is group)
                 groups.append((place, [of.tensor(p) for p in parameters]))
-            return "update", of.number(of.optimizers, op.optimizer), groups, op.skips
+            options = [self._option(op.optimizer, *each) for each in op.options]
+            return "update", of.number(of.optimizers, op.optimizer), groups, op.skips, options
         if isinstance(op, Drawn):
             if isinstance(op.draw, Followed):
                 raise Unsupported(
@@ -360,6 +400,19 @@ class _Program:
         if isinstance(op, Behind):
             return "behind", of.number(of.routines, op.written), list(op.given)
         return OPS.written(op, f"export: a value of {op.name}")
+
+    @staticmethod
+    def _option(optimizer: Any, group: Any, name: str, x: Any) -> tuple[int, str, Form]:
+        """An option that an optimizer has while it steps: of which group, and what."""
+        (place,) = (n for n, g in enumerate(optimizer.param_groups) if g is group)
+        if type(x) is Result:
+            return place, name, ("number", x.place)
+        if type(x) not in (int, float):
+            raise Unsupported(
+                f"export: the function sets the option {name} of an optimizer to {x!r:.40} before "
+                "its step; set it outside, or to a number"
+            )
+        return place, name, ("constant", x)
 
     def _arguments(self) -> Form:
         def tensor(x: Any) -> Form:
@@ -383,14 +436,42 @@ class _Program:
             found.append(("tensor" if value.array is None else "constant", self.of.tensor(x)))
         return found
 
-    def _returned(self) -> Form:
-        computed = [wrap(_NOTHING) for _ in self.captured.returned.histories]
+    def _returned(self) -> tuple[Form, dict[str, Any] | None]:
+        """The form of what is returned, and of calls' arguments; and what is computed of numbers,
+        if there are some.
+        """
+        returned, places = self.captured.returned, self.described.places
+        computed = [wrap(_NOTHING) for _ in returned.histories]
         arguments = [wrap(_NOTHING) for _ in range(self.captured.arguments)]
+        found, given = returned.results.rebuilt(computed, arguments, returned.numbers)
+        left: Sequence[Any] = ()
+        if places.slots:
+            found, left = found
+        results: list[Number] = []  # which it returns
+
+        def part(x: Any) -> Form:
+            if type(x) is not Number:
+                return known[id(x)]
+            return "number", self.of.number(results, x)
+
         known: dict[int, Form] = {key: ("state", n) for key, n in self.places.items()}
         known.update((id(x), ("tensor", n)) for n, x in enumerate(computed))
         known.update((id(x), ("argument", n)) for n, x in enumerate(arguments))
-        found = self.captured.returned.results.rebuilt(computed, arguments)
-        return form_of(found, lambda x: known[id(x)], "export: what the function returns")
+        form = form_of((found, given), part, "export: what the function returns")
+        if not places.slots:
+            return form, None
+        slots = [places.slots[n] for n in places.changed]
+        for slot, x in zip(slots, left, strict=True):
+            if x.__class__ is not type(now(slot)):
+                raise Unsupported(
+                    f"export: the function sets {slot.key} from {now(slot)!r} to a "
+                    f"{x.__class__.__name__}; numbers of a file stay ints or floats: begin with "
+                    "what the function sets"
+                )
+        numbered = [self.of.place(slot) for slot in places.slots]
+        changed = [self.of.place(slot) for slot in slots]
+        pairs = list(zip(changed, left, strict=True))
+        return form, written_numbers(self.described.operands, numbered, results, pairs)
 
     def _source(self, x: Any) -> tuple[str, int]:
         return ("argument", x) if type(x) is int else ("state", self.places[id(x)])
@@ -401,13 +482,10 @@ _NOTHING = np.zeros(0)
 
 def _assert_lasting(captured: Captured) -> None:
     """Refuse what Python does beside a program, and what is written to arguments."""
-    steps = [node.op for node in captured.updates if isinstance(node.op, Update)]
     if any(n < 0 for n in captured.written):
         what = "the function writes to an argument; let it write to a clone"
     elif captured.calls:
         what = "the function steps a schedule; step it between calls of what is loaded"
-    elif captured.options or any(op.options for op in steps):
-        what = "the function sets options of an optimizer before its step; set them outside"
     else:
         return
     raise Unsupported(f"export: {what}")

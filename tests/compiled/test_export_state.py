@@ -1,6 +1,8 @@
 """What else is state of a program in a file: scales, numbers that Python sets, schedules."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,8 +138,8 @@ def test_what_a_file_says_wrongly_of_a_scaler_is_named():
     for change, path, says in (
         (lambda x: x[:-1], ("programs", 0, "nodes", node, 1), "no boolean that lets"),
         (lambda x: [*x[:-1], weight], ("programs", 0, "nodes", node, 1), "no boolean that lets"),
-        (lambda x: (*x[:-1], 1), ("programs", 0, "ops", update), "1 stands where"),
-        (lambda x: (*x[:-1], False), ("programs", 0, "ops", update), "more than its states"),
+        (lambda x: 1, ("programs", 0, "ops", update, 3), "1 stands where"),
+        (lambda x: False, ("programs", 0, "ops", update, 3), "more than its states"),
         (lambda x: {**x, "scale": x["tracker"]}, ("scalers", 0), "state of a GradScaler is"),
         (lambda x: [*x, *x], ("scalers",), "is another one, too"),
         (lambda x: counted, ("scalers", 0, "scale"), "is another one, too"),
@@ -148,3 +150,224 @@ def test_what_a_file_says_wrongly_of_a_scaler_is_named():
     ):
         with pytest.raises(CheckpointError, match=says):
             loaded(rewritten(with_change(found, path, change)))
+
+
+# ---- numbers that Python sets --------------------------------------------------------------------
+
+
+class Counting:
+    """A training step that counts, schedules its rate by hand and keeps means, in many places."""
+
+    def __init__(self):
+        self.layer = nn.Linear(3, 2)
+        self.optimizer = ad.optim.Adam(self.layer.parameters(), lr=0.1)
+        self.steps, self.mean = 0, 0.0
+        self.config = {"table": [1, 2.5], "base": 0.1}
+
+    def step(self, x):
+        self.steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * abs(-self.steps) / 3
+        self.config["table"][1] *= 0.9
+        group = self.optimizer.param_groups[0]
+        group["lr"] = self.config["base"] * 0.99**self.steps
+        self.optimizer.zero_grad()
+        loss = self.layer(x).square().mean() * self.mean + self.config["table"][1]
+        loss.backward()
+        self.optimizer.step()
+        return loss / self.steps, self.steps, {"mean": self.mean}
+
+
+def numbers_of(trainer):
+    return {
+        "steps": trainer.steps, "mean": trainer.mean, "config.table.1": trainer.config["table"][1]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ran", [0, 2])
+def test_numbers_that_a_function_sets_go_on_from_call_to_call(ran):
+    ad.manual_seed(0)
+    trainer = Counting()
+    compiled = ad.compile(trainer.step)
+    for k in range(ran):
+        compiled(ad.full((4, 3), 0.1 * k))
+    group = trainer.optimizer.param_groups[0]
+    before = numbers_of(trainer), group["lr"], bits(trainer.layer.state_dict())
+    program = exported(trainer.step, ad.ones(4, 3))
+    assert (numbers_of(trainer), group["lr"], bits(trainer.layer.state_dict())) == before
+    for k in range(12):
+        x = ad.full((4, 3), 0.1 * k)
+        if k == 5:
+            program = again(program)
+        if k == 8:
+            program.numbers["steps"] = trainer.steps = 100
+        found, expected = program(x), compiled(x)
+        if ran:
+            assert bits(found) == bits(expected)
+            assert bits(program.state_dict()) == bits(trainer.layer.state_dict())
+        assert found[1:] == expected[1:]
+        assert program.numbers == numbers_of(trainer)
+        assert program.optimizers[0].param_groups[0]["lr"] == group["lr"]
+
+
+count = 3
+
+
+def test_numbers_of_globals_closures_and_modules_have_names():
+    model, total = nn.Linear(2, 2), 0.5
+    model.calls = 7
+
+    def helper():
+        global count
+        count = count + 2
+
+    def step(x):
+        nonlocal total
+        helper()
+        total += count / 2
+        model.calls *= 2
+        return model(x) * total
+
+    program = exported(step, ad.ones(1, 2))
+    assert program.numbers == {"count": 3, "total": 0.5, "model.calls": 7}
+    for k in range(10):
+        if k == 4:
+            program = again(program)
+        assert bits(program(ad.ones(1, 2))) == bits(ad.compile(step)(ad.ones(1, 2)))
+        assert program.numbers == {"count": count, "total": total, "model.calls": model.calls}
+
+
+def test_a_decision_that_comes_out_differently_is_an_error_that_changes_nothing():
+    model = nn.Linear(2, 2)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    model.steps = 6
+
+    def step(x):
+        model.steps += 1
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        if model.steps % 10 == 0:
+            loss = loss * 2
+        optimizer.step()
+        return loss
+
+    program = exported(step, ad.ones(1, 2))
+    for _ in range(3):
+        program(ad.ones(1, 2))
+    before = bits(program.state_dict()), dict(program.numbers)
+    with pytest.raises(
+        Unsupported, match=r"for model.steps \(9\) .*0 == 0 was False then.*numbers"
+    ):
+        program(ad.ones(1, 2))
+    assert (bits(program.state_dict()), program.numbers) == before
+    program.numbers["model.steps"] = 10
+    program(ad.ones(1, 2))
+    assert program.numbers == {"model.steps": 11}
+    for value, says in ((1.5, "model.steps is 1.5, and was an int"), ("x", "'x'"), (True, "True")):
+        program.numbers["model.steps"] = value
+        with pytest.raises(Unsupported, match=says):
+            program(ad.ones(1, 2))
+    del program.numbers["model.steps"]
+    with pytest.raises(Unsupported, match=r"model.steps is None"):
+        program(ad.ones(1, 2))
+
+
+def test_a_number_of_another_type_or_without_a_value_is_an_error_that_changes_nothing():
+    held = {"power": 3, "mean": 1.0}
+
+    def step(x):
+        held["power"] -= 1
+        held["mean"] = held["mean"] / held["power"]
+        return x * 2 ** held["power"] + held["mean"]
+
+    program = exported(step, ad.ones(2))
+    assert program.numbers == {"held.power": 3, "held.mean": 1.0}
+    for expected in (4.5, 2.5):
+        assert program(ad.ones(2)).tolist() == [expected] * 2
+    with pytest.raises(Unsupported, match=r"held.mean \(0.5\).* held.power \(1\)|held.power \(1\)"):
+        program(ad.ones(2))
+    assert program.numbers == {"held.power": 1, "held.mean": 0.5}
+
+    kept = SimpleNamespace(n=1)
+
+    def halves(x):
+        kept.n = kept.n**-1
+        return x
+
+    with pytest.raises(Unsupported, match="sets n from 1 to a float; numbers of a file stay"):
+        exported(halves, ad.ones(2))
+    assert kept.n == 1
+
+
+def test_an_error_leaves_numbers_and_options_as_they_are():
+    trainer = Counting()
+    table = nn.Embedding(3, 3).requires_grad_(False)
+
+    def step(index):
+        return trainer.step(table(index))
+
+    trainer.step(ad.ones(1, 3))
+    program = exported(step, ad.tensor([0, 2]))
+    program(ad.tensor([0, 2]))
+    before = dict(program.numbers), program.optimizers[0].param_groups[0]["lr"]
+    with pytest.raises(IndexError):
+        program(ad.tensor([0, 3]))
+    assert (program.numbers, program.optimizers[0].param_groups[0]["lr"]) == before
+    assert before[1] == pytest.approx(0.1 * 0.99**2)
+
+
+def test_two_programs_share_numbers_and_one_may_only_read_them():
+    held = SimpleNamespace(calls=0, seen=ad.zeros(()))
+
+    def step(x):
+        if x.ndim == 2:
+            held.calls += 1
+            held.seen = held.seen + x.sum()
+        return x * held.calls + held.seen
+
+    one, two = ad.ones(2), ad.ones(1, 2)
+    program = exported(step, [(one,), (two,)])
+    compiled = ad.compile(step)
+    for x in (one, two, two, one, two, one, two, two, one, one, two):
+        assert bits(program(x)) == bits(compiled(x))
+        assert program.numbers == {"held.calls": held.calls}
+        program = again(program)
+    assert program(one).tolist() == [6.0 + 12.0] * 2
+
+
+def test_options_of_one_step_only_are_in_the_file():
+    ad.manual_seed(0)
+    model = nn.Linear(2, 2)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model.n = 1
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        group = optimizer.param_groups[0]
+        kept = group["lr"], group["momentum"]
+        model.n += 1
+        group["lr"], group["momentum"] = 0.5 / model.n, 0.25
+        optimizer.step()
+        group["lr"], group["momentum"] = kept
+        return model(x).mean().detach()
+
+    step(ad.ones(1, 2))
+    program, compiled = exported(step, ad.ones(1, 2)), ad.compile(step)
+    for _ in range(10):
+        assert bits(program(ad.ones(1, 2))) == bits(compiled(ad.ones(1, 2)))
+        assert program.optimizers[0].param_groups[0]["lr"] == 0.1
+    assert bits(program.state_dict()) == bits(model.state_dict())
+
+
+def test_threads_take_turns_with_numbers():
+    held = {"calls": 0}
+
+    def step(x):
+        held["calls"] += 1
+        return x * held["calls"]
+
+    program = exported(step, ad.ones(1))
+    with ThreadPoolExecutor(4) as pool:
+        found = [y.item() for y in pool.map(lambda _: program(ad.ones(1)), range(200))]
+    assert sorted(found) == list(range(1, 201)) and program.numbers == {"held.calls": 200}
