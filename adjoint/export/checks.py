@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import CheckpointError
-from ..core.tensor_base import TensorBase
 
 MAX_TEXT = 1 << 16  # characters of a name or a message
 
@@ -31,13 +30,6 @@ def checked_dict(x: Any) -> dict[Any, Any]:
     return x
 
 
-def is_option(value: Any, default: Any) -> bool:
-    """Whether an optimizer's option may have a value, by its default."""
-    if isinstance(default, (tuple, list)):
-        same = type(value) in (tuple, list) and len(value) == len(default)
-        return same and all(map(is_option, value, default))
-    if isinstance(value, TensorBase):
-        return value._data.shape in ((), (1,))
-    return type(value) in (bool, int, float, type(None)) or (
-        type(value) is str and not isinstance(default, (bool, int, float))
-    )
+def is_class_of(x: Any, kind: type) -> bool:
+    """Whether it is a class that is derived from `kind`."""
+    return isinstance(x, type) and issubclass(x, kind)

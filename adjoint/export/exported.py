@@ -61,6 +61,7 @@ class ExportedProgram:
         self.name = short(found["name"])
         self.version = short(found["version"])  # of adjoint that wrote it
         self.optimizers: list[Any] = contents.optimizers
+        self.schedulers: list[Any] = contents.schedules
         self._counts = [[len(g["params"]) for g in o.param_groups] for o in self.optimizers]
         self.generators: list[Any] = contents.generators
         self.scalers: list[Any] = contents.scalers
@@ -112,13 +113,18 @@ class ExportedProgram:
         """A call of the program at a place."""
         numbers = self._texts[place].numbers
         try:
-            if numbers is None:
+            if numbers is None and not self._texts[place].calls:
                 return self._fitting(place).run(tensors, observer)[0]
             with self._turn:
                 compiled = self._fitting(place)
-                more, given, left = numbers.of_a_call(self.name)
-                found = compiled.run([*tensors, *more], observer, given)[0]
-                numbers.set(left)
+                if numbers is None:
+                    found, calls = compiled.run(tensors, observer)
+                else:
+                    more, given, left = numbers.of_a_call(self.name)
+                    found, calls = compiled.run([*tensors, *more], observer, given)
+                    numbers.set(left)
+                for call in calls:
+                    call()
                 return found
         except AdjointError:
             raise
@@ -257,8 +263,9 @@ class ExportedProgram:
         }  # fmt: skip
         leaves = [contents.tensor(n) for n in sorted(graded)]
         state = state_of(
-            table, leaves, self.optimizers, self.generators, self.scalers, contents.numbers
-        )
+            table, leaves, self.optimizers, self.generators, self.scalers, contents.numbers,
+            self.schedulers,
+        )  # fmt: skip
         checkpoint.save({**self._found, **state}, f)
 
 

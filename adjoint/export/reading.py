@@ -12,14 +12,13 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .. import optim
 from ..autograd.fusion import Written, plan_for
 from ..compiled.backward import Backward, Cotangents
 from ..compiled.capture import Captured, Update
@@ -37,16 +36,16 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import declared_with_routines
 from ..eager.tensors import wrap
 from ..io.ops import checked, checked_shape, size_of
-from ..nn.parameter import Parameter
 from ..ops.random.draws import Draw
 from ..ops.random.random import Generator
-from ..optim.elementwise import ElementwiseOptimizer
 from ..program.capture import symbol
 from ..program.program import Node, Program, Value
-from .checks import checked_dict, checked_list, is_option, short
+from .checks import checked_dict, checked_list, is_class_of, short
 from .forms import filled, sign
 from .numbers import Computed, read_numbers
+from .optimizers import assert_options, read_optimizer
 from .scalers import read_scaler
+from .schedules import read_schedule, step_of, takes
 from .writing import OPS
 
 MAX_PARTS = 1 << 22  # of all ops, inputs and outputs of a file
@@ -79,10 +78,11 @@ class Contents:
             x.grad = gradient
         self.names = {checked(k, str): self.at(n) for k, n in checked_dict(found["names"]).items()}
         self.generators = [Generator().set_state(x) for x in checked_list(found["generators"])]
-        self.optimizers = [self._optimizer(x) for x in checked_list(found["optimizers"])]
+        optimizers = checked_list(found["optimizers"])
+        self.optimizers = [read_optimizer(x, self.tensor) for x in optimizers]
         self.homes = {  # of tensors: optimizer, parameter and name
             n: (optimizer, self.tensor(p), name)
-            for optimizer, each in zip(self.optimizers, found["optimizers"], strict=True)
+            for optimizer, each in zip(self.optimizers, optimizers, strict=True)
             for p, state in each["state"].items()
             for name, n in state.items()
         }
@@ -92,6 +92,8 @@ class Contents:
             own
         ):
             raise CheckpointError("the state of a GradScaler is another one, too")
+        schedules = checked_list(found.get("schedules", []))
+        self.schedules = [read_schedule(x, self.optimizers) for x in schedules]
         self.numbers = read_numbers(found.get("numbers", []), self.optimizers)
         self.routines = [self._routine(x) for x in checked_list(found["routines"])]
 
@@ -149,62 +151,6 @@ class Contents:
             raise CheckpointError(f"this machine has no routine {found['name']!r:.80}: {plan}")
         return plan
 
-    # ---- optimizers ------------------------------------------------------------------------------
-
-    def _optimizer(self, found: Any) -> ElementwiseOptimizer:
-        name = checked(found["class"], str)
-        kind: Any = vars(optim).get(name)
-        if name not in optim.__all__ or not _is_class_of(kind, ElementwiseOptimizer):
-            raise CheckpointError(f"there is no optimizer {name!r:.80} whose steps are compiled")
-        groups: list[dict[str, Any]] = []
-        for group in checked_list(found["groups"]):
-            options = checked_dict(group["options"])
-            self.assert_options(kind, options)
-            params = [self.tensor(n) for n in checked_list(group["params"])]
-            groups.append({**options, "params": params})
-        defaults = checked_dict(found["defaults"])
-        self.assert_options(kind, defaults)
-        accepted = inspect.signature(kind).parameters
-        optimizer: ElementwiseOptimizer = kind(
-            groups, **{k: v for k, v in defaults.items() if k in accepted}
-        )
-        for group, given in zip(optimizer.param_groups, groups, strict=True):
-            given["params"] = group["params"]
-            group.clear()  # options in the order in which they were
-            group.update(given)
-        optimizer.defaults = defaults
-        of = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        for n, state in checked_dict(found["state"]).items():
-            p = self.tensor(n)
-            if id(p) not in of:
-                raise CheckpointError(f"{name} has a state of a tensor that is not its parameter")
-            optimizer.state[p] = self._state(optimizer, of[id(p)], p, checked_dict(state))
-        return optimizer
-
-    def assert_options(self, kind: Any, options: Mapping[str, Any]) -> None:
-        """Refuse options that the class would not take."""
-        defaults = {k: p.default for k, p in inspect.signature(kind).parameters.items()}
-        for name, value in options.items():
-            default = defaults.get(checked(name, str))
-            if name == "params" or not is_option(value, default):
-                raise CheckpointError(f"{kind.__name__} has no option {name!r:.40}={value!r:.80}")
-        kind([_one()], **{k: v for k, v in options.items() if k in defaults})
-
-    def _state(
-        self, optimizer: Any, group: dict[str, Any], p: Any, numbers: dict[str, Any]
-    ) -> dict[str, Any]:
-        """What an optimizer remembers of a parameter."""
-        like = optimizer.begin(_one(), group)
-        optimizer.complete(group, [like])
-        if set(like) != set(numbers):
-            raise CheckpointError(f"{type(optimizer).__name__} has no state of {[*numbers]!r:.80}")
-        state = {name: self.tensor(n) for name, n in numbers.items()}
-        for name, x in state.items():
-            shape = () if name in optimizer.scalars else p._data.shape
-            if x._data.shape != shape or not x.dtype.is_floating_point or x._node is not None:
-                raise CheckpointError(f"{name!r:.40} of {type(optimizer).__name__} is {x.spec}")
-        return state
-
     # ---- what stands for tensors now -------------------------------------------------------------
 
     def current(self, n: Any) -> Any:
@@ -245,8 +191,14 @@ class Text:
         if [id(x) for x in tensors] != [id(x) for x in self.examples]:
             raise CheckpointError("its arguments are not in order")
         self.key = tuple(key)
+        self.calls = [self._schedule(n) for n in checked_list(found.get("calls", []))]
         self.wants = [contents.wants(n) for _, n in self.states]
         self.captured()
+
+    def _schedule(self, n: Any) -> Any:
+        if type(n) is not int or not 0 <= n < len(self.contents.schedules):
+            raise CheckpointError(f"it has no schedule {n!r:.40}")
+        return self.contents.schedules[n]
 
     def _numbers(self, found: Any) -> Computed | None:
         if found is None:
@@ -329,7 +281,7 @@ class _Reader:
             ),
             errors=checks,
             wants=text.wants if text.grad else [x._node is not None for x in tensors],
-            calls=[],
+            calls=[step_of(each) for each in text.calls],
             options=0 if text.numbers is None else text.numbers.options,
             alike=[],
             device=CPU,
@@ -525,7 +477,7 @@ class _Reader:
         if type(group.get(checked(name, str))) not in (int, float):
             raise CheckpointError(f"there is no number in the option {name!r:.40}")
         if kind == "constant":
-            self.contents.assert_options(type(optimizer), {name: checked(x, int | float)})
+            assert_options(type(optimizer), {name: checked(x, int | float)})
             return group, name, x
         if kind != "number" or numbers is None or type(x) is not int:
             raise CheckpointError(f"an option is {written!r:.40}")
@@ -649,6 +601,11 @@ class _Reader:
             "tensor": computed, "argument": arguments, "state": tensors, "number": numbers
         }  # fmt: skip
         found = filled(self.found["returned"], known)
+        _, given = found
+        for schedule, (args, kwargs) in zip(self.text.calls, checked_list(given), strict=True):
+            if not takes(schedule, checked(args, tuple), kwargs):
+                name = type(schedule).__name__
+                raise CheckpointError(f"{name} is stepped with other arguments")
         returned = Returned(found, {id(x): x for x in tensors}, arguments)
         for own, given in ((returned.tensors, computed), (returned.numbers, numbers)):
             if [id(x) for x in own] != [id(x) for x in given]:
@@ -675,20 +632,9 @@ def _inputs_of(kind: Any) -> tuple[int, int]:
     return min(counts), max(counts)
 
 
-def _one() -> Parameter:
-    """A parameter by which options are tried."""
-    found: Any = Parameter(wrap(np.ones(1, np.float32)))
-    found.grad = wrap(np.ones(1, np.float32))
-    return found
-
-
 def _error(name: Any, message: Any) -> Callable[[], Exception]:
     """What makes an exception of ours."""
     kind: Any = vars(errors).get(checked(name, str))
-    if name not in errors.__all__ or not _is_class_of(kind, errors.AdjointError):
+    if name not in errors.__all__ or not is_class_of(kind, errors.AdjointError):
         raise CheckpointError(f"there is no error {name!r:.80}")
     return partial(kind, short(message))
-
-
-def _is_class_of(x: Any, kind: type) -> bool:
-    return isinstance(x, type) and issubclass(x, kind)

@@ -6,6 +6,7 @@
     "gradients"       number of a leaf -> number of its gradient
     "names"           name -> number: the state dict
     "optimizers"      class, options, groups of numbers, states: number -> name -> number
+    "schedules"       see `schedules.py`
     "generators"      states of generators
     "scalers"         GradScalers: numbers of their tensors, and settings
     "numbers"         that Python sets: see `numbers.py`
@@ -25,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import optim
 from ..compiled.backward import Cotangents
-from ..compiled.capture import Begun, Captured, NotReady, Update
+from ..compiled.capture import Begun, NotReady, Update
 from ..compiled.drawing import Drawn
 from ..compiled.function import CompiledFunction, Described
 from ..compiled.places import Result, Settled
@@ -51,7 +51,9 @@ from ..version import __version__
 from .forms import Form, form_of
 from .names import names_of, number_names, scalers_of
 from .numbers import Held, written_numbers
+from .optimizers import written_optimizer
 from .scalers import written_scaler
+from .schedules import parts_of, scheduled, written_schedule
 
 VERSION = 1
 OPS = Ops(Refit, ViewWrite)  # beside those of the registry
@@ -155,8 +157,8 @@ def _is_given(x: Any) -> bool:
 
 
 def state_of(
-    table: Table, graded: Iterable[Any], optimizers: Iterable[Any], generators: Iterable[Any],
-    scalers: Iterable[Any], numbers: Iterable[Held],
+    table: Table, graded: Iterable[Any], optimizers: Sequence[Any], generators: Iterable[Any],
+    scalers: Iterable[Any], numbers: Iterable[Held], schedules: Iterable[Any],
 ) -> dict[str, Any]:  # fmt: skip
     """That part of a file which changes when programs run; `graded` are leaves whose gradients
     these have to do with.
@@ -167,7 +169,8 @@ def state_of(
     return {
         "version": __version__,
         "gradients": gradients,
-        "optimizers": [_optimizer(each, table.number) for each in optimizers],
+        "optimizers": [written_optimizer(each, table.number) for each in optimizers],
+        "schedules": [written_schedule(each, optimizers) for each in schedules],
         "generators": [each.get_state() for each in generators],
         "scalers": [written_scaler(each, table.number) for each in scalers],
         "numbers": [each.written() for each in numbers],
@@ -175,22 +178,13 @@ def state_of(
     }
 
 
-def _optimizer(optimizer: Any, number: Callable[[Any], int]) -> dict[str, Any]:
-    kind = type(optimizer)
-    if getattr(optim, kind.__name__, None) is not kind:
-        raise Unsupported(f"export: {kind.__name__}, an optimizer that is none of adjoint.optim's")
-    groups = []
-    for group in optimizer.param_groups:
-        options = {name: value for name, value in group.items() if name != "params"}
-        groups.append({"params": [number(p) for p in group["params"]], "options": options})
-    states = {}
-    for p, state in optimizer.state.items():
-        if not all(isinstance(value, TensorBase) for value in state.values()):
-            raise Unsupported(f"export: {kind.__name__} has a state that is no tensor")
-        states[number(p)] = {name: number(x) for name, x in state.items()}
-    return {
-        "class": kind.__name__, "defaults": optimizer.defaults, "groups": groups, "state": states
-    }  # fmt: skip
+def _place_in(table: list[Any], x: Any) -> int:
+    """The place of `x` itself in a table, where it is put when it comes first."""
+    for n, each in enumerate(table):
+        if each is x:
+            return n
+    table.append(x)
+    return len(table) - 1
 
 
 class _Writer:
@@ -205,6 +199,7 @@ class _Writer:
         self.table = Table()
         self.tensor = self.table.number
         self.optimizers: list[Any] = []
+        self.schedules: list[Any] = []
         self.generators: list[Any] = []
         self.routines: list[Any] = []
         self.slots: dict[Any, Slot] = {}  # places of numbers
@@ -225,7 +220,13 @@ class _Writer:
             "adjoint.export": VERSION,
             "names": self.names,
             **state_of(
-                self.table, graded, self.optimizers, self.generators, self.scalers, self._numbers()
+                self.table,
+                graded,
+                self.optimizers,
+                self.generators,
+                self.scalers,
+                self._numbers(),
+                self.schedules,
             ),
             "routines": [self._routine(each) for each in self.routines],
             "programs": programs,
@@ -245,21 +246,17 @@ class _Writer:
             for n, optimizer in enumerate(self.optimizers)
             for g, group in enumerate(optimizer.param_groups)
         }
+        within = _within(self.schedules)
         found = []
         for slot, name in zip(slots, number_names(self.function, slots), strict=True):
+            if id(slot.holder) in within:
+                raise Unsupported(
+                    f"export: the function sets {name}, which a schedule holds; let its step set it"
+                )
             value, option = now(slot), groups.get(id(slot.holder))
             holder, key = ({name: value}, name) if option is None else (slot.holder, slot.key)
             found.append(Held(holder, key, type(value), option))
         return found
-
-    @staticmethod
-    def number(table: list[Any], x: Any) -> int:
-        """The place of `x` itself in a table, where it is put when it comes first."""
-        for n, each in enumerate(table):
-            if each is x:
-                return n
-        table.append(x)
-        return len(table) - 1
 
     def _routine(self, written: Any) -> dict[str, Any]:
         inputs = list(map(symbol, written.specs))
@@ -308,7 +305,8 @@ class _Program:
         """All of it."""
         captured = self.captured
         graph = captured.program
-        _assert_lasting(captured)
+        if any(n < 0 for n in captured.written):
+            raise Unsupported("export: the function writes to an argument; let it write to a clone")
         for n, x in enumerate(graph.inputs):
             self.numbers[x] = n
         nodes = []
@@ -321,7 +319,7 @@ class _Program:
         back = captured.backward
         steps = [n for n, node in enumerate(graph.nodes) if node is back.step]
         number = self.of.tensor
-        returned, numbers = self._returned()
+        returned, numbers, calls = self._returned()
         return {
             "grad": self.grad,
             "arguments": self._arguments(),
@@ -336,12 +334,13 @@ class _Program:
             "dropped": [number(x) for x in captured.dropped],
             "ordered": [each for each in captured.ordered if each[0] < captured.arguments],
             "returned": returned,
+            "calls": calls,
             "numbers": numbers,
             "histories": list(captured.returned.histories),
             "made": list(captured.returned.leaves),
             "why": None if captured.returned.why is None else str(captured.returned.why),
             "streams": [
-                (self.of.number(self.of.generators, each.generator), each.count)
+                (_place_in(self.of.generators, each.generator), each.count)
                 for each in captured.streams
             ],
             "backward": (
@@ -383,7 +382,7 @@ class _Program:
                 (place,) = (n for n, g in enumerate(op.optimizer.param_groups) if g is group)
                 groups.append((place, [of.tensor(p) for p in parameters]))
             options = [self._option(op.optimizer, *each) for each in op.options]
-            return "update", of.number(of.optimizers, op.optimizer), groups, op.skips, options
+            return "update", _place_in(of.optimizers, op.optimizer), groups, op.skips, options
         if isinstance(op, Drawn):
             if isinstance(op.draw, Followed):
                 raise Unsupported(
@@ -396,9 +395,9 @@ class _Program:
         if isinstance(op, Cotangents):
             return "cotangents", op.n_outputs
         if isinstance(op, Ahead):
-            return "ahead", of.number(of.routines, op.written)
+            return "ahead", _place_in(of.routines, op.written)
         if isinstance(op, Behind):
-            return "behind", of.number(of.routines, op.written), list(op.given)
+            return "behind", _place_in(of.routines, op.written), list(op.given)
         return OPS.written(op, f"export: a value of {op.name}")
 
     @staticmethod
@@ -436,14 +435,19 @@ class _Program:
             found.append(("tensor" if value.array is None else "constant", self.of.tensor(x)))
         return found
 
-    def _returned(self) -> tuple[Form, dict[str, Any] | None]:
-        """The form of what is returned, and of calls' arguments; and what is computed of numbers,
-        if there are some.
+    def _returned(self) -> tuple[Form, dict[str, Any] | None, list[int]]:
+        """The form of what is returned, and of calls' arguments; what is computed of numbers, if
+        there are some; and whose calls these are.
         """
         returned, places = self.captured.returned, self.described.places
         computed = [wrap(_NOTHING) for _ in returned.histories]
         arguments = [wrap(_NOTHING) for _ in range(self.captured.arguments)]
         found, given = returned.results.rebuilt(computed, arguments, returned.numbers)
+        pairs = zip(self.captured.calls, given, strict=True)
+        schedules = [scheduled(call, *each) for call, each in pairs]
+        calls = [_place_in(self.of.schedules, each) for each in schedules]
+        for each in schedules:
+            _place_in(self.of.optimizers, each.optimizer)
         left: Sequence[Any] = ()
         if places.slots:
             found, left = found
@@ -452,14 +456,14 @@ class _Program:
         def part(x: Any) -> Form:
             if type(x) is not Number:
                 return known[id(x)]
-            return "number", self.of.number(results, x)
+            return "number", _place_in(results, x)
 
         known: dict[int, Form] = {key: ("state", n) for key, n in self.places.items()}
         known.update((id(x), ("tensor", n)) for n, x in enumerate(computed))
         known.update((id(x), ("argument", n)) for n, x in enumerate(arguments))
         form = form_of((found, given), part, "export: what the function returns")
         if not places.slots:
-            return form, None
+            return form, None, calls
         slots = [places.slots[n] for n in places.changed]
         for slot, x in zip(slots, left, strict=True):
             if x.__class__ is not type(now(slot)):
@@ -470,8 +474,8 @@ class _Program:
                 )
         numbered = [self.of.place(slot) for slot in places.slots]
         changed = [self.of.place(slot) for slot in slots]
-        pairs = list(zip(changed, left, strict=True))
-        return form, written_numbers(self.described.operands, numbered, results, pairs)
+        ends = list(zip(changed, left, strict=True))
+        return form, written_numbers(self.described.operands, numbered, results, ends), calls
 
     def _source(self, x: Any) -> tuple[str, int]:
         return ("argument", x) if type(x) is int else ("state", self.places[id(x)])
@@ -480,15 +484,10 @@ class _Program:
 _NOTHING = np.zeros(0)
 
 
-def _assert_lasting(captured: Captured) -> None:
-    """Refuse what Python does beside a program, and what is written to arguments."""
-    if any(n < 0 for n in captured.written):
-        what = "the function writes to an argument; let it write to a clone"
-    elif captured.calls:
-        what = "the function steps a schedule; step it between calls of what is loaded"
-    else:
-        return
-    raise Unsupported(f"export: {what}")
+def _within(schedules: Iterable[Any]) -> set[int]:
+    """The ids of what holds the attributes of schedules, or is one that holds more."""
+    held = [vars(part) for each in schedules for part in parts_of(each)]
+    return {id(x) for each in held for x in (each, *each.values()) if type(x) in (dict, list)}
 
 
 def _error(error: Exception) -> tuple[str, str]:

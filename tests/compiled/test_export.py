@@ -947,22 +947,9 @@ def test_memory_is_bounded_before_any_is_taken():
         loaded(many, memory=8000)
 
 
-@pytest.mark.parametrize(
-    ("function", "says"),
-    [
-        (lambda x: x.mul_(2), "writes to an argument"),
-        (lambda x: [STEPPED.step(), SCHEDULE.step(), x * 2][2], "steps a schedule"),
-    ],
-)
-def test_what_python_does_beside_a_program_is_refused(function, says):
-    p.grad = ad.ones(2)
-    with pytest.raises(Unsupported, match=says):
-        exported(function, ad.ones(2))
-
-
-p = nn.Parameter(ad.ones(2))
-STEPPED = ad.optim.SGD([p], lr=0.1)
-SCHEDULE = ad.optim.lr_scheduler.StepLR(STEPPED, 2)
+def test_what_is_written_to_an_argument_is_refused():
+    with pytest.raises(Unsupported, match="writes to an argument"):
+        exported(lambda x: x.mul_(2), ad.ones(2))
 
 
 def test_a_program_that_goes_by_the_order_of_memory(tmp_path):

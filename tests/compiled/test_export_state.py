@@ -1,5 +1,6 @@
 """What else is state of a program in a file: scales, numbers that Python sets, schedules."""
 
+import functools
 import io
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -10,15 +11,18 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.core.errors import CheckpointError, Unsupported
+from adjoint.optim import lr_scheduler as schedules
 from tests.compiled.test_export import (
     bits,
     exported,
     file_of,
+    in_another_process,
     loaded,
     rewritten,
     structure_of,
     with_change,
 )
+from tests.compiled.test_schedules import SCHEDULES
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 INF = float("inf")
@@ -371,3 +375,209 @@ def test_threads_take_turns_with_numbers():
     with ThreadPoolExecutor(4) as pool:
         found = [y.item() for y in pool.map(lambda _: program(ad.ones(1)), range(200))]
     assert sorted(found) == list(range(1, 201)) and program.numbers == {"held.calls": 200}
+
+
+# ---- schedules -----------------------------------------------------------------------------------
+
+FUNCTIONS = ("LambdaLR", "MultiplicativeLR")
+
+
+def scheduling(make, optimizer=ad.optim.SGD):
+    """A step that steps a schedule, too; the model, its optimizer and the schedule."""
+    ad.manual_seed(0)
+    model = nn.Linear(3, 2)
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.2}]
+    optimizer = optimizer(groups, lr=0.1, momentum=0.9)
+    schedule = make(optimizer)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step(*([loss] if isinstance(schedule, schedules.ReduceLROnPlateau) else []))
+        return loss
+
+    return step, model, optimizer, schedule
+
+
+def options_of(optimizer):
+    return [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+
+
+def assert_steps_alike(program, compiled, model, optimizer, schedule, x):
+    assert bits(program(x)) == bits(compiled(x))
+    assert bits(program.state_dict()) == bits(model.state_dict())
+    assert options_of(program.optimizers[0]) == options_of(optimizer)
+    assert program.schedulers[0].state_dict() == schedule.state_dict()
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {*FUNCTIONS}))
+def test_a_schedule_steps_on_as_the_compiled_one(name):
+    step, model, optimizer, schedule = scheduling(SCHEDULES[name])
+    compiled = ad.compile(step)
+    for _ in range(2):
+        compiled(ad.ones(4, 3))
+    before = options_of(optimizer), schedule.state_dict()
+    program = exported(compiled, ad.ones(4, 3))
+    assert (options_of(optimizer), schedule.state_dict()) == before
+    for k in range(14):
+        if k == 5:
+            program = again(program)
+        x = ad.full((4, 3), 0.1 * k)
+        assert_steps_alike(program, compiled, model, optimizer, schedule, x)
+    assert type(program.schedulers[0]) is type(schedule)
+    assert program.schedulers[0].optimizer is program.optimizers[0]
+    rows = program.explain(ad.ones(4, 3)).host_calls
+    assert [row.name for row in rows] == [f"{name}.step"]
+
+
+def test_schedules_within_schedules_and_two_programs():
+    def make(o):
+        warm = schedules.LinearLR(o, 0.1, total_iters=3)
+        both = [schedules.MultiStepLR(o, [2, 2, 5]), schedules.ExponentialLR(o, 0.9)]
+        return schedules.SequentialLR(
+            o, [warm, schedules.CosineAnnealingWarmRestarts(o, 2, 2), both[0]], [3, 9]
+        ) if o.defaults["nesterov"] else schedules.ChainedScheduler(
+            [both[0], schedules.ChainedScheduler([both[1], warm])]
+        )  # fmt: skip
+
+    for nesterov in (False, True):
+        kind = functools.partial(ad.optim.SGD, nesterov=nesterov)
+        step, model, optimizer, schedule = scheduling(make, kind)
+        compiled = ad.compile(step)
+        x, y = ad.ones(4, 3), ad.ones(2, 3)
+        compiled(x)
+        program = exported(compiled, [(x,), (y,)])
+        for z in (x, x, y, x, y, y, x, y, x, x, y, x):
+            assert_steps_alike(program, compiled, model, optimizer, schedule, z)
+            program = again(program)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (SCHEDULES["LambdaLR"], "LambdaLR, which calls a Python function"),
+        (SCHEDULES["MultiplicativeLR"], "MultiplicativeLR, which calls a Python function"),
+        (
+            lambda o: schedules.CyclicLR(o, 0.01, 0.1, 2, scale_fn=lambda x: 0.9**x),
+            "CyclicLR, which calls a Python function",
+        ),
+        (
+            lambda o: schedules.ChainedScheduler([SCHEDULES["LambdaLR"](o)]),
+            "LambdaLR, which calls a Python function",
+        ),
+        (lambda o: OfUser(o, 2), "OfUser, which is none of"),
+    ],
+)
+def test_schedules_that_no_file_can_hold_are_named(make, says):
+    step, _, optimizer, _ = scheduling(make)
+    step(ad.ones(4, 3))
+    before = options_of(optimizer)
+    with pytest.raises(Unsupported, match=rf"{says}.*; use another schedule, .* between calls"):
+        exported(step, ad.ones(4, 3))
+    assert options_of(optimizer) == before
+
+
+class OfUser(schedules.StepLR):
+    pass
+
+
+def test_steps_of_schedules_with_arguments_and_attributes_of_users_are_refused():
+    step, _, _, schedule = scheduling(SCHEDULES["StepLR"])
+    step(ad.ones(4, 3))
+
+    def to(x):
+        step(x)
+        schedule.step(3)
+
+    with pytest.raises(Unsupported, match="steps a StepLR with other arguments than none"):
+        exported(to, ad.ones(4, 3))
+    schedule.mine = [1]
+    with pytest.raises(Unsupported, match=r"StepLR, a schedule that no file can hold: .*'mine'"):
+        exported(step, ad.ones(4, 3))
+
+
+def test_a_schedule_does_not_step_where_the_run_fails():
+    model = nn.Embedding(3, 2)
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
+    schedule = schedules.ExponentialLR(optimizer, 0.5)
+
+    def step(index):
+        optimizer.zero_grad()
+        model(index).sum().backward()
+        optimizer.step()
+        schedule.step()
+
+    program = exported(step, ad.tensor([0]))
+    program(ad.tensor([0]))
+    with pytest.raises(IndexError):
+        program(ad.tensor([3]))
+    [own] = program.schedulers
+    assert own.last_epoch == 1 and program.optimizers[0].param_groups[0]["lr"] == 0.05
+    assert schedule.last_epoch == 0
+
+
+# ---- all of it -----------------------------------------------------------------------------------
+
+
+class Whole:
+    """A training step with a scaler, a schedule and numbers."""
+
+    def __init__(self):
+        ad.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 2))
+        self.optimizer = ad.optim.AdamW(self.model.parameters(), lr=0.05)
+        self.schedule = schedules.OneCycleLR(self.optimizer, 0.1, 40)
+        self.scaler = ad.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        self.steps, self.smooth = 0, 1.0
+
+    def step(self, x, y):
+        self.steps += 1
+        self.smooth = 0.9 * self.smooth + 0.1 / self.steps
+        self.optimizer.param_groups[0]["weight_decay"] = 0.01 * self.smooth
+        self.optimizer.zero_grad()
+        loss = (self.model(x) - y[:, :2]).square().mean() * self.smooth
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.schedule.step()
+        return loss, self.steps
+
+
+def test_another_process_without_the_code_goes_on_with_all_of_it(tmp_path):
+    whole = Whole()
+    compiled = ad.compile(whole.step)
+    for i in range(2):
+        compiled(*batch(i))
+    ad.export(compiled, batch(0), tmp_path / "step")
+    ad.save([batch(i) for i in range(12)], tmp_path / "batches")
+    expected = []
+    for i in range(12):
+        loss, steps = compiled(*batch(i))
+        group = whole.optimizer.param_groups[0]
+        expected += [loss.detach().numpy().tobytes().hex(), str(steps), repr(group["lr"])]
+        expected += [repr(group["weight_decay"]), repr(whole.scaler.get_scale())]
+        expected += [repr(whole.smooth), str(whole.schedule.last_epoch)]
+    found = in_another_process(
+        tmp_path,
+        """
+        assert not any(name.startswith("tests") for name in sys.modules)
+        step = ad.export.load(sys.argv[1])
+        for i, (x, y) in enumerate(ad.load(sys.argv[2])):
+            if i == 5:
+                step.save(sys.argv[3])
+                step = ad.export.load(sys.argv[3])
+            loss, steps = step(x, y)
+            group = step.optimizers[0].param_groups[0]
+            print(loss.detach().numpy().tobytes().hex(), steps, repr(group["lr"]))
+            print(repr(group["weight_decay"]), repr(step.scalers[0].get_scale()))
+            print(repr(step.numbers["smooth"]), step.schedulers[0].last_epoch)
+        ad.save(step.state_dict(), sys.argv[4])
+        """,
+        *(tmp_path / name for name in ("step", "batches", "later", "out")),
+    )
+    assert found == expected
+    assert bits(ad.load(tmp_path / "out")) == bits(whole.model.state_dict())

@@ -1,0 +1,181 @@
+"""Schedules in files: a class's name, an optimizer's number, and what the schedule holds.
+
+    "class"  of adjoint.optim.lr_scheduler    "optimizer"  its number    "state"  attributes
+    "parts"  schedules of which it is made, without optimizers of their own
+
+What is read is compared with a schedule that the class itself makes of these settings, for an
+optimizer that is a copy: it is to have the same attributes, of the same types.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.errors import AdjointError, CheckpointError, Unsupported
+from ..core.scalar import Number
+from ..core.tensor_base import TensorBase
+from ..io.ops import checked
+from ..optim import lr_scheduler
+from ..optim.lr_scheduler import LRScheduler
+from .checks import checked_dict, checked_list
+
+MAX_DEPTH = 8  # schedules within one another
+_LARGEST = 1 << 63  # of an int
+_OFTEN = 1 << 16  # how often one milestone may count
+_FUNCTIONS = ("LambdaLR", "MultiplicativeLR")  # whose rates a user's function gives
+_KINDS = frozenset(lr_scheduler.__all__) - {"LRScheduler", *_FUNCTIONS}
+_APART = ("optimizer", "_schedulers")  # attributes that are no plain values
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def scheduled(call: Any, args: Any, kwargs: Any) -> LRScheduler:
+    """The schedule whose step a call after each run is.
+
+    Errors: Unsupported for other calls, and for steps with arguments, but for a metric.
+    """
+    schedule = call.args[0] if isinstance(call, functools.partial) and call.args else None
+    if not isinstance(schedule, LRScheduler) or step_of(schedule).func is not call.func:
+        raise Unsupported(f"export: the function calls {call!r:.80}; call it outside")
+    if not takes(schedule, args, kwargs):
+        what = "a metric, a tensor or a number" if _takes_metric(schedule) else "none"
+        raise Unsupported(
+            f"export: the function steps a {type(schedule).__name__} with other arguments than "
+            f"{what}; step it between calls of what is loaded"
+        )
+    return schedule
+
+
+def step_of(schedule: LRScheduler) -> functools.partial[Any]:
+    """The call that is to be made after each run."""
+    return functools.partial(inspect.unwrap(type(schedule).step), schedule)
+
+
+def takes(schedule: LRScheduler, args: Any, kwargs: Any) -> bool:
+    """Whether a schedule in a file may be stepped with these arguments."""
+    kinds = all(isinstance(x, TensorBase) or type(x) in (Number, int, float) for x in args)
+    return kinds and len(args) == _takes_metric(schedule) and kwargs == {}
+
+
+def _takes_metric(schedule: LRScheduler) -> bool:
+    return isinstance(schedule, lr_scheduler.ReduceLROnPlateau)
+
+
+def written_schedule(schedule: LRScheduler, optimizers: Sequence[Any]) -> dict[str, Any]:
+    """What stands for a schedule in a file of some optimizers.
+
+    Errors: Unsupported for schedules that no file can hold.
+    """
+    numbers = [n for n, each in enumerate(optimizers) if each is schedule.optimizer]
+    found = {"optimizer": (*numbers, None)[0], **_written(schedule)}
+    try:
+        read_schedule(found, optimizers)
+    except (AdjointError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise Unsupported(
+            f"export: {type(schedule).__name__}, a schedule that no file can hold: {error}"
+        ) from error
+    return found
+
+
+def _written(schedule: Any) -> dict[str, Any]:
+    name, held = type(schedule).__name__, vars(schedule)
+    calls = name in _FUNCTIONS or held.get("_scale_fn_custom") is not None
+    if getattr(lr_scheduler, name, None) is not type(schedule) or calls:
+        what = "calls a Python function" if calls else "is none of adjoint.optim.lr_scheduler's"
+        raise Unsupported(
+            f"export: the function steps a {name}, which {what}, and no file can hold it; use "
+            "another schedule, set the rate by arithmetic, or step it between calls of what is "
+            "loaded"
+        )
+    state = {key: value for key, value in held.items() if key not in _APART}
+    state = {key: dict(x) if isinstance(x, Counter) else x for key, x in state.items()}
+    parts = [_written(part) for part in held.get("_schedulers", ())]
+    return {"class": name, "state": state, "parts": parts}
+
+
+def parts_of(schedule: Any) -> list[Any]:
+    """The schedule, and those that it is made of."""
+    within = vars(schedule).get("_schedulers", ())
+    return [schedule, *(each for part in within for each in parts_of(part))]
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_schedule(found: Any, optimizers: Sequence[Any]) -> LRScheduler:
+    """The schedule that was written.
+
+    Errors: CheckpointError for what is none, and those of its class.
+    """
+    n = checked_dict(found)["optimizer"]
+    if type(n) is not int or not 0 <= n < len(optimizers):
+        raise CheckpointError(f"there is no optimizer {n!r:.40}")
+    optimizer = optimizers[n]
+    if any(type(group.get("lr")) not in (int, float) for group in optimizer.param_groups):
+        raise CheckpointError("a schedule of a learning rate that is no number")
+    like = copy.copy(optimizer)
+    like.param_groups = [dict(group) for group in optimizer.param_groups]
+    schedule, _ = _read(found, optimizer, like, MAX_DEPTH)
+    for group, other in zip(optimizer.param_groups, like.param_groups, strict=True):
+        if not all(name in group and _is_like(group[name], x) for name, x in other.items()
+                   if name != "params" and name not in optimizer.defaults):  # fmt: skip
+            raise CheckpointError("an optimizer lacks options that its schedule reads")
+    return schedule
+
+
+def _read(found: Any, optimizer: Any, like: Any, depth: int) -> tuple[LRScheduler, LRScheduler]:
+    """A schedule, and the one that its class makes for the optimizer `like`."""
+    name, state = checked(found["class"], str), checked_dict(found["state"])
+    if name not in _KINDS or depth == 0:
+        raise CheckpointError(f"there is no schedule {name!r:.80}, or it is nested too deeply")
+    kind: Any = getattr(lr_scheduler, name)
+    pairs = [_read(each, optimizer, like, depth - 1) for each in checked_list(found["parts"])]
+    others = [other for _, other in pairs]
+    more = _MORE[name](state, others) if name in _MORE else {}
+    if pairs and "schedulers" not in more:
+        raise CheckpointError(f"{name} is not made of others")
+    settings = inspect.signature(kind).parameters.keys() - {"optimizer", "last_epoch", *more}
+    made = kind(optimizer=like, **{key: state[key] for key in settings if key in state}, **more)
+    held = {key: x for key, x in vars(made).items() if key not in _APART}
+    if held.keys() != state.keys():
+        raise CheckpointError(f"{name} has no attributes {sorted(held.keys() ^ state.keys())}")
+    schedule: Any = object.__new__(kind)
+    schedule.optimizer = optimizer
+    for key, x in held.items():
+        value = state[key]
+        if not _is_like(value, x):
+            raise CheckpointError(f"{key} of {name} is {value!r:.80}")
+        setattr(schedule, key, Counter(value) if isinstance(x, Counter) else value)
+    if pairs:
+        schedule._schedulers = [part for part, _ in pairs]
+    return schedule, made
+
+
+# Settings that are no attributes, or are called otherwise.
+_MORE: dict[str, Callable[..., dict[str, Any]]] = {
+    "OneCycleLR": lambda state, _: {"max_lr": 1.0, "three_phase": len(state["phases"]) == 3},
+    "CyclicLR": lambda state, _: {"base_lr": 0.1, "max_lr": 1.0},
+    "SequentialLR": lambda state, parts: {
+        "schedulers": parts, "milestones": checked_list(state["_milestones"])
+    },
+    "ChainedScheduler": lambda state, parts: {"schedulers": parts},
+}  # fmt: skip
+
+
+def _is_like(value: Any, like: Any) -> bool:
+    """Whether an attribute may have a value where the class gives it another one."""
+    if isinstance(like, Counter):
+        counts = value.items() if type(value) is dict else ((None, None),)
+        return all(_is_like(key, 0) and type(n) is int and 0 <= n <= _OFTEN for key, n in counts)
+    if type(like) in (int, float):
+        return type(value) is float or (type(value) is int and abs(value) < _LARGEST)
+    if type(like) in (list, tuple):
+        same = type(value) is type(like) and len(value) == len(like)
+        return same and all(map(_is_like, value, like))
+    return type(value) is type(like) and type(like) in (bool, str, type(None)) and value == like
