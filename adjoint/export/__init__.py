@@ -1,8 +1,8 @@
 """Functions and training steps in files: `ad.export(fn, example, path)`, ahead of time.
 
 A file holds a program's graph, its whole state (weights, buffers, optimizers' states and step
-counts, gradients, generators) and its signature; another process loads and runs it, or trains on,
-without the code that it was captured from.
+counts, gradients, generators, schedules, scales, numbers) and its signature; another process loads
+and runs it, or trains on, without the code that it was captured from.
 
 >>> import io
 >>> layer, file = ad.nn.Linear(2, 1), io.BytesIO()
@@ -87,7 +87,8 @@ def load(f: _Any, *, memory: int | None = None) -> ExportedProgram:
     """The program in a file. No code of the file's runs, none of the function's is needed.
 
     What is verified: the file's checksums and the version of its form; that ops, routines and
-    optimizers are adjoint's own, made of fields of the right types; that every value is computed
+    optimizers are adjoint's own, made of fields of the right types, and so are schedules, scalers
+    and what is computed of numbers; that every value is computed
     before it is read, and has the shape and dtype that its op infers; that what the program reads
     and writes, and what optimizers step over, are tensors of the file with these shapes and dtypes;
     that no value takes more than `memory` bytes (by default, those of the machine), and all of them

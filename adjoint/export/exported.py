@@ -52,7 +52,9 @@ class ExportedProgram:
     It is called like the function, with arguments of the exported shapes, dtypes and constants;
     each call changes the state that the function's would change: weights, statistics, the states
     and step counts in `optimizers`, the numbers that `generators` have drawn. `optimizers` are
-    optimizers as always, whose learning rate may be set, and may be scheduled.
+    optimizers as always, whose learning rate may be set, and may be scheduled. `schedulers` are
+    those that each call steps, `scalers` scale its losses, and `numbers` are those that the
+    function sets, by the names that its Python finds them by; they may be set.
     """
 
     def __init__(self, found: dict[str, Any], memory: int) -> None:
@@ -88,8 +90,9 @@ class ExportedProgram:
         """What the function would return; its state changes as the function's would.
 
         Errors: InvalidArgument for arguments that were not exported; Unsupported where ops are
-        recorded (lazy, Graph, compile), without native code, and where the state is of another
-        form than it was; those of the program's checks, which leave the state as it was.
+        recorded (lazy, Graph, compile), without native code, where the state is of another form
+        than it was, and for numbers by which Python would go another way; those of the program's
+        checks. All leave the state as it was, but for those of a schedule's step.
         """
         observer = MODE.get().observer
         if observer is not None:

@@ -140,8 +140,10 @@ def _read(found: Any, optimizer: Any, like: Any, depth: int) -> tuple[LRSchedule
     more = _MORE[name](state, others) if name in _MORE else {}
     if pairs and "schedulers" not in more:
         raise CheckpointError(f"{name} is not made of others")
-    settings = inspect.signature(kind).parameters.keys() - {"optimizer", "last_epoch", *more}
-    made = kind(optimizer=like, **{key: state[key] for key in settings if key in state}, **more)
+    for key, p in inspect.signature(kind).parameters.items():
+        if key in state and key not in ("last_epoch", *more):
+            more[key] = _setting(key, state[key], p.default)
+    made = kind(optimizer=like, **more)
     held = {key: x for key, x in vars(made).items() if key not in _APART}
     if held.keys() != state.keys():
         raise CheckpointError(f"{name} has no attributes {sorted(held.keys() ^ state.keys())}")
@@ -157,12 +159,21 @@ def _read(found: Any, optimizer: Any, like: Any, depth: int) -> tuple[LRSchedule
     return schedule, made
 
 
+def _setting(name: str, value: Any, default: Any) -> Any:
+    """What a class may be given: a number, where its default is no text and no boolean."""
+    good = type(value) is type(default) if type(default) in (bool, str) else _is_like(value, 0)
+    if not good and not (name == "milestones" and type(value) is dict):
+        raise CheckpointError(f"{name} is {value!r:.80}")
+    return value
+
+
 # Settings that are no attributes, or are called otherwise.
 _MORE: dict[str, Callable[..., dict[str, Any]]] = {
     "OneCycleLR": lambda state, _: {"max_lr": 1.0, "three_phase": len(state["phases"]) == 3},
     "CyclicLR": lambda state, _: {"base_lr": 0.1, "max_lr": 1.0},
     "SequentialLR": lambda state, parts: {
-        "schedulers": parts, "milestones": checked_list(state["_milestones"])
+        "schedulers": parts,
+        "milestones": [checked(n, int) for n in checked_list(state["_milestones"])],
     },
     "ChainedScheduler": lambda state, parts: {"schedulers": parts},
 }  # fmt: skip

@@ -246,12 +246,14 @@ class _Writer:
             for n, optimizer in enumerate(self.optimizers)
             for g, group in enumerate(optimizer.param_groups)
         }
-        within = _within(self.schedules)
+        parts = [part for each in self.schedules for part in parts_of(each)]
+        within = _within([*parts, *self.scalers])
         found = []
         for slot, name in zip(slots, number_names(self.function, slots), strict=True):
             if id(slot.holder) in within:
                 raise Unsupported(
-                    f"export: the function sets {name}, which a schedule holds; let its step set it"
+                    f"export: the function sets {name}, which a schedule or a GradScaler holds; "
+                    "set it outside"
                 )
             value, option = now(slot), groups.get(id(slot.holder))
             holder, key = ({name: value}, name) if option is None else (slot.holder, slot.key)
@@ -484,9 +486,9 @@ class _Program:
 _NOTHING = np.zeros(0)
 
 
-def _within(schedules: Iterable[Any]) -> set[int]:
-    """The ids of what holds the attributes of schedules, or is one that holds more."""
-    held = [vars(part) for each in schedules for part in parts_of(each)]
+def _within(objects: Iterable[Any]) -> set[int]:
+    """The ids of what holds the attributes of objects, and of lists and dicts among these."""
+    held = [vars(each) for each in objects]
     return {id(x) for each in held for x in (each, *each.values()) if type(x) in (dict, list)}
 
 

@@ -2,9 +2,11 @@
 
 import functools
 import io
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -14,10 +16,13 @@ from adjoint.core.errors import CheckpointError, Unsupported
 from adjoint.optim import lr_scheduler as schedules
 from tests.compiled.test_export import (
     bits,
+    changed,
     exported,
     file_of,
     in_another_process,
     loaded,
+    outcome,
+    places_of,
     rewritten,
     structure_of,
     with_change,
@@ -33,6 +38,12 @@ def again(program):
     file = io.BytesIO()
     program.save(file)
     return loaded(file.getvalue())
+
+
+def assert_refused(found, path, change, says):
+    """A file that is changed at one place is refused with such a message."""
+    with pytest.raises(CheckpointError, match=says):
+        pytest.fail(f"{path}, {says}: {loaded(rewritten(with_change(found, path, change)))}")
 
 
 # ---- GradScaler ----------------------------------------------------------------------------------
@@ -152,8 +163,7 @@ def test_what_a_file_says_wrongly_of_a_scaler_is_named():
         (lambda x: 0.5, ("scalers", 0, "growth_factor"), "must be > 1.0"),
         (lambda x: {}, ("scalers", 0), "KeyError"),
     ):
-        with pytest.raises(CheckpointError, match=says):
-            loaded(rewritten(with_change(found, path, change)))
+        assert_refused(found, path, change, says)
 
 
 # ---- numbers that Python sets --------------------------------------------------------------------
@@ -377,6 +387,127 @@ def test_threads_take_turns_with_numbers():
     assert sorted(found) == list(range(1, 201)) and program.numbers == {"held.calls": 200}
 
 
+def test_what_a_file_says_wrongly_of_numbers_is_named():
+    data = file_of(Counting().step, ad.ones(4, 3))
+    found = structure_of(data)
+    of, own = ("programs", 0, "numbers"), found["programs"][0]["numbers"]
+    steps = next(n for n, each in enumerate(own["values"]) if each[0] == "pow")
+    count = len(own["values"])
+    assert [kind for kind, *_ in found["numbers"]].count("option") == 1
+    option = next(n for n, each in enumerate(found["numbers"]) if each[0] == "option")
+    update = next(n for n, op in enumerate(found["programs"][0]["ops"]) if op[0] == "update")
+    set_option = ("programs", 0, "ops", update, 4, 0)
+    for change, path, says in (
+        (lambda x: [("number", "a", "text")], ("numbers",), "'text' stands where"),
+        (lambda x: [("number", "a", True)], ("numbers",), "stands where"),
+        (lambda x: [("number", "a", 1 << 5000)], ("numbers",), "was an int"),
+        (lambda x: [*x, x[0]], ("numbers",), "a number is there twice"),
+        (lambda x: [("file", "a", 1)], ("numbers",), "'file' is no kind of number"),
+        (
+            lambda x: ("option", 0, 0, "betas", False),
+            ("numbers", option),
+            "no number in the option",
+        ),
+        (lambda x: ("option", 0, 9, "lr", False), ("numbers", option), "there is no number 9"),
+        (lambda x: ("option", 0, 0, "params", False), ("numbers", option), "the option 'params'"),
+        (lambda x: [9, *x[1:]], (*of, "given"), "there is no number 9"),
+        (lambda x: x[1:], (*of, "given"), "it is given other numbers"),
+        (lambda x: ("eval", 0, 0), (*of, "values", steps), "'eval' computes no number"),
+        (lambda x: ("__import__", 0, 0), (*of, "values", steps), "computes no number"),
+        (lambda x: (x[0], x[1], steps), (*of, "values", steps), f"there is no number {steps}"),
+        (lambda x: (x[0], -1, x[2]), (*of, "values", steps), "there is no number -1"),
+        (lambda x: (x[0], True, x[2]), (*of, "values", steps), "there is no number True"),
+        (lambda x: ("constant", "1"), (*of, "values", steps), "'1' is no number"),
+        (lambda x: x * (1 << 14), (*of, "values"), "computes more than 65536 numbers"),
+        (lambda x: [("lt", 0, 0, 1)], (*of, "decisions"), "1 stands where"),
+        (lambda x: [("lt", 0, 0, "x: return None")], (*of, "decisions"), "stands where"),
+        (lambda x: [("add", 0, 0, True)], (*of, "decisions"), "'add' computes no number"),
+        (lambda x: [("lt", 0, count, True)], (*of, "decisions"), f"no number {count}"),
+        (lambda x: [*x, x[0]], (*of, "left"), "it sets a number twice"),
+        (lambda x: [(9, 0)], (*of, "left"), "there is no number 9"),
+        (lambda x: x[1:], (*of, "inputs"), "more|of other dtypes"),
+        (lambda x: [(x[0][0], ad.int64), *x[1:]], (*of, "inputs"), "of other dtypes"),
+        (lambda x: x[1:], (*of, "results"), "no number"),
+        (lambda x: [], (*of, "options"), "there is no number 0 that an option has"),
+        (lambda x: (0, "betas", x[2]), set_option, "no number in the option 'betas'"),
+        (lambda x: (0, "lr", ("constant", -1.0)), set_option, "learning rate"),
+        (lambda x: (0, "lr", ("tensor", 0)), set_option, "an option is"),
+        (lambda x: (5, "lr", x[2]), set_option, "no group 5"),
+        (lambda x: None, of, "it has|more"),
+    ):
+        assert_refused(found, path, change, says)
+    loaded(data)(ad.ones(4, 3))
+
+
+def test_numbers_that_grow_end_in_an_error_soon():
+    held = {"n": 3}
+
+    def step(x):
+        held["n"] = held["n"] * held["n"]
+        return x * 2
+
+    program = exported(step, ad.ones(2))
+    with pytest.raises(Unsupported, match=r"held.n \(\d+\): a number becomes|held.n .*no file"):
+        for _ in range(20):
+            program(ad.ones(2))
+    assert program.numbers["held.n"].bit_length() <= 4096
+    data = structure_of(file_of(step, ad.ones(2)))
+    steps = [("pow", 0, 0)] * 1000
+    path = ("programs", 0, "numbers", "values")
+    bomb = loaded(rewritten(with_change(data, path, lambda x: [*x, *chained(len(x), steps)])))
+    bomb.numbers["held.n"] = 1 << 11
+    with pytest.raises(Unsupported, match="too large"):
+        bomb(ad.ones(2))
+
+
+def chained(first, steps):
+    """Steps of which each computes with the one before."""
+    return [(name, first + n - 1, first + n - 1) for n, (name, *_) in enumerate(steps)]
+
+
+def test_numbers_meet_tensors_of_every_dtype():
+    held = {"f": 0.1, "i": 3}
+
+    def function(x):
+        held["f"], held["i"] = -held["f"] * 1.7, held["i"] + 5
+        return x + held["i"], x * held["f"], held["f"] - x, ad.full((2,), held["f"])
+
+    for dtype in (ad.float16, ad.bfloat16, ad.float32, ad.float64, ad.int32, ad.int64, ad.uint8):
+        held["f"], held["i"] = 0.1, 3
+        x = ad.arange(6).to(dtype)
+        program, compiled = exported(function, x), ad.compile(function)
+        for _ in range(4):
+            found, expected = program(x), compiled(x)
+            assert [y.dtype for y in found] == [y.dtype for y in expected]
+            assert bits(found) == bits(expected)
+
+
+def test_a_model_that_counts_is_trained_from_outside():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.calls = nn.Linear(3, 2), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.layer(x) / self.calls
+
+    ad.manual_seed(0)
+    model = Counts()
+    program, compiled = exported(model, ad.ones(4, 3)), ad.compile(model)
+    optimizers = [ad.optim.SGD(each.parameters(), lr=0.1) for each in (program, model)]
+    for k in range(10):
+        x = ad.full((4, 3), 0.1 * k)
+        for call, optimizer in zip((program, compiled), optimizers, strict=True):
+            optimizer.zero_grad()
+            call(x).square().sum().backward()
+            optimizer.step()
+        with ad.no_grad():
+            assert bits(program(x)) == bits(compiled(x))
+        assert program.numbers == {"calls": model.calls} and model.calls == 2 * k + 2
+    assert bits(program.state_dict()) == bits(model.state_dict())
+
+
 # ---- schedules -----------------------------------------------------------------------------------
 
 FUNCTIONS = ("LambdaLR", "MultiplicativeLR")
@@ -518,6 +649,62 @@ def test_a_schedule_does_not_step_where_the_run_fails():
     assert schedule.last_epoch == 0
 
 
+def test_what_a_file_says_wrongly_of_schedules_is_named():
+    step, *_ = scheduling(
+        lambda o: schedules.SequentialLR(
+            o, [schedules.LinearLR(o), schedules.CosineAnnealingWarmRestarts(o, 2)], [3]
+        )
+    )
+    step(ad.ones(4, 3))
+    found = structure_of(file_of(step, ad.ones(4, 3)))
+    own, call = ("schedules", 0), ("programs", 0, "calls")
+    assert [each["class"] for each in found["schedules"]] == ["SequentialLR"]
+    returned = found["programs"][0]["returned"]
+    given = ("programs", 0, "returned", 1, 1, 1, 0, 1)
+    assert returned[1][1][1][0][1] == [("tuple", []), ("dict", [])]
+    for change, path, says in (
+        (lambda x: "LambdaLR", (*own, "class"), "there is no schedule 'LambdaLR'"),
+        (lambda x: "LRScheduler", (*own, "class"), "there is no schedule 'LRScheduler'"),
+        (lambda x: "__builtins__", (*own, "class"), "there is no schedule"),
+        (lambda x: "StepLR", (*own, "class"), "StepLR is not made of others|step_size"),
+        (lambda x: 7, (*own, "optimizer"), "there is no optimizer 7"),
+        (lambda x: [], (*own, "parts"), "expects at least one scheduler"),
+        (lambda x: [3, 4], (*own, "state", "_milestones"), "number of milestones"),
+        (lambda x: ["3"], (*own, "state", "_milestones"), "'3' stands where"),
+        (lambda x: "0.1", (*own, "parts", 0, "state", "start_factor"), "start_factor is '0.1'"),
+        (lambda x: [0.1], (*own, "state", "_last_lr"), "_last_lr of SequentialLR is"),
+        (lambda x: {**x, "step": 1}, (*own, "state"), "no attributes \\['step'\\]"),
+        (lambda x: 0, (*own, "parts", 1, "state", "T_0"), "positive integer T_0"),
+        (lambda x: 0, (*own, "parts", 1, "state", "T_mult"), "T_mult >= 1"),
+        (lambda x: True, (*own, "parts", 1, "state", "last_epoch"), "last_epoch of Cosine"),
+        (lambda x: 2.0, (*own, "parts", 0, "state", "start_factor"), "multiplicative factor"),
+        (lambda x: [deep(9)], ("schedules",), "nested too deeply"),
+        (lambda x: [1], call, "it has no schedule 1"),
+        (lambda x: [], call, "argument"),
+        (lambda x: [("tuple", [("constant", 3)]), x[1]], given, "stepped with other arguments"),
+        (lambda x: [x[0], ("dict", [("epoch", ("constant", 3))])], given, "with other arguments"),
+        (
+            lambda x: {k: v for k, v in x.items() if k != "initial_lr"},
+            ("optimizers", 0, "groups", 1, "options"),
+            "lacks options that its schedule reads|KeyError",
+        ),
+        (
+            lambda x: {**x, "lr": None},
+            ("optimizers", 0, "groups", 1, "options"),
+            "learning rate|'<",
+        ),
+    ):
+        assert_refused(found, path, change, says)
+    loaded(rewritten(found))(ad.ones(4, 3))
+
+
+def deep(depth):
+    """Schedules within schedules."""
+    parts = [deep(depth - 1)] if depth else []
+    state = {"_last_lr": [0.1, 0.2]}
+    return {"class": "ChainedScheduler", "optimizer": 0, "state": state, "parts": parts}
+
+
 # ---- all of it -----------------------------------------------------------------------------------
 
 
@@ -581,3 +768,70 @@ def test_another_process_without_the_code_goes_on_with_all_of_it(tmp_path):
     )
     assert found == expected
     assert bits(ad.load(tmp_path / "out")) == bits(whole.model.state_dict())
+
+
+def test_files_of_before_are_read_as_before():
+    whole = Whole()
+    optimizer = whole.optimizer
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = (whole.model(x) - y[:, :2]).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    found = structure_of(file_of(step, *batch(0)))
+    old = {k: v for k, v in found.items() if k not in ("scalers", "schedules", "numbers")}
+    for program in old["programs"]:
+        del program["calls"], program["numbers"]
+        program["ops"] = [op[:3] if op[0] == "update" else op for op in program["ops"]]
+    before, now = loaded(rewritten(old)), exported(step, *batch(0))
+    for i in range(3):
+        assert bits(before(*batch(i))) == bits(now(*batch(i)))
+    assert before.numbers == {} and before.scalers == before.schedulers == []
+
+
+def hostile_files():
+    """Files with scalers, schedules and numbers, and examples."""
+    whole = Whole()
+    ad.compile(whole.step)(*batch(0))
+    step, *_ = scheduling(SCHEDULES["ReduceLROnPlateau"])
+    other, *_ = scheduling(SCHEDULES["SequentialLR"])
+    one = (ad.ones(4, 3),)
+    step(*one), other(*one)
+    pairs = [(whole.step, batch(0)), (step, one), (other, one), (Counting().step, one)]
+    return [(structure_of(file_of(function, *example)), example) for function, example in pairs]
+
+
+def is_of_state(path):
+    """Whether a part of a file is about what this file of tests is about."""
+    inner = path[2:3] if path[:1] == ("programs",) else path[:1]
+    return inner in [(x,) for x in ("scalers", "schedules", "numbers", "calls", "returned", "ops")]
+
+
+def hostile(count, seed):
+    """What came of structures changed at random, whose checksums are right."""
+    random = np.random.default_rng(seed)
+    files = hostile_files()
+    places = [list(filter(is_of_state, places_of(found))) for found, _ in files]
+    outcomes = Counter()
+    for k in range(count):
+        (found, example), paths = files[k % len(files)], places[k % len(files)]
+        for _ in range(int(random.integers(1, 3))):
+            path = paths[int(random.integers(len(paths)))]
+            try:
+                found = with_change(found, path, lambda x: changed(random, x))
+            except (KeyError, TypeError, IndexError):  # it is there no more
+                continue
+        outcomes[outcome(rewritten(found), example)] += 1
+    return outcomes
+
+
+def test_state_that_was_made_by_hand_ends_in_errors_of_ours():
+    assert hostile(300, 0)["CheckpointError"] > 200
+
+
+@pytest.mark.sweep
+def test_much_state_that_was_made_by_hand():
+    assert hostile(3000, 1)["CheckpointError"] > 2000
