@@ -15,7 +15,7 @@ from ..optim.optimizer import Optimizer
 from ..program.reads import Slot
 
 _MOST = 100_000  # objects that are looked at
-_REGISTERED = ("_parameters", "_buffers", "_modules")  # of a module, which names them itself
+_REGISTERED = ("_parameters", "_buffers", "_modules")  # of a module
 _NOTHING = (types.ModuleType, type, str, bytes, int, float, complex, Optimizer)
 
 
@@ -77,8 +77,12 @@ def number_names(function: Callable[..., Any], slots: Sequence[Slot]) -> list[st
     found: list[str] = []
     for slot in slots:
         path = paths.get(id(slot.holder), "")
-        found.append(_free(f"{path}.{slot.key}" if path else str(slot.key), found))
+        found.append(_free(_joined(path, str(slot.key)), found))
     return found
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
 
 
 def _holders(x: Any) -> tuple[Any, ...]:
@@ -101,7 +105,7 @@ def _reached(function: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(x, (TensorBase, GradScaler)):
             continue
         for name, value in _parts(x):
-            waiting.append((f"{path}.{name}" if path and name else path or name, value))
+            waiting.append((_joined(path, name), value))
 
 
 def _parts(x: Any) -> Iterator[tuple[str, Any]]:
@@ -133,6 +137,8 @@ def _parts(x: Any) -> Iterator[tuple[str, Any]]:
         for n, value in enumerate(x):
             yield str(n), value
     else:
+        if isinstance(x, Module):
+            yield from x._modules.items()
         for name, value in getattr(x, "__dict__", {}).items():
             if not (name in _REGISTERED and isinstance(x, Module)):
                 yield name, value

@@ -73,7 +73,13 @@ def written_schedule(schedule: LRScheduler, optimizers: Sequence[Any]) -> dict[s
     Errors: Unsupported for schedules that no file can hold.
     """
     numbers = [n for n, each in enumerate(optimizers) if each is schedule.optimizer]
-    found = {"optimizer": (*numbers, None)[0], **_written(schedule)}
+    if not numbers:
+        raise Unsupported(
+            f"export: the function steps a schedule of {type(schedule.optimizer).__name__}, and "
+            "takes no step of that, or one that is written with operations on tensors, for which "
+            "rates are constant; step it between calls, or export a step of another optimizer"
+        )
+    found = {"optimizer": numbers[0], **_written(schedule)}
     try:
         read_schedule(found, optimizers)
     except (AdjointError, ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -448,8 +448,6 @@ class _Program:
         pairs = zip(self.captured.calls, given, strict=True)
         schedules = [scheduled(call, *each) for call, each in pairs]
         calls = [_place_in(self.of.schedules, each) for each in schedules]
-        for each in schedules:
-            _place_in(self.of.optimizers, each.optimizer)
         left: Sequence[Any] = ()
         if places.slots:
             found, left = found
@@ -469,8 +467,9 @@ class _Program:
         slots = [places.slots[n] for n in places.changed]
         for slot, x in zip(slots, left, strict=True):
             if x.__class__ is not type(now(slot)):
+                [name] = number_names(self.of.function, [slot])
                 raise Unsupported(
-                    f"export: the function sets {slot.key} from {now(slot)!r} to a "
+                    f"export: the function sets {name} from {now(slot)!r} to a "
                     f"{x.__class__.__name__}; numbers of a file stay ints or floats: begin with "
                     "what the function sets"
                 )

@@ -308,7 +308,7 @@ def test_a_number_of_another_type_or_without_a_value_is_an_error_that_changes_no
         kept.n = kept.n**-1
         return x
 
-    with pytest.raises(Unsupported, match="sets n from 1 to a float; numbers of a file stay"):
+    with pytest.raises(Unsupported, match=r"sets kept.n from 1 to a float; numbers of a file stay"):
         exported(halves, ad.ones(2))
     assert kept.n == 1
 
@@ -482,6 +482,25 @@ def test_numbers_meet_tensors_of_every_dtype():
             assert bits(found) == bits(expected)
 
 
+def test_numbers_of_parts_of_a_module_have_their_names():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.seen = 0, {"n": [1.0]}
+
+        def forward(self, x):
+            self.calls += 1
+            self.seen["n"][0] *= 0.5
+            return x * self.calls + self.seen["n"][0]
+
+    model = nn.Sequential(Counts(), nn.ModuleList([Counts()])[0])
+    program, compiled = exported(model, ad.ones(2)), ad.compile(model)
+    assert list(program.numbers) == ["0.calls", "1.calls", "0.seen.n.0", "1.seen.n.0"]
+    for _ in range(3):
+        assert bits(program(ad.ones(2))) == bits(compiled(ad.ones(2)))
+    assert program.numbers["1.calls"] == 3 and program.numbers["0.seen.n.0"] == 0.125
+
+
 def test_a_model_that_counts_is_trained_from_outside():
     class Counts(nn.Module):
         def __init__(self):
@@ -626,6 +645,27 @@ def test_steps_of_schedules_with_arguments_and_attributes_of_users_are_refused()
         exported(to, ad.ones(4, 3))
     schedule.mine = [1]
     with pytest.raises(Unsupported, match=r"StepLR, a schedule that no file can hold: .*'mine'"):
+        exported(step, ad.ones(4, 3))
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_a_schedule_whose_rates_are_constant_in_a_program_is_refused(steps):
+    model = nn.Linear(3, 2, bias=False)
+    optimizer = ad.optim.Muon(model.parameters(), lr=0.1)
+    schedule = schedules.StepLR(optimizer, 1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).mean()
+        loss.backward()
+        if steps:
+            optimizer.step()
+        schedule.step()
+        return loss
+
+    optimizer._has_stepped = True
+    step(ad.ones(4, 3))
+    with pytest.raises(Unsupported, match=r"a schedule of Muon, and takes no step of that, or one"):
         exported(step, ad.ones(4, 3))
 
 
