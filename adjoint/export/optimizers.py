@@ -30,10 +30,16 @@ def written_optimizer(optimizer: Any, number: Callable[[Any], int]) -> dict[str,
     for group in optimizer.param_groups:
         options = {name: value for name, value in group.items() if name != "params"}
         groups.append({"params": [number(p) for p in group["params"]], "options": options})
+    of = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     states = {}
     for p, state in optimizer.state.items():
         if not all(isinstance(value, TensorBase) for value in state.values()):
             raise Unsupported(f"export: {kind.__name__} has a state that is no tensor")
+        if state and id(p) in of and set(state) != (names := _names(optimizer, of[id(p)])):
+            raise Unsupported(
+                f"export: {kind.__name__} has a state of {sorted(state)}, where its options make "
+                f"one of {sorted(names)}: let it have the same options between steps"
+            )
         states[number(p)] = {name: number(x) for name, x in state.items()}
     return {
         "class": kind.__name__, "defaults": optimizer.defaults, "groups": groups, "state": states
@@ -89,9 +95,7 @@ def _state(
     tensor: Callable[[Any], Any], optimizer: Any, group: Any, p: Any, numbers: dict[str, Any]
 ) -> dict[str, Any]:
     """What an optimizer remembers of a parameter."""
-    like = optimizer.begin(_one(), group)
-    optimizer.complete(group, [like])
-    if set(like) != set(numbers):
+    if _names(optimizer, group) != set(numbers):
         raise CheckpointError(f"{type(optimizer).__name__} has no state of {[*numbers]!r:.80}")
     state = {name: tensor(n) for name, n in numbers.items()}
     for name, x in state.items():
@@ -99,6 +103,13 @@ def _state(
         if x._data.shape != shape or not x.dtype.is_floating_point or x._node is not None:
             raise CheckpointError(f"{name!r:.40} of {type(optimizer).__name__} is {x.spec}")
     return state
+
+
+def _names(optimizer: Any, group: Any) -> set[str]:
+    """The names of what an optimizer remembers of a parameter, with the options of a group."""
+    like = optimizer.begin(_one(), group)
+    optimizer.complete(group, [like])
+    return set(like)
 
 
 def _is_option(value: Any, default: Any) -> bool:

@@ -409,14 +409,19 @@ class _Reader:
                 raise CheckpointError(f"{op.name} is no op of a program")
             return op
         if kind == "draw":
-            _, stream, place, inner = written
+            _, stream, place, inner, *more = written
             draw = OPS.read(inner)
             if type(stream) is not int or not 0 <= stream < len(self.streams):
                 raise CheckpointError(f"it draws from no stream {stream!r:.40}")
             of = self.streams[stream]
             if type(place) is not int or not 0 <= place < of.count or not isinstance(draw, Draw):
                 raise CheckpointError(f"it draws {place!r:.40} of {of.count} times")
-            return Drawn(replace(draw, seed=stream, draw=of.first + place), self.streams)
+            names = checked_list(more[0]) if more else []
+            floats = [type(name) is str and type(getattr(draw, name, 0)) is float for name in names]
+            if not all(floats) or len(set(names)) < len(names):
+                raise CheckpointError(f"{draw.name} is not drawn by {names!r:.80}")
+            draw = replace(draw, seed=stream, draw=of.first + place)
+            return Drawn(draw, self.streams, named=tuple(names))
         if kind == "cotangents":
             return Cotangents(checked(written[1], int))
         if kind == "ahead":
@@ -513,9 +518,12 @@ class _Reader:
             return
         else:
             kind: Any = type(op.draw if isinstance(op, Drawn) else op)
+            named = len(op.named) if isinstance(op, Drawn) else 0
             least, most = _inputs_of(kind)
-            if not least <= len(specs) <= most:
+            if not least <= len(specs) - named <= most:
                 raise CheckpointError(f"{op.name} is given {len(specs)} inputs")
+            if any(x is None or x.shape != () for x in specs[len(specs) - named :]):
+                raise CheckpointError(f"{op.name} is drawn by what is no number")
             return
         if specs != expected:
             raise CheckpointError(f"{op.name} is given {specs!r:.200}")

@@ -393,7 +393,13 @@ class _Program:
                 )
             draw = replace(op.draw, seed=0, draw=0)
             stream = self.captured.streams.index(op.stream)
-            return "draw", stream, op.place, OPS.written(draw, "export: a draw")
+            if not all(type(getattr(draw, name)) is float for name in op.named):
+                raise Unsupported(
+                    f"export: {op.name} by a whole number that the function sets; draw by one that "
+                    "stays"
+                )
+            inner = OPS.written(draw, "export: a draw")
+            return "draw", stream, op.place, inner, list(op.named)
         if isinstance(op, Cotangents):
             return "cotangents", op.n_outputs
         if isinstance(op, Ahead):

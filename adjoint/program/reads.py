@@ -30,6 +30,7 @@ import numpy as np
 from ..core import config, policy
 from ..core.errors import Unsupported
 from ..core.op import Op
+from ..core.scalar import Number
 from ..core.tensor_base import TensorBase
 from .standing import Held
 
@@ -695,10 +696,10 @@ def described(reads: Reads, slot: Slot) -> str:
 
 
 def is_value(x: Any) -> bool:
-    """Whether a place that holds `x` may be set by a program: a tensor, a constant, or tuples,
-    lists and dicts of such.
+    """Whether a place that holds `x` may be set by a program: a tensor, a constant or a number that
+    is computed of others, or tuples, lists and dicts of such.
     """
-    if isinstance(x, TensorBase) or type(x) in PLAIN:
+    if isinstance(x, TensorBase) or type(x) in PLAIN or type(x) is Number:
         return True
     if type(x) is dict:
         return all(map(is_value, x.values()))

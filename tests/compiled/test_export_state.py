@@ -482,6 +482,35 @@ def test_numbers_meet_tensors_of_every_dtype():
             assert bits(found) == bits(expected)
 
 
+def test_numbers_that_are_equal_at_first_and_dropout_by_a_number():
+    held = SimpleNamespace(steps=0, before=0, p=0.9)
+
+    def step(x):
+        held.before = held.steps
+        held.steps += 1
+        held.p *= 0.9
+        return nn.functional.dropout(x, held.p) * held.before
+
+    ad.manual_seed(0)
+    x = ad.ones(40)
+    program, compiled = exported(step, x), ad.compile(step)
+    for _ in range(10):
+        assert bits(program(x)) == bits(compiled(x))
+        program = again(program)
+    assert program.numbers == {"held.steps": 10, "held.before": 9, "held.p": held.p}
+
+    found = structure_of(file_of(step, x))
+    draw = next(n for n, op in enumerate(found["programs"][0]["ops"]) if op[0] == "draw")
+    names = ("programs", 0, "ops", draw, 4)
+    for change, says in (
+        (lambda x: ["shape"], "mask is not drawn by"),
+        (lambda x: ["keep", "keep"], "mask is not drawn by"),
+        (lambda x: [3], "mask is not drawn by"),
+        (lambda x: [], "mask is given"),
+    ):
+        assert_refused(found, names, change, says)
+
+
 def test_numbers_of_parts_of_a_module_have_their_names():
     class Counts(nn.Module):
         def __init__(self):

@@ -320,6 +320,21 @@ def test_one_tensor_that_is_kept_and_returned_is_one():
     assert model.last is y and first is second and first[0] is y and first[1] is x
 
 
+def test_a_place_is_set_to_a_number_that_was_equal_at_first():
+    held = SimpleNamespace(steps=0, before=0, half=0.0)
+
+    def step(x):
+        held.before = held.steps
+        held.steps += 1
+        held.half = held.before / 2
+        return x * held.before + held.half
+
+    compiled = ad.compile(step)
+    assert [compiled(ad.ones(1)).item() for _ in range(5)] == [0.0, 1.5, 3.0, 4.5, 6.0]
+    assert vars(held) == {"steps": 5, "before": 4, "half": 2.0}
+    assert len(compiled.programs) == 1
+
+
 @pytest.mark.parametrize("kind", ["object", "dict", "list"])
 def test_a_place_that_others_set_beside_one_that_the_function_sets(kind):
     held = {"object": SimpleNamespace(n=0, t=1.0), "dict": {"n": 0, "t": 1.0}, "list": [0, 1.0]}
