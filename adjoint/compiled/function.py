@@ -42,7 +42,8 @@ from ..nn.modules.module import Module
 from ..ops.create.conversion import strided
 from ..ops.random.random import is_following
 from ..optim import optimizer
-from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, place_of, watched
+from ..optim.lr_scheduler import OPTIONS
+from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, now, place_of, watched
 from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
 from .course import OTHER, Entry
 from .device_step import lowered
@@ -529,7 +530,10 @@ class CompiledFunction:
             try:
                 with CAPTURING:
                     found = variant.capture(self.function, settled, mode, args, kwargs)
-                break
+                later = [x for x in variant.guards.later() if x.kind == "dict" or x.key in OPTIONS]
+                numbers = [x for x in later if x.kind == "item" and type(now(x)) is float]
+                if not settled.add(numbers):
+                    break
             except (NotReady, Reached):
                 raise
             except (Moved, Written) as error:
@@ -545,7 +549,7 @@ class CompiledFunction:
                 raise Unsupported(_told(error)) from error
         if found.device != CPU:
             raise Unsupported(f"export: the function has tensors on {found.device}; {_ON_HOST}")
-        return Described(found, variant.places, operands)
+        return Described(found, variant.places, operands, later)
 
     def _captured(
         self, mode: Mode, args: Any, kwargs: Any, tensors: list[Any], objects: list[Any],
@@ -607,6 +611,7 @@ class Described(NamedTuple):
     captured: Captured
     places: Places  # of numbers that it sets; what they hold in the end is returned, too
     operands: Operands  # what is computed from these
+    later: list[Slot]  # what it reads besides, and calls after each run change
 
 
 class _Variant:

@@ -22,6 +22,7 @@ from ..core.tensor_base import TensorBase
 from ..io.ops import checked
 from ..optim import lr_scheduler
 from ..optim.lr_scheduler import LRScheduler
+from ..program.reads import Slot, now
 from .checks import checked_dict, checked_list
 
 MAX_DEPTH = 8  # schedules within one another
@@ -103,6 +104,30 @@ def _written(schedule: Any) -> dict[str, Any]:
     state = {key: dict(x) if isinstance(x, Counter) else x for key, x in state.items()}
     parts = [_written(part) for part in held.get("_schedulers", ())]
     return {"class": name, "state": state, "parts": parts}
+
+
+def assert_unread(slots: Sequence[Slot], schedules: Sequence[Any]) -> None:
+    """Refuse that a function reads places that steps of schedules change, which would be constant.
+
+    Errors: Unsupported.
+    """
+    parts = [part for each in schedules for part in parts_of(each)]
+    held = {id(vars(part)): part for part in parts}
+    cycles = any(getattr(part, "cycle_momentum", False) for part in parts)
+    for slot in slots:
+        schedule, name = held.get(id(slot.holder)), slot.key
+        if schedule is not None:
+            settings = inspect.signature(type(schedule)).parameters.keys() - {"last_epoch"}
+            what = f"{name} of a {type(schedule).__name__}"
+            reads = name not in settings
+        else:
+            what = f"options of an optimizer, of which {name} is no float"
+            reads = type(now(slot)) is not float and (name == "lr" or cycles)
+        if reads:
+            raise Unsupported(
+                f"export: the function reads {what}, and a schedule's step changes it; read it in "
+                'what is loaded, after the call, or return the option "lr", a float'
+            )
 
 
 def parts_of(schedule: Any) -> list[Any]:

@@ -53,7 +53,7 @@ from .names import names_of, number_names, scalers_of
 from .numbers import Held, written_numbers
 from .optimizers import written_optimizer
 from .scalers import written_scaler
-from .schedules import parts_of, scheduled, written_schedule
+from .schedules import assert_unread, parts_of, scheduled, written_schedule
 
 VERSION = 1
 OPS = Ops(Refit, ViewWrite)  # beside those of the registry
@@ -454,6 +454,7 @@ class _Program:
         pairs = zip(self.captured.calls, given, strict=True)
         schedules = [scheduled(call, *each) for call, each in pairs]
         calls = [_place_in(self.of.schedules, each) for each in schedules]
+        assert_unread(self.described.later, schedules)
         left: Sequence[Any] = ()
         if places.slots:
             found, left = found

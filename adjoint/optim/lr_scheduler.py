@@ -24,6 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+OPTIONS = ("lr", "momentum")  # of groups: the numbers that schedules of this module set
+
+
 def _changes(schedule: Any) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """What a schedule's step may change: its attributes, those of its parts, groups' options."""
     own = vars(schedule)

@@ -649,6 +649,20 @@ class Guards:
         slots = self._slots
         return moved(self._reads, [slot for slot in slots if not is_same(slot)]) or []
 
+    def later(self) -> list[Slot]:
+        """The places of one value that calls after each run change, and that the function reads."""
+        found = []
+        for slot in self._slots:
+            kind, holder, key = slot[:3]
+            names = self._reads.later.get(id(holder), frozenset())
+            if kind == "dict" and key in names:
+                found.append(slot)
+            elif kind in ("items", "others") and isinstance(holder, dict):
+                read = [name for name in holder if name in names and name not in (key or ())]
+                parent = slot.parent
+                found += [Slot("item", holder, x, holder[x], parent, slot.needs) for x in read]
+        return found
+
     def hold(self) -> bool:
         """Whether all is as it was."""
         if self._held.hold() and all(map(is_same, self._rest)):

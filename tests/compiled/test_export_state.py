@@ -677,6 +677,51 @@ def test_steps_of_schedules_with_arguments_and_attributes_of_users_are_refused()
         exported(step, ad.ones(4, 3))
 
 
+def reading(read, make=SCHEDULES["ExponentialLR"], **options):
+    """A step that reads something before its schedule's step."""
+    ad.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = ad.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, **options})
+    schedule = make(optimizer)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        found = read(optimizer, schedule)
+        optimizer.step()
+        schedule.step()
+        return loss * found, found
+
+    step(ad.ones(4, 3))
+    return step
+
+
+def test_rates_that_a_function_reads_are_those_of_its_schedule():
+    for make in (SCHEDULES["ExponentialLR"], SCHEDULES["OneCycleLR"]):
+        step = reading(lambda o, s: o.param_groups[0]["lr"] + o.param_groups[0]["momentum"], make)
+        program, compiled = exported(step, ad.ones(4, 3)), ad.compile(step)
+        for k in range(10):
+            found, expected = program(ad.ones(4, 3)), compiled(ad.ones(4, 3))
+            assert bits(found[0]) == bits(expected[0]) and found[1] == expected[1]
+            program = again(program) if k == 4 else program
+        assert program.numbers == {}
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "says"),
+    [
+        (lambda o, s: s.last_epoch, {}, "reads last_epoch of a StepLR"),
+        (lambda o, s: s.get_last_lr()[0], {}, "reads _last_lr of a StepLR"),
+        (lambda o, s: o.param_groups[0]["lr"], {"lr": 1}, "of which lr is no float"),
+    ],
+)
+def test_what_a_function_reads_of_a_schedule_is_refused(read, options, says):
+    step = reading(read, SCHEDULES["StepLR"], **options)
+    with pytest.raises(Unsupported, match=rf"{says}, and a schedule's step changes it; read it in"):
+        exported(step, ad.ones(4, 3))
+
+
 @pytest.mark.parametrize("steps", [False, True])
 def test_a_schedule_whose_rates_are_constant_in_a_program_is_refused(steps):
     model = nn.Linear(3, 2, bias=False)
