@@ -15,7 +15,7 @@ Steps and decisions are those of `core/scalar.py`, by name. Loaded, numbers stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..compiled.places import Operands, array_of
@@ -28,7 +28,7 @@ from ..io.ops import checked
 from .checks import checked_list, short
 
 MAX_BITS = 1 << 12  # of a number: a file may square them again and again
-MAX_VALUES = 1 << 16  # of a program
+MAX_VALUES = 1 << 14  # of a program
 _NAMES = {function: name for table in (STEPS, DECISIONS) for name, function in table.items()}
 _PLAIN = (bool, int, float)
 
@@ -240,27 +240,32 @@ class Computed:
         behind: list[frozenset[int]] = [frozenset()] * len(values)  # which numbers decide on each
         for n, (place, value) in enumerate(zip(arithmetic.given, given, strict=True)):
             values[place], behind[place] = value, frozenset((n,))
-        why, by = "a number has no value", frozenset(range(len(given)))
         for function, a, b, place in arithmetic.steps:
             behind[place] = behind[a] | behind[b]
             try:
                 values[place] = function(values[a], values[b])
             except (ArithmeticError, ValueError) as error:
-                why, by = f"{error}", behind[place]
-                break
-        else:
-            for function, a, b, outcome in arithmetic.decisions:
-                if function(values[a], values[b]) is not outcome:
-                    sign = _SIGNS.get(_NAMES[function], "is")
-                    why = f"{values[a]!r:.40} {sign} {values[b]!r:.40} was {outcome} then"
-                    by = behind[a] | behind[b]
-                    break
-        names = ", ".join(f"{self._given[n]} ({given[n]!r:.40})" for n in sorted(by)) or "a number"
-        return (
-            f"its Python goes another way for {names} than the one that was exported ({why}); "
-            "nothing was changed: set the number in `numbers` to one that goes that way, or let "
-            "the function decide by tensors (where()), or not at all, and export it again"
-        )
+                names = self._named(behind[place], given)
+                return (
+                    f"a number that its Python computes of {names} has no value, or goes another "
+                    f"way: {error}; nothing was changed: set the number in `numbers` to another one"
+                )
+        for function, a, b, outcome in arithmetic.decisions:
+            if function(values[a], values[b]) is not outcome:
+                names = self._named(behind[a] | behind[b], given)
+                sign = _SIGNS.get(_NAMES[function], "is")
+                return (
+                    f"its Python goes another way for {names} than the one that was exported "
+                    f"({values[a]!r:.40} {sign} {values[b]!r:.40} was {outcome} then); nothing was "
+                    "changed: set the number in `numbers` to one that goes that way, or let the "
+                    "function decide by tensors (where()), or not at all, and export it again"
+                )
+        return "its numbers have no values"
+
+    def _named(self, numbers: Iterable[int], given: Sequence[Any]) -> str:
+        """Numbers that it was given, with their values."""
+        found = [f"{self._given[n]} ({given[n]!r:.40})" for n in sorted(numbers)]
+        return ", ".join(found) or "constants"
 
 
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -272,10 +277,10 @@ def _limited(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def limited(a: Any, b: Any) -> Any:
         powers = function is STEPS["pow"] and type(a) is int and type(b) is int
         if powers and a.bit_length() * b > MAX_BITS:
-            raise OverflowError("a number is too large")
+            raise OverflowError("it is too large")
         found = function(a, b)
         if not _is_number(found):
-            raise ValueError(f"a number becomes a {type(found).__name__} that no file can hold")
+            raise ValueError("it is too large, or no real number")
         return found
 
     return limited
