@@ -86,11 +86,10 @@ class Contents:
             for p, state in each["state"].items()
             for name, n in state.items()
         }
-        self.scalers = [read_scaler(x, self.tensor) for x in checked_list(found.get("scalers", []))]
-        own = [id(x) for each in self.scalers for x in (each._scale, each._tracker)]
-        if len(set(own)) < len(own) or not {id(self.tensors[n]) for n in self.homes}.isdisjoint(
-            own
-        ):
+        scalers = checked_list(found.get("scalers", []))
+        self.scalers = [read_scaler(x, self.tensor) for x in scalers]
+        own = [each[name] for each in scalers for name in ("scale", "tracker")]
+        if len(set(own)) < len(own) or not self.homes.keys().isdisjoint(own):
             raise CheckpointError("the state of a GradScaler is another one, too")
         schedules = checked_list(found.get("schedules", []))
         self.schedules = [read_schedule(x, self.optimizers) for x in schedules]

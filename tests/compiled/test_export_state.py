@@ -1,9 +1,7 @@
 """Scales are state of a program in a file; all else that is, numbers and schedules, beside them."""
 
 import io
-from collections import Counter
 
-import numpy as np
 import pytest
 
 import adjoint as ad
@@ -13,13 +11,11 @@ from adjoint.core.errors import CheckpointError, Unsupported
 from adjoint.optim import lr_scheduler as schedules
 from tests.compiled.test_export import (
     bits,
-    changed,
     exported,
     file_of,
+    hostile,
     in_another_process,
     loaded,
-    outcome,
-    places_of,
     rewritten,
     structure_of,
     with_change,
@@ -334,28 +330,10 @@ def is_of_state(path):
     return inner in [(x,) for x in ("scalers", "schedules", "numbers", "calls", "returned", "ops")]
 
 
-def hostile(count, seed):
-    """What came of structures changed at random, whose checksums are right."""
-    random = np.random.default_rng(seed)
-    files = hostile_files()
-    places = [list(filter(is_of_state, places_of(found))) for found, _ in files]
-    outcomes = Counter()
-    for k in range(count):
-        (found, example), paths = files[k % len(files)], places[k % len(files)]
-        for _ in range(int(random.integers(1, 3))):
-            path = paths[int(random.integers(len(paths)))]
-            try:
-                found = with_change(found, path, lambda x: changed(random, x))
-            except (KeyError, TypeError, IndexError):  # it is there no more
-                continue
-        outcomes[outcome(rewritten(found), example)] += 1
-    return outcomes
-
-
 def test_state_that_was_made_by_hand_ends_in_errors_of_ours():
-    assert hostile(300, 0)["CheckpointError"] > 200
+    assert hostile(300, 0, hostile_files(), is_of_state)["CheckpointError"] > 200
 
 
 @pytest.mark.sweep
 def test_much_state_that_was_made_by_hand():
-    assert hostile(3000, 1)["CheckpointError"] > 2000
+    assert hostile(3000, 1, hostile_files(), is_of_state)["CheckpointError"] > 2000
