@@ -21,12 +21,13 @@ Every cut has a reason, which `ADJOINT_DEBUG=dispatch` shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
 from ..core.errors import AdjointError
 from ..core.spec import broadcast_shapes
-from .program import Node, Program
+from .program import Node, Program, Value
 
 Axes = tuple[int, ...]
 
@@ -48,11 +49,17 @@ class Regions(NamedTuple):
     cuts: list[tuple[Node, str]]
 
 
-def regions(program: Program, role: Callable[[Node], Role | str]) -> Regions:
-    """The regions of a program. `role` says what a step is in a kernel, or why it is none's."""
+def regions(
+    program: Program,
+    role: Callable[[Node], Role | str],
+    sums: Mapping[Node, int] = MappingProxyType({}),
+) -> Regions:
+    """The regions of a program. `role` says what a step is in a kernel, or why it is none's; `sums`
+    are additions that are made when their terms are there, and which input the sum so far is.
+    """
     found = _Regions()
     for node in program.nodes:
-        found.add(node, role(node))
+        found.add(node, role(node), node.inputs[sums[node]] if node in sums else None)
     place = {node: i for i, node in enumerate(program.nodes)}
     groups = [sorted(region.nodes, key=place.__getitem__) for region in found.regions.values()]
     return Regions(groups, found.cuts)
@@ -137,8 +144,8 @@ class _Regions:
         """Whether one of `start` is the target or depends on it."""
         return any(n == target or self.before[n] >> target & 1 for n in start)
 
-    def add(self, node: Node, role: Role | str) -> None:
-        """Place the next step."""
+    def add(self, node: Node, role: Role | str, apart: Value | None = None) -> None:
+        """Place the next step, in another region than the input `apart`."""
         parents = {self.find(self.home[x.node]) for x in node.values if x.node is not None}
         if isinstance(role, str):
             self.cuts.append((node, role))
@@ -150,7 +157,11 @@ class _Regions:
         step = _Region(broadcast_shapes(*shapes))
         step.nodes, (step.reduces, step.costly) = [node], role
         chosen: int | None = None
-        for parent in sorted(parents & self.regions.keys(), reverse=True):
+        joining = parents & self.regions.keys()
+        if apart is not None and apart.node is not None:
+            joining.discard(self.find(self.home[apart.node]))
+            self.cuts.append((node, "a term of a long sum is added, and freed, when it is there"))
+        for parent in sorted(joining, reverse=True):
             region = self.regions[parent]
             if region.refuses(step) or not region.holds(step.space):
                 continue
@@ -163,7 +174,7 @@ class _Regions:
             self.regions[chosen] = step
         self.home[node] = chosen
         self.depend(chosen, parents - {chosen})
-        for other in sorted(parents & self.regions.keys() - {chosen}, reverse=True):
+        for other in sorted(joining - {chosen}, reverse=True):
             reason = self.merge(chosen, other)
             if reason:
                 self.cuts.append((node, reason))
