@@ -112,7 +112,8 @@ OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
 # another, and above which a call is shared by itself
 REGION_LEAST = _threshold("REGION_LEAST", 1 << 16, "compile --rows pinn characters dqn")
 REGION_MOST = _threshold("REGION_MOST", 1 << 20, "compile --rows pinn characters dqn")
-# bytes of all results of a program above which its order is not changed for that
+# bytes of all results of a program above which its order is not changed for that, or of those
+# between small products above which these are not one step
 REGION_BYTES = _threshold("REGION_BYTES", 1 << 22, "compile --rows pinn characters dqn")
 # microseconds that a waiting thread looks for work before it sleeps
 POOL_SPIN = _threshold("POOL_SPIN", 2000, "training")
