@@ -112,8 +112,7 @@ OPTIMIZER_CHUNK = _threshold("OPTIMIZER_CHUNK", 8192, "optimizers")
 # another, and above which a call is shared by itself
 REGION_LEAST = _threshold("REGION_LEAST", 1 << 16, "compile --rows pinn characters dqn")
 REGION_MOST = _threshold("REGION_MOST", 1 << 20, "compile --rows pinn characters dqn")
-# bytes of all results of a program above which its order is not changed for that, or of those
-# between small products above which these are not one step
+# bytes of all results of a program above which its order is not changed for that
 REGION_BYTES = _threshold("REGION_BYTES", 1 << 22, "compile --rows pinn characters dqn")
 # microseconds that a waiting thread looks for work before it sleeps
 POOL_SPIN = _threshold("POOL_SPIN", 2000, "training")
@@ -152,6 +151,9 @@ CAST = _threshold("CAST", 1 << 16, "cuda")
 OPENED_NORM = _threshold("OPENED_NORM", 1 << 18, "cuda")
 # products that do not need each other, from which on they are one step; of two it makes no odds
 PRODUCTS = _threshold("PRODUCTS", 4, "compile --rows products")
+# bytes of all that is computed between two ops above which they are not one step, where what reads
+# the first one's result would have to wait for it
+APART = _threshold("APART", 1 << 22, "compile --rows products")
 # bytes of a sum's terms from which they are added one by one, and freed, rather than all at once
 RUNNING_SUM = _threshold("RUNNING_SUM", 1 << 16, "compile --rows characters")
 # images and weights of a convolution, of fewer and of more than which oneDNN's blocks do not pay;

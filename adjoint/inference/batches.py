@@ -81,7 +81,7 @@ def batch_products(graph: Program) -> int:
         if _is_small(node):
             at += 1
             key = at, node.output.spec.dtype
-            if key not in latest or computed - latest[key][0] > policy.REGION_BYTES:
+            if key not in latest or computed - latest[key][0] > policy.APART:
                 latest[key] = computed, []
                 groups.append(latest[key][1])
             latest[key][1].append(node)
