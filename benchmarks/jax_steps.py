@@ -97,15 +97,19 @@ def _linear(w: Any, x: Any) -> Any:
     return x @ w[0].T + w[1]
 
 
-def mlp(sizes: Sequence[int], x: Any, y: Any) -> Run:
-    """Fully connected layers with ReLU, Adam."""
+def mlp(sizes: Sequence[int], x: Any, y: Any, batches: int = 1) -> Run:
+    """Fully connected layers with ReLU, Adam; the gradients are those of several batches."""
     make = _Weights()
     weights = [make.linear(i, o) for i, o in itertools.pairwise(sizes)]
 
-    def loss_of(weights: Any, x: Any, y: Any) -> Any:
+    def loss_of_one(weights: Any, x: Any, y: Any) -> Any:
         for w in weights[:-1]:
             x = jax.nn.relu(_linear(w, x))
         return cross_entropy(_linear(weights[-1], x), y)
+
+    def loss_of(weights: Any, x: Any, y: Any) -> Any:
+        parts = zip(jnp.split(x, batches), jnp.split(y, batches), strict=True)
+        return sum(loss_of_one(weights, *part) for part in parts) / batches
 
     return _trained(loss_of, weights, adam(1e-3), 2, (x, y))
 

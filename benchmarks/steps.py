@@ -5,6 +5,7 @@ No framework is imported here, so that a process has the one alone that it measu
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import itertools
@@ -153,6 +154,35 @@ def perceptron(sizes: Sequence[int], batch: int) -> Row:
     return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y), flops)
 
 
+def batches(width: int = 512, count: int = 8, batch: int = 16) -> Row:
+    """Gradients of several batches, added up, and one step of Adam."""
+    sizes = (width,) * 4
+
+    def make(t: Any, inner: Wrap) -> Step:
+        layers = [t.nn.Linear(width, width), t.nn.ReLU()] * 2 + [t.nn.Linear(width, width)]
+        model = t.nn.Sequential(*map(copy.deepcopy, layers))
+        optimizer, called, criterion = _adam(t, model), inner(model), t.nn.CrossEntropyLoss()
+
+        def step(x: Any, y: Any) -> Any:
+            optimizer.zero_grad()
+            total = 0.0
+            for part, wanted in zip(x.chunk(count), y.chunk(count), strict=True):
+                loss = criterion(called(part), wanted) / count
+                loss.backward()
+                total = total + loss.detach()
+            optimizer.step()
+            return total
+
+        return step
+
+    draw = _drawn()
+    x = draw.standard_normal((count * batch, width)).astype(np.float32)
+    y = draw.integers(0, width, count * batch)
+    title = f"MLP {'-'.join(map(str, sizes))}, gradients of {count} batches of {batch}, Adam"
+    flops = 6 * count * batch * 3 * width**2 - 2 * count * batch * width**2
+    return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y, count), flops)
+
+
 def resnet() -> Row:
     """A ResNet of three blocks, 16 to 64 channels, 32x3x32x32, SGD with momentum."""
 
@@ -282,9 +312,9 @@ def dqn() -> Row:
     return Row(title, batch, make, lambda peers: peers.dqn(*batch))
 
 
-def characters() -> Row:
-    """A loop over an LSTM cell that predicts characters, 16 steps of 16, Adam."""
-    words, hidden, length, count = 32, 32, 16, 16
+def characters(hidden: int = 32, length: int = 16) -> Row:
+    """A loop over an LSTM cell that predicts characters, Adam."""
+    words, count = 32, 16
 
     def make(t: Any, inner: Wrap) -> Step:
         class Model(t.nn.Module):  # type: ignore[name-defined, misc]
@@ -346,6 +376,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "small": lambda: perceptron((64, 32, 10), 32),
     "dqn": dqn,
     "characters": characters,
+    "loop": lambda: characters(256),
+    "batches": batches,
     "pinn": pinn,
 }
 

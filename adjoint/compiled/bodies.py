@@ -27,7 +27,7 @@ from ..core.tensor_base import TensorBase
 from ..eager.fused import Declared
 from ..eager.tensors import wrap
 from ..graph.lazy import LazyValue, run
-from ..inference.kernels import CHEAP
+from ..inference.roles import CHEAP
 from ..ops.index.selected import Selected, of_selected
 from ..ops.promotion import with_wide_numbers
 from ..ops.random.draws import Draw

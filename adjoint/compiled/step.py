@@ -31,7 +31,7 @@ from ..inference.batches import batch_products
 from ..inference.buffers import aligned
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels, keep_less
-from ..inference.layers import rectify_products
+from ..inference.layers import accumulate_products, rectify_products
 from ..inference.layouts import block_layouts
 from ..inference.opening import (
     open_activations,
@@ -808,6 +808,7 @@ def to_native_code(part: Part) -> None:
         if node.op.view and node.inputs[0] in shown:
             shown.update(node.outputs)
     rectify_products(graph)
+    accumulate_products(graph)
     fuse_kernels(graph, shown, part.cuts, part.again)
     drop_dead(graph)
     batch_products(graph)

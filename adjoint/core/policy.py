@@ -151,6 +151,11 @@ CAST = _threshold("CAST", 1 << 16, "cuda")
 OPENED_NORM = _threshold("OPENED_NORM", 1 << 18, "cuda")
 # products that do not need each other, from which on they are one step; of two it makes no odds
 PRODUCTS = _threshold("PRODUCTS", 4, "compile --rows products")
+# bytes of all that is computed between two ops above which they are not one step, where what reads
+# the first one's result would have to wait for it
+APART = _threshold("APART", 1 << 22, "compile --rows products")
+# bytes of a sum's terms from which they are added one by one, and freed, rather than all at once
+RUNNING_SUM = _threshold("RUNNING_SUM", 1 << 16, "compile --rows characters")
 # images and weights of a convolution, of fewer and of more than which oneDNN's blocks do not pay;
 # how many times its elements what crosses a border of blocks costs, which reads and writes memory
 # (the small ResNet has none and is 1.2 times as fast, ResNet-18 has 18 and is 1.02 times)

@@ -64,7 +64,8 @@ def work_of(node: Node) -> int:
 @rewriting
 def batch_products(graph: Program) -> int:
     """Let small products run as one step where none needs another: those of one depth, which is how
-    many products lead to them. The number of steps that this saves.
+    many products lead to them, as long as little is computed between them, all of which then lives
+    at once. The number of steps that this saves.
 
     Measured for 100 products of 4x4 matrices and their 200 gradients: 1.3 to 1.4 times as fast; two
     at a time are as fast as apart.
@@ -72,17 +73,24 @@ def batch_products(graph: Program) -> int:
     if not native.load():
         return 0
     depth: dict[Value, int] = {}
-    groups: dict[Any, list[Node]] = {}
+    latest: dict[Any, tuple[int, list[Node]]] = {}  # the group, and what was computed before it
+    groups: list[list[Node]] = []
+    computed = 0
     for node in graph.nodes:
         at = max((depth[x] for x in node.values if x in depth), default=0)
         if _is_small(node):
             at += 1
-            groups.setdefault((at, node.output.spec.dtype), []).append(node)
+            key = at, node.output.spec.dtype
+            if key not in latest or computed - latest[key][0] > policy.APART:
+                latest[key] = computed, []
+                groups.append(latest[key][1])
+            latest[key][1].append(node)
         depth.update(dict.fromkeys(node.outputs, at))
+        computed += sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
     changes: dict[Value, Value] = {}
     places: dict[Node, Node] = {}  # the last of a group -> what computes all of it
     gone: set[Node] = set()
-    for nodes in groups.values():
+    for nodes in groups:
         if len(nodes) >= policy.PRODUCTS:
             op = Products(nodes)
             inputs = [x for node in nodes for x in node.inputs]

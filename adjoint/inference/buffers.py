@@ -1,9 +1,16 @@
-"""Where intermediate values lie: offsets in one arena, which values share one after another."""
+"""Where intermediate values lie: offsets in one arena, which values share one after another; and
+where they lie before that is known, each at an address of its own, in memory that nobody touches.
+"""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.spec import prod
 
 ALIGNMENT = 64  # bytes: a cache line
 
@@ -22,6 +29,38 @@ class Layout(NamedTuple):
 
     offsets: tuple[int, ...]
     size: int
+
+
+class Nowhere:
+    """Arrays that stand for others, by shape, strides and whose memory they show: all together may
+    be many times what the machine has. An allocator would write beside each, or give what it has
+    written before.
+    """
+
+    def __init__(self) -> None:
+        self._left = np.empty(0, np.uint8)
+
+    def array(self, shape: Sequence[int], dtype: Any) -> Any:
+        """A row-major array apart from all others.
+
+        >>> Nowhere().array((2, 3), np.dtype(np.float32)).strides
+        (12, 4)
+        """
+        size = prod(shape) * dtype.itemsize
+        needed = aligned(max(size, 1))
+        if needed > self._left.size:
+            pages = mmap.mmap(-1, max(needed, _RANGE), **_RESERVED)
+            self._left = np.frombuffer(pages, np.uint8)
+        found, self._left = self._left[:size], self._left[needed:]
+        return found.view(dtype).reshape(shape)
+
+
+_RANGE = 64 << 20  # bytes of addresses that are taken at once
+_RESERVED: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE}
+    if hasattr(mmap, "MAP_NORESERVE")
+    else {}
+)
 
 
 def aligned(size: int) -> int:

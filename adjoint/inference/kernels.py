@@ -11,26 +11,13 @@ from ..core.errors import AdjointError, NotTraceable
 from ..core.op import Op
 from ..core.spec import Spec
 from ..program.compute import compute
-from ..program.partition import Role, regions
+from ..program.partition import regions
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
 from .passes import sort
 from .recompute import recompute, recompute_behind
-
-COSTLY = {
-    "Exp", "Log", "Tanh", "Sigmoid", "Gelu", "Silu", "Erf", "Softplus", "Mish", "Softmax", "Power",
-    "Sin", "Cos", "Elu", "LogSoftmax",
-}  # fmt: skip
-REDUCING = {
-    "Sum", "Mean", "Max", "Min", "Amax", "Amin", "Softmax", "LogSoftmax", "LogSumExp", "Prod",
-    "Variance", "All", "Some", "Norm",
-}  # fmt: skip
-CHEAP = {
-    "Add", "Sub", "Mul", "TrueDivide", "Neg", "Addcmul", "Addcdiv", "Lerp", "Eq", "Ne", "Lt", "Le",
-    "Gt", "Ge", "Where", "Maximum", "Minimum", "Clamp", "ClampMin", "ClampMax", "Abs", "Square",
-    "Sqrt", "Rsqrt", "Reciprocal", "LogicalAnd", "LogicalOr", "LogicalNot", "Cast", "MaskedFill",
-    "Relu", "ReluGradient",
-}  # fmt: skip
+from .roles import is_cheap, role
+from .sums import running_sums
 
 
 class Kernel(Op, abstract=True):
@@ -85,30 +72,6 @@ class Kernel(Op, abstract=True):
         return found if len(found) > 1 else found[0]
 
 
-def _role(node: Node) -> Role | str:
-    """What the node is in a kernel; the reason, where no kernel computes it or none is worth it."""
-    from ..ops.elementwise.namespace import Elementwise
-
-    op = node.op
-    kind = type(op).__name__
-    if op.library:
-        return "a library or a routine computes it"
-    if len(node.outputs) != 1 or op.view or not node.values:
-        return "a view" if op.view else "no step of a kernel"
-    if not (isinstance(op, Elementwise) or kind in REDUCING or kind in ("Activation", "Cast",
-            "MaskedFill", "BitwiseNot", "PlaceAt")):  # fmt: skip
-        return "neither elementwise nor a reduction"
-    specs = [x.spec for x in (*node.values, node.output)]
-    if any(s.dtype.category == 3 or 0 in s.shape for s in specs):
-        return "complex numbers, or nothing to compute"
-    return Role(kind in REDUCING, kind in COSTLY)
-
-
-def is_cheap(node: Node) -> bool:
-    """Whether a kernel rather computes it again than reads it."""
-    return type(node.op).__name__ in CHEAP and not isinstance(_role(node), str)
-
-
 @rewriting
 def fuse_kernels(
     graph: Program,
@@ -125,7 +88,8 @@ def fuse_kernels(
     """
     if kind is Kernel and not native.load():
         return 0
-    groups, cuts = regions(graph, _role)
+    sums = {} if again is None else running_sums(graph)
+    groups, cuts = regions(graph, role, sums)
     made = 0
     if again is not None:
         made = recompute(graph, groups, is_cheap, again, kind.written_stays)
@@ -185,5 +149,5 @@ def keep_less(graph: Program, first: int, moving: Collection[Value]) -> int:
     if not native.load():
         return 0
     behind = set(graph.nodes[first:])
-    groups, _ = regions(graph, lambda node: _role(node) if node in behind else "before")
+    groups, _ = regions(graph, lambda node: role(node) if node in behind else "before")
     return len(recompute_behind(graph, groups, behind, is_cheap, moving=moving))

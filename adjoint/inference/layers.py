@@ -27,6 +27,7 @@ from ..ops.nn.pooling import MaxPool
 from ..program.program import Node, Program, Value, make
 from ..program.rewriting import rewriting
 from .passes import EXACT, PRODUCTS
+from .sums import running_sums
 
 ADD = "add"  # among what follows a layer: an operand
 BIAS = "bias"  # first among what follows a transposed convolution: an operand, of channels
@@ -143,6 +144,7 @@ def fuse_epilogues(graph: Program) -> int:
 
 
 RECTIFIED: tuple[Followed, ...] = (("relu", 0.0, 0.0),)
+ADDED: tuple[Followed, ...] = ((ADD, 0.0, 0.0),)
 
 
 @rewriting
@@ -151,6 +153,15 @@ def rectify_products(graph: Program) -> int:
     generated code computes it: its tiles have the elements at hand.
     """
     return _let_follow(graph, _rectified)
+
+
+@rewriting
+def accumulate_products(graph: Program) -> int:
+    """Let products that are terms of a sum be added to it as they are computed, in its memory:
+    those of generated code, which gives the bits of an addition that follows.
+    """
+    sums = running_sums(graph)
+    return _let_follow(graph, lambda node, users, outputs: _added(node, sums)) if sums else 0
 
 
 Users = dict[Value, list[Node]]
@@ -201,21 +212,40 @@ def _rectified(node: Node, users: Users, outputs: set[Value]) -> tuple[Node, Nod
     if y in outputs or len(users[y]) != 1:
         return None
     arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*source.values, y)]
-    if product_into(source.op.library, arrays[:-1], arrays[-1]) is None:
+    if product_into(source.op.library, arrays[:-1], arrays[-1], "relu") is None:
         return None
     return make(Layer(source.op, len(source.inputs), RECTIFIED), *source.inputs), source
 
 
+def _added(node: Node, sums: dict[Node, int]) -> tuple[Node, Node] | None:
+    """A product and its addition to a sum as one, and the product's node."""
+    from ..backends.native.lowering.bound import product_into
+
+    if node not in sums:
+        return None
+    before, term = node.inputs[sums[node]], node.inputs[1 - sums[node]]
+    source = term.node
+    if source is None or isinstance(source.op, Layer) or not is_product(source):
+        return None
+    if len(source.inputs) > 2:  # a bias is added first
+        return None
+    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*source.values, term)]
+    if product_into(source.op.library, arrays[:-1], arrays[-1], ADD) is None:
+        return None
+    return make(Layer(source.op, len(source.inputs), ADDED), *source.inputs, before), source
+
+
 def is_product(node: Node) -> bool:
-    """Whether it is a product of matrices that a `ProductStep` computes, with ReLU behind it or
-    without.
+    """Whether it is a product of matrices that a `ProductStep` computes, with ReLU behind it, added
+    to what is there, or alone.
     """
-    op, y = node.op, node.outputs[0]
-    if isinstance(op, Layer) and op.following == RECTIFIED:
+    op, y, biases = node.op, node.outputs[0], node.values[2:]
+    if isinstance(op, Layer) and op.following in (RECTIFIED, ADDED):
+        biases = node.values[2 : op.own]
         op = op.base
     if op.library not in PRODUCTS or not native.load():
         return False
-    fits = all(bias.shape == y.shape[-1:] for bias in node.values[2:])
+    fits = all(bias.shape == y.shape[-1:] for bias in biases)
     return fits and y.spec.dtype.name in EXACT and 0 not in y.shape
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..program.program import Value
 from .steps import Step
 
@@ -18,10 +20,12 @@ def overwritten(
 ) -> dict[Value, Value]:
     """For results, in order, the value whose memory they take: one that their step is the last to
     read, and reads as it writes. Fewer lines pass through the cache, and less memory is needed.
+    Where a result is `placed`, in memory of others that nothing else shows, such a value takes its
+    memory instead: a sum lies where it is to be in the end.
 
     Measured for products of two arrays in a chain, 12,288 to 1,048,576 float32: 0.6 to 0.8 of the
     processor time. `model` has arrays that lie as the values will, and is brought up to date, as is
-    `roots`, which says whose memory a value has; what is `placed` has memory of others.
+    `roots`, which says whose memory a value has.
     """
     last = {
         roots.get(x, x): i for i, step in enumerate(steps) for x in (*step.outputs, *step.values)
@@ -30,21 +34,33 @@ def overwritten(
     own = {y for step in steps for y in step.outputs if y not in roots and y not in placed}
     found: dict[Value, Value] = {}
     home: dict[Value, Value] = {}
+    first: dict[Value, Value] = {}  # values that lie where a result is placed
     for i, step in enumerate(steps):
         for y in step.outputs:
-            if y not in own:
+            if y not in own and y not in placed:
                 continue
             for x in step.values:
                 root = home.get(x, x)
-                if x not in own or last[root] != i or not _lie_alike(x, y, model):
+                if x not in own or root in first or last[root] != i:
                     continue
-                if step.overwrites(y, x, model):
+                if not (_lie_alike(x, y, model) and step.overwrites(y, x, model)):
+                    continue
+                if y in own:
                     found[y], home[y], last[root] = x, root, last[y]
                     model[y] = model[x]
                     break
+                if _is_apart(y, placed, model):
+                    first[root] = y
+                    break
+    home = {x: first.get(root, root) for x, root in home.items()} | first
     roots.update(home)
     roots.update((x, home[root]) for x, root in roots.items() if root in home)
-    return found
+    return first | found
+
+
+def _is_apart(y: Value, placed: Collection[Value], model: Mapping[Value, Any]) -> bool:
+    """Whether no other value has the memory of one that is placed."""
+    return not any(x is not y and np.may_share_memory(model[x], model[y]) for x in placed)
 
 
 def _lie_alike(x: Value, y: Value, model: Mapping[Value, Any]) -> bool:

@@ -16,8 +16,9 @@ from ..ops.shape.joining import Cat
 from ..program.program import Node, Program, Value
 from ..program.rewriting import rewriting
 from .batches import work_of
-from .kernels import REDUCING, Kernel
+from .kernels import Kernel
 from .passes import PRODUCTS
+from .roles import REDUCING
 
 _BY_ROWS = frozenset(("product", "linear", "linear_input"))
 

@@ -80,6 +80,7 @@ class Schedule:
         self.roots: dict[Value, Value] = {}  # whose memory a value shows
         self.orders: dict[Value, Order] = {}  # of values that have memory of their own
         self.views: list[Node] = []
+        self._nowhere = buffers.Nowhere()
         self._model: dict[Value, Any] = {x: x.array for x in graph.constants()}
         self._moved: dict[tuple[Value, Order], Value] = {}
         self._places: dict[Any, Value] = {}  # of maxima: by images, maxima and options
@@ -170,7 +171,7 @@ class Schedule:
         x, *rest = node.values
         y = rest[0] if rest else node.output
         alike = all(g.spec == y.spec for g in rest)
-        values = np.empty(y.shape, y.spec.dtype.numpy)
+        values = self._nowhere.array(y.shape, y.spec.dtype.numpy)
         if not (native.load() and alike and windows_of(op, self._model[x], values)):
             return False
         key = x, y, op.options
@@ -383,7 +384,7 @@ class Schedule:
 
     def _allocate(self, x: Value, order: Order) -> None:
         self.orders[x] = order
-        self._model[x] = dense(np.empty(x.shape, x.spec.dtype.numpy), order)
+        self._model[x] = dense(self._nowhere.array(x.shape, x.spec.dtype.numpy), order)
 
     def _follow_destinations(self) -> None:
         """Say of what lies in another value's memory that it does, and of what shows it."""

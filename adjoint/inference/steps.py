@@ -10,6 +10,7 @@ import numpy as np
 from ..autograd.fusion import Written
 from ..core.op import Op
 from ..eager.arrays import address
+from ..ops.elementwise.arithmetic import Add
 from ..ops.index.slicing import Place, basic_index
 from ..ops.nn.activation import Relu
 from ..ops.shape.joining import Stack
@@ -17,7 +18,7 @@ from ..program.program import Value
 from .batches import Products
 from .buffers import ALIGNMENT
 from .kernels import Kernel
-from .layers import Layer
+from .layers import ADD, Layer
 from .layouts import Blocked
 
 Calls = list[Callable[[], object]]
@@ -94,14 +95,19 @@ class CopyStep(Step):
 
 def _copies(step: Step, arrays: Mapping[Value, Any]) -> Calls:
     """What moves the inputs of a step that does nothing else, but for those that are there."""
-    from ..backends.native.lowering.bound import bound_copy
-
     calls: Calls = []
     for x, target in step.moved(arrays[step.outputs[0]]):
-        source = arrays[x]
-        if address(source) != address(target) or source.strides != target.strides:
-            calls += bound_copy(target, source)
+        calls += _brought(arrays[x], target)
     return calls
+
+
+def _brought(source: Any, target: Any) -> Calls:
+    """What brings an array to another, where it is not there."""
+    from ..backends.native.lowering.bound import bound_copy
+
+    if address(source) == address(target) and source.strides == target.strides:
+        return []
+    return list(bound_copy(target, source))
 
 
 class WindowsStep(Step):
@@ -174,35 +180,50 @@ class PlaceStep(Step):
 
 
 class ProductStep(Step):
-    """A matrix product: of two values, or a layer's; ReLU may follow."""
+    """A matrix product: of two values, or a layer's; ReLU may follow, or it is added to a value,
+    the last one.
+    """
 
     how = "product"
 
     def __init__(self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value]) -> None:
         super().__init__(op, inputs, outputs)
-        self.rectified = isinstance(op, Layer)
-        self.library = op.base.library if isinstance(op, Layer) else op.library
+        self.library, self.own, self.then = op.library, len(inputs), ""
+        if isinstance(op, Layer):
+            self.library, self.own, [(self.then, *_)] = op.base.library, op.own, op.following
 
     def writes(self, y: Value, arrays: Mapping[Value, Any], target: Any) -> bool:
         """Generated code does, where it is what computes the product in any case."""
         from ..backends.native.lowering.bound import product_into
 
-        given = [arrays[x] for x in self.values]
-        return product_into(self.library, given, target) is not None
+        given = [arrays[x] for x in self.values[: self.own]]
+        return self.then != ADD and product_into(self.library, given, target) is not None
+
+    def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
+        """What it is added to."""
+        *given, added = self.values
+        return (
+            self.then == ADD
+            and x is added
+            and not any(np.may_share_memory(arrays[x], arrays[v]) for v in given)
+        )
 
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
-        """By NumPy or oneDNN, into the output's memory."""
+        """By generated code, NumPy or oneDNN, into the output's memory."""
         from ..backends.native.lowering.bound import bound_op, bound_product, product_into
 
-        given = [arrays[x] for x in self.values]
+        arrays_of = [arrays[x] for x in self.values]
+        given, others = arrays_of[: self.own], arrays_of[self.own :]
         out = arrays[self.outputs[0]]
-        if not self.rectified:
-            return bound_product(self.library, given, out, kept.scratch)
-        within = product_into(self.library, given, out, True)
+        within = product_into(self.library, given, out, self.then) if self.then else None
         if within is not None:
-            return [within]
-        calls = bound_product(self.library, given, out, kept.scratch)
-        return [*calls, *bound_op(Relu(), [out], [out])]
+            return [*(call for x in others for call in _brought(x, out)), within]
+        if not others:
+            calls = bound_product(self.library, given, out, kept.scratch)
+            return [*calls, *bound_op(Relu(), [out], [out])] if self.then else calls
+        apart, scratch = kept.scratch.like(out)
+        calls = bound_product(self.library, given, apart, scratch)
+        return [*calls, *bound_op(Add(), [*others, apart], [out])]
 
 
 class ProductsStep(Step):

@@ -337,6 +337,12 @@ class Kernel:
         self._key = None
         return output
 
+    def close(self) -> None:
+        """Keep nothing by which values that are appended would be found to be there already: that
+        is as much memory as the values.
+        """
+        self._known.clear()
+
     # What others read ----------------------------------------------------------------------------
 
     @property

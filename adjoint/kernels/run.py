@@ -244,7 +244,9 @@ class Compiled:
 
     def __init__(self, kernel: Kernel) -> None:
         verify(kernel)
+        kernel.close()
         self.kernel = kernel = linear.flattened(kernel)
+        kernel.close()
         self._entries: dict[tuple, Entry | Pair] = {}
         self.cost = cost(kernel)  # of one element, in additions
         self.in_place = in_place(kernel)  # outputs that may be an input's memory

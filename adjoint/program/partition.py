@@ -20,13 +20,15 @@ Every cut has a reason, which `ADJOINT_DEBUG=dispatch` shows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
 from ..core.errors import AdjointError
-from ..core.spec import broadcast_shapes
-from .program import Node, Program
+from ..core.spec import broadcast_shapes, prod
+from .program import Node, Program, Value
 
 Axes = tuple[int, ...]
 
@@ -48,14 +50,26 @@ class Regions(NamedTuple):
     cuts: list[tuple[Node, str]]
 
 
-def regions(program: Program, role: Callable[[Node], Role | str]) -> Regions:
-    """The regions of a program. `role` says what a step is in a kernel, or why it is none's."""
+def regions(
+    program: Program,
+    role: Callable[[Node], Role | str],
+    sums: Mapping[Node, int] = MappingProxyType({}),
+) -> Regions:
+    """The regions of a program. `role` says what a step is in a kernel, or why it is none's; `sums`
+    are additions that are made when their terms are there, and which input the sum so far is.
+    """
     found = _Regions()
     for node in program.nodes:
-        found.add(node, role(node))
+        found.add(node, role(node), node.inputs[sums[node]] if node in sums else None)
+        found.computed += _bytes(node)
+        found.done[node] = found.computed
     place = {node: i for i, node in enumerate(program.nodes)}
     groups = [sorted(region.nodes, key=place.__getitem__) for region in found.regions.values()]
     return Regions(groups, found.cuts)
+
+
+def _bytes(node: Node) -> int:
+    return sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
 
 
 class _Region:
@@ -65,6 +79,7 @@ class _Region:
         self.nodes: list[Node] = []
         self.space = space
         self.reduces = self.costly = False
+        self.used = math.inf  # when something else read it first, in bytes that were computed then
 
     def refuses(self, later: _Region) -> str:
         """Why steps that read this region's do not fit; "" where they do, but for their space."""
@@ -86,6 +101,7 @@ class _Region:
         self.nodes += later.nodes
         self.reduces |= later.reduces
         self.costly |= later.costly
+        self.used = min(self.used, later.used)
 
 
 class _Regions:
@@ -102,6 +118,8 @@ class _Regions:
         self.home: dict[Node, int] = {}
         self.regions: dict[int, _Region] = {}
         self.cuts: list[tuple[Node, str]] = []
+        self.computed = 0  # bytes so far
+        self.done: dict[Node, int] = {}  # the bytes that were computed when a step was over
 
     def find(self, number: int) -> int:
         """The number that stands for this one now."""
@@ -137,12 +155,13 @@ class _Regions:
         """Whether one of `start` is the target or depends on it."""
         return any(n == target or self.before[n] >> target & 1 for n in start)
 
-    def add(self, node: Node, role: Role | str) -> None:
-        """Place the next step."""
+    def add(self, node: Node, role: Role | str, apart: Value | None = None) -> None:
+        """Place the next step, in another region than the input `apart`."""
         parents = {self.find(self.home[x.node]) for x in node.values if x.node is not None}
         if isinstance(role, str):
             self.cuts.append((node, role))
             self.home[node] = self.new(parents)
+            self._use(parents)
             return
         shapes = [x.shape for x in node.values]
         if not role.reduces:  # which may span more than its inputs, as what is placed does
@@ -150,11 +169,15 @@ class _Regions:
         step = _Region(broadcast_shapes(*shapes))
         step.nodes, (step.reduces, step.costly) = [node], role
         chosen: int | None = None
-        for parent in sorted(parents & self.regions.keys(), reverse=True):
+        joining = parents & self.regions.keys()
+        if apart is not None and apart.node is not None:
+            joining.discard(self.find(self.home[apart.node]))
+            self.cuts.append((node, "a term of a long sum is added, and freed, when it is there"))
+        for parent in sorted(joining, reverse=True):
             region = self.regions[parent]
             if region.refuses(step) or not region.holds(step.space):
                 continue
-            if not self.reaches(parents - {parent}, parent):
+            if not (self.reaches(parents - {parent}, parent) or self._waits(region, step, parent)):
                 region.take(step)
                 chosen = parent
                 break
@@ -163,10 +186,33 @@ class _Regions:
             self.regions[chosen] = step
         self.home[node] = chosen
         self.depend(chosen, parents - {chosen})
-        for other in sorted(parents & self.regions.keys() - {chosen}, reverse=True):
+        for other in sorted(joining - {chosen}, reverse=True):
             reason = self.merge(chosen, other)
             if reason:
                 self.cuts.append((node, reason))
+        self._use({self.find(n) for n in parents} - {self.find(chosen)})
+
+    def _waits(self, region: _Region, later: _Region, *within: int) -> bool:
+        """Whether what has read a region first would come behind much that it does not need, if
+        later steps were joined to it, which need that.
+        """
+        stack = [x.node for node in later.nodes for x in node.values]
+        seen: set[Node] = set()
+        total = 0
+        while stack and total <= policy.APART:
+            node = stack.pop()
+            if node is None or node in seen or self.done[node] <= region.used:
+                continue
+            seen.add(node)
+            if self.find(self.home[node]) not in within:
+                total += _bytes(node)
+                stack += [x.node for x in node.values]
+        return total > policy.APART
+
+    def _use(self, numbers: set[int]) -> None:
+        """Something else reads these regions now."""
+        for n in numbers & self.regions.keys():
+            self.regions[n].used = min(self.regions[n].used, self.computed)
 
     def merge(self, into: int, other: int) -> str:
         """Join two regions, of which the first reads the second; the reason, if they do not fit."""
@@ -177,6 +223,8 @@ class _Regions:
         outside = {self.find(n) for n in self.above[into]} - {other, into}
         if not reason and self.reaches(outside, other):
             reason = "a step that is no kernel's lies between"
+        if not reason and self._waits(second, first, into, other):
+            reason = "what reads the first results would wait for much that lies between"
         if not reason:
             second.take(first)
             self.regions[into] = second

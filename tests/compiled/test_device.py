@@ -14,6 +14,7 @@ from adjoint import nn
 from adjoint.backends.torch import Array
 from adjoint.compiled import device_passes
 from adjoint.compiled.device_step import OnDevice
+from adjoint.core import policy
 from adjoint.core.errors import AutogradError, Unsupported
 
 DEVICES = [
@@ -226,6 +227,32 @@ def test_gradients_accumulate_and_are_nobody_elses(device):
     w.grad.zero_()
     assert x.tolist() == [3, 4]  # the gradient was no view of it
     assert w.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_of_several_batches_are_added_as_they_come(name, device, monkeypatch):
+    monkeypatch.setattr(policy, "RUNNING_SUM", 0)
+    pair = Pair(name, device)
+
+    def step(n):
+        model, optimizer = pair.models[n], pair.optimizers[n]
+
+        def several(x, y):
+            optimizer.zero_grad()
+            loss = 0
+            for part, wanted in zip(x.chunk(3), y.chunk(3), strict=True):
+                found = nn.functional.nll_loss(model(part), wanted)
+                found.backward()
+                loss = loss + found.detach()
+            optimizer.step()
+            return loss
+
+        return several
+
+    pair.eagerly, pair.compiled = step(0), ad.compile(step(1))
+    for _ in range(3):
+        pair.run()
+    pair.check()
 
 
 def test_results_have_memory_of_their_own(device):

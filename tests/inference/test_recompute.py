@@ -14,7 +14,8 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled import step as step_module
 from adjoint.inference import recompute
-from adjoint.inference.kernels import is_cheap, keep_less
+from adjoint.inference.kernels import keep_less
+from adjoint.inference.roles import is_cheap
 from adjoint.ops.elementwise.arithmetic import Add, Mul, Sub
 from adjoint.ops.elementwise.functions import Exp
 from adjoint.ops.linalg.matmul import Linear

@@ -27,7 +27,7 @@ from ..runtime import machine_code, object_code
 from ..runtime.regions import Blocks, Spans
 from ..runtime.sequence import Call
 from . import code as gemm_code
-from .code import BIAS, RELU, TASK_WORDS, Shape
+from .code import ADD, BIAS, DEPTH, LARGE, RELU, TASK_WORDS, Shape
 
 __all__ = ["BIAS", "TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 
@@ -145,9 +145,21 @@ class Plan:
 
     def rectified(self) -> Plan:
         """The same for max(c, 0)."""
+        return self._with(RELU)
+
+    def adding(self) -> Plan | None:
+        """The same for what c is before and this; None where the bits would be others than those of
+        an addition that follows: where k is in several blocks, or a library has the product.
+        """
+        m, n, k = self._shapes[:, :3].T
+        if k.max() * self._itemsize > 4 * DEPTH or (m * n * k).max() > LARGE:
+            return None
+        return self._with(ADD)
+
+    def _with(self, mode: int) -> Plan:
         other = copy.copy(self)
         other._shapes = self._shapes.copy()
-        other._shapes[:, Shape._fields.index("mode")] |= RELU
+        other._shapes[:, Shape._fields.index("mode")] |= mode
         return other
 
     def _before(self, biased: bool) -> bytes:

@@ -227,12 +227,10 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
     return [functools.partial(quietly, compute)]
 
 
-def product_into(
-    library: str, operands: Sequence[Any], out: Any, rectified: bool = False
-) -> Call | None:
-    """What computes an op of that `library`, or what of it is above 0 (`rectified`), into an array
-    that may have gaps between its rows, or lie by columns; None where only a copy of its result
-    could be brought there.
+def product_into(library: str, operands: Sequence[Any], out: Any, then: str = "") -> Call | None:
+    """What computes an op of that `library`, or then what of it is above 0 ("relu") or the sum of
+    it and what is there ("add"), into an array that may have gaps between its rows, or lie by
+    columns; None where only a copy of its result could be brought there.
     """
     x, y, *bias = operands
     if not all(_are_at_hand(library, x, y)):
@@ -245,8 +243,8 @@ def product_into(
     if found is None:
         return None
     plan, given, c = found
-    call: Call = (plan.rectified() if rectified else plan).call(given, c)
-    return call
+    plan = plan.rectified() if then == "relu" else plan.adding() if then else plan
+    return None if plan is None else plan.call(given, c)
 
 
 def bound_products(

@@ -101,6 +101,7 @@ class Composite:
         parts = kernels(wanted, space, REDUCTIONS)
         self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
         self.stages = [_Stage(part, tracer, space) for part in parts]
+        tracer.close()
         self.sources = [x for stage in self.stages for x in stage.sources]  # of all numbers
         self.varies = Scalar in map(type, self.sources)
         self._fill(values_of(self.sources))

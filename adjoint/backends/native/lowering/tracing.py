@@ -77,6 +77,12 @@ class Tracer:
             raise NotTraceable("a fraction beside integers")
         return self.kernel.const(bool(value) if dtype.kind == "b" else value, name)
 
+    def close(self) -> None:
+        """All has been written: let go of it now, not when somebody looks for cycles."""
+        self.kernel.close()
+        self.kernel.values.clear()
+        self.kernel.inputs.clear()
+
 
 def name_of(dtype: Any) -> str:
     """The dtype's name in the IR."""

@@ -202,7 +202,7 @@ def test_what_is_large_or_may_refuse_is_in_none(threads, monkeypatch):
 def test_rectified_products_and_rows_with_gaps(threads):
     x, w, room = drawn(24, 8), drawn(8, 6), np.full((24, 10), 7, np.float32)
     y, z = room[:, 2:8], np.zeros((24, 6), np.float32)
-    call = product_into("product", (x, w), y, rectified=True)
+    call = product_into("product", (x, w), y, "relu")
     sequence = Sequence([call, *bound_kernel(elementwise(), [y, y], [z])])
     assert sequence.regions == [range(2)]
     sequence()
