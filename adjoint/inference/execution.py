@@ -48,10 +48,10 @@ class Workspace:
             count = buffer.size // dtype.itemsize if 0 not in x.shape else 0
             part = self.arena[offset : offset + count * dtype.itemsize]
             arrays[x] = dense(part.view(dtype).reshape(x.shape), schedule.orders[x])
-        for destination in schedule.destinations:
-            arrays[destination.value] = destination.of(arrays)
         for y, x in schedule.overwritten.items():
             arrays[y] = arrays[x]
+        for destination in schedule.destinations:
+            arrays[destination.value] = destination.of(arrays)
         for node in schedule.views:
             found = run(
                 node.op, [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]

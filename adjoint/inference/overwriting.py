@@ -21,7 +21,7 @@ def overwritten(
     """For results, in order, the value whose memory they take: one that their step is the last to
     read, and reads as it writes. Fewer lines pass through the cache, and less memory is needed.
     Where a result is `placed`, in memory of others that nothing else shows, such a value takes its
-    memory instead: a sum lies where it is to be in the end.
+    memory instead, if all that use it go by its address: a sum lies where it is to be in the end.
 
     Measured for products of two arrays in a chain, 12,288 to 1,048,576 float32: 0.6 to 0.8 of the
     processor time. `model` has arrays that lie as the values will, and is brought up to date, as is
@@ -35,6 +35,10 @@ def overwritten(
     found: dict[Value, Value] = {}
     home: dict[Value, Value] = {}
     first: dict[Value, Value] = {}  # values that lie where a result is placed
+    users: dict[Value, list[Step]] = {}  # of memory, whichever value shows it
+    for step in steps:
+        for x in (*step.values, *step.outputs):
+            users.setdefault(roots.get(x, x), []).append(step)
     for i, step in enumerate(steps):
         for y in step.outputs:
             if y not in own and y not in placed:
@@ -48,8 +52,11 @@ def overwritten(
                 if y in own:
                     found[y], home[y], last[root] = x, root, last[y]
                     model[y] = model[x]
+                    users[root] += users[y]
                     break
-                if _is_apart(y, placed, model):
+                if _is_apart(y, placed, model) and all(
+                    each.by_address(model) for each in users[root]
+                ):
                     first[root] = y
                     break
     home = {x: first.get(root, root) for x, root in home.items()} | first

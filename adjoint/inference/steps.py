@@ -65,6 +65,10 @@ class Step:
         """Whether an output may be computed into the memory of an input."""
         return False
 
+    def by_address(self, arrays: Mapping[Value, Any]) -> bool:
+        """Whether its calls know arrays by their addresses alone, and may be told others."""
+        return False
+
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The calls that compute the outputs; what must be kept alive with them goes to `kept`."""
         from ..backends.native.lowering.bound import bound_op
@@ -198,6 +202,13 @@ class ProductStep(Step):
 
         given = [arrays[x] for x in self.values[: self.own]]
         return self.then != ADD and product_into(self.library, given, target) is not None
+
+    def by_address(self, arrays: Mapping[Value, Any]) -> bool:
+        """Calls of generated code do."""
+        from ..backends.native.lowering.bound import product_into
+
+        given = [arrays[x] for x in self.values[: self.own]]
+        return product_into(self.library, given, arrays[self.outputs[0]], self.then) is not None
 
     def overwrites(self, y: Value, x: Value, arrays: Mapping[Value, Any]) -> bool:
         """What it is added to."""
@@ -346,6 +357,10 @@ class KernelStep(Step):
         given = [arrays[v] for v in self.values]
         outs = [arrays[x if v is y else v] for v in self.outputs]
         return may_overwrite(self.op.composite, given, outs)
+
+    def by_address(self, arrays: Mapping[Value, Any]) -> bool:
+        """All kernels do."""
+        return True
 
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
         """The kernel's code, bound to the arrays' memory."""

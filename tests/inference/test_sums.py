@@ -193,8 +193,8 @@ def test_gradients_of_several_batches_are_those_of_eager_steps(name, zero):
 @pytest.mark.parametrize("name", MODELS)
 def test_more_batches_take_no_more_memory(name, monkeypatch):
     """A term is freed as soon as it is added."""
-    for name in ("REGION_BYTES", "APART"):  # steps stay in order, though they are small
-        monkeypatch.setattr(policy, name, 0)
+    for each in ("REGION_BYTES", "APART"):  # steps stay in order, though they are small
+        monkeypatch.setattr(policy, each, 0)
 
     def optimizer(parameters):
         return ad.optim.SGD(parameters, lr=0.01)
