@@ -85,3 +85,33 @@ def test_a_step_needs_less_memory(monkeypatch):
         found.append((losses, step.explain(drawn(256, 32)).memory))
     (losses, memory), (wanted, whole) = found
     assert losses == wanted and memory < whole
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["free", "kept"])
+def test_a_sum_of_gradients_lies_where_it_is_wanted(kept, monkeypatch):
+    """In the gradient's own memory from its first term on, but in another's while that is held."""
+    from adjoint import nn
+    from adjoint.core import policy
+
+    monkeypatch.setattr(policy, "RUNNING_SUM", 0)
+    layer = nn.Linear(64, 64, bias=False)
+    held = []
+
+    @ad.compile
+    def step(x):
+        layer.zero_grad()
+        for part in x.chunk(4):
+            layer(part).square().sum().backward()
+
+    for k in range(5):
+        x = drawn(32, 64, seed=k)
+        step(x)
+        expected = 2 * (x @ layer.weight.T).T @ x
+        ad.testing.assert_close(layer.weight.grad, expected, rtol=1e-4, atol=1e-3)
+        if kept:
+            held.append((layer.weight.grad, expected))
+    for gradient, expected in held:
+        ad.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-3)
+    [program] = step.programs
+    assert not program.copies and not program.late
+    assert step.explain(x).memory < layer.weight.nbytes

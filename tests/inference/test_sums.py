@@ -151,6 +151,10 @@ MODELS = {
         nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3),
         nn.Flatten(), nn.Linear(1024, 8),
     ),
+    "images": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 8),
+    ),
     "shifted": Shifted,
     "cell": Cell,
 }  # fmt: skip

@@ -82,6 +82,29 @@ def test_a_region_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reasons(found) == ["neg: 3 steps are enough for one kernel"]
 
 
+def independent(x: Any, w: Any) -> Any:
+    """Two batches that share nothing but the sum in the end."""
+
+    def batch(x: Any) -> tuple[Any, Any]:
+        y = (x @ w).neg()
+        return y.sum(0), y @ w  # what is computed of the first result waits for nothing else
+
+    (first, one), (second, other) = batch(x), batch(x * 2)
+    return (one.sum(0) - other.sum(0)) * (first + second)
+
+
+def test_what_reads_a_result_does_not_wait_for_much_that_it_does_not_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    specs = Spec((8, 8), dt.float32), Spec((8, 8), dt.float32)
+    reason = "what reads the first results would wait for much that lies between"
+    together = parted(independent, *specs)
+    assert "neg_neg_sum_sum_add" in names(together) and f"add: {reason}" not in reasons(together)
+    monkeypatch.setattr(policy, "APART", 8 * 8 * 4)  # bytes: of one product
+    apart = parted(independent, *specs)
+    assert "neg_sum" in names(apart) and f"add: {reason}" in reasons(apart)
+
+
 LOG = """
 import adjoint as ad
 from adjoint.eager.fused import fused

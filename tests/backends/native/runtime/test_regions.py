@@ -212,6 +212,23 @@ def test_rectified_products_and_rows_with_gaps(threads):
     assert (room[:, :2] == 7).all() and (room[:, 8:] == 7).all()
 
 
+def test_products_that_are_added_to_one_sum(threads):
+    """Each thread adds to rows of its own: what is in them is read, too."""
+    pairs = [(drawn(8, 24).T, drawn(8, 6)) for _ in range(5)]  # as gradients of weights are
+    begin = drawn(24, 6)
+    y, z = begin.copy(), np.zeros((24, 6), np.float32)
+    calls = [product_into("product", pair, y, "add") for pair in pairs]
+    sequence = Sequence([*calls, *bound_kernel(elementwise(), [y, y], [z])])
+    assert sequence.regions == [range(6)]
+    for _ in range(20):
+        y[...] = known = begin
+        sequence()
+        for a, b in pairs:
+            known = known + a @ b
+        np.testing.assert_allclose(y, known, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(z, np.tanh(known) * known + 1, rtol=1e-4, atol=1e-5)
+
+
 # ---- blocks of kernels ---------------------------------------------------------------------------
 
 
