@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from adjoint.backends import native
+
 from .sweep import swept
 
 PROGRAM = """
@@ -21,6 +23,12 @@ else:
 nn = t.nn
 
 def make(kind):
+    if kind == "batches":
+        model = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+        return model, (lambda n: t.randn(n, 3, 64, 64)), 64
     if kind == "mlp":
         model = nn.Sequential(
             nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
@@ -37,11 +45,14 @@ optimizer = t.optim.SGD(model.parameters(), lr=0.1)
 criterion = nn.CrossEntropyLoss()
 
 def step(x, y):
-    loss = criterion(model(x), y)
     optimizer.zero_grad()
-    loss.backward()
+    count = 4 if kind == "batches" else 1
+    for part, wanted in zip(x.chunk(count), y.chunk(count)):
+        criterion(model(part), wanted).backward()
     optimizer.step()
 
+if framework == "compiled":
+    step = t.compile(step)
 step(batch(8), t.arange(8) % 10)  # brings in what is loaded on first use
 x, y = batch(size), t.arange(size) % 10
 
@@ -56,7 +67,7 @@ print(status("VmHWM") - before)
 
 
 def peak(framework, kind):
-    """Bytes that one step adds at its peak."""
+    """Bytes that one step adds at its peak; "compiled" is ours."""
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, framework, kind],
         capture_output=True, text=True, check=True, timeout=600,
@@ -74,3 +85,14 @@ def test_a_step_needs_no_more_memory_than_in_pytorch(kind):
     print(f"{kind}: ours {ours / 2**20:.1f} MiB, PyTorch {theirs / 2**20:.1f} MiB")
     assert theirs > 50 * 2**20, "the step must dominate what else the process does"
     assert ours <= theirs + 2**20
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+@pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+def test_a_compiled_step_of_several_batches_needs_the_memory_of_one_at_a_time():
+    """It needs no more than an eager step, which frees each batch's before the next one's."""
+    eager, ours = peak("adjoint", "batches"), peak("compiled", "batches")
+    print(f"eager {eager / 2**20:.1f} MiB, compiled {ours / 2**20:.1f} MiB")
+    assert eager > 40 * 2**20, "the step must dominate what else the process does"
+    assert ours <= eager + 4 * 2**20

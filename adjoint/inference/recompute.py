@@ -23,6 +23,8 @@ from .passes import SAME, drop_dead, sort
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
+_PEAKS = 16  # that are looked at: each of several batches in one step has its own
+_AS_HIGH = 0.9  # of the first one's bytes, from which another peak is looked at
 
 
 @rewriting
@@ -34,29 +36,37 @@ def recompute(
     written_stays: bool = False,
 ) -> int:
     """Let groups of steps compute again what `cheap` ones gave where that leaves less in memory,
-    and reads no more; returns how many values that were. The groups are of `graph`; copies join
-    them, and are added to `copies`. With `written_stays` only what is written for nothing else is
+    and reads no more; returns how many values that were. So at each peak of about the same height,
+    as the batches have that are in one step. The groups are of `graph`; copies join them, and are
+    added to `copies`. With `written_stays` only what is written for nothing else is
     computed again: fewest bytes are moved then, where otherwise fewest live.
     """
-    home = {node: k for k, nodes in enumerate(groups) for node in nodes}
-    behind = _behind_peak(graph, home)
-    own: list[Node] = []
-    made: set[Value] = set()
-    if behind:
-        made = recompute_behind(graph, groups, behind, cheap, own, written_stays=written_stays)
-    if written_stays:
-        made |= read_less(graph, groups, behind.union(own), cheap, own)
-    else:
-        made |= give_again(graph, groups, behind.union(own), cheap, own)
-    if copies is not None:
-        copies += own
-    if made:
+    count = first = 0
+    for _ in range(_PEAKS):
+        home = {node: k for k, nodes in enumerate(groups) for node in nodes}
+        behind, live = _behind_peak(graph, home)
+        first = first or live
+        if live < _AS_HIGH * first:
+            break
+        own: list[Node] = []
+        made: set[Value] = set()
+        if behind:
+            made = recompute_behind(graph, groups, behind, cheap, own, written_stays=written_stays)
+        if written_stays:
+            made |= read_less(graph, groups, behind.union(own), cheap, own)
+        else:
+            made |= give_again(graph, groups, behind.union(own), cheap, own)
+        if copies is not None:
+            copies += own
+        if not made:
+            break
+        count += len(made)
         drop_dead(graph)
         alive = set(graph.nodes)
         for nodes in groups:
             nodes[:] = [node for node in nodes if node in alive]
         groups[:] = filter(None, groups)
-    return len(made)
+    return count
 
 
 def recompute_behind(
@@ -390,8 +400,10 @@ def saturate(flow: Flow, source: Hashable, sink: Hashable) -> float:
                     waiting[path[-1]].pop()
 
 
-def _behind_peak(graph: Program, home: Mapping[Node, int]) -> set[Node]:
-    """The nodes behind the point where most bytes live; groups run where their last node stands."""
+def _behind_peak(graph: Program, home: Mapping[Node, int]) -> tuple[set[Node], int]:
+    """The nodes behind the point where most bytes live, and how many that are; groups run where
+    their last node stands.
+    """
     items = _items(graph, home)
     place = {node: i for i, nodes in enumerate(items) for node in nodes}
     outside = {*graph.inputs, *graph.outputs}
@@ -411,7 +423,7 @@ def _behind_peak(graph: Program, home: Mapping[Node, int]) -> set[Node]:
         live += more
         if live > most:
             most, at = live, i
-    return {node for nodes in items[at:] for node in nodes} if at else set()
+    return ({node for nodes in items[at:] for node in nodes} if at else set()), most
 
 
 def _items(graph: Program, home: Mapping[Node, int]) -> list[list[Node]]:
