@@ -68,7 +68,8 @@ def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
         found.append((n if m == 1 else rows, 1, n))
     if m == 1 or rows == 1:
         found.append((1, m if n == 1 else columns, m))
-    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size]
+    # What was expanded, even along a side of a vector, is no matrix as it lies.
+    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size and min(r, c)]
     return max(fits, key=lambda f: f[2])[:2] if fits else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -179,3 +181,32 @@ def test_a_layers_products_are_launched_with_rows_that_lie_in_any_way(width):
                 np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-4)
     native = compute.accelerate is not None
     assert native == any(library == "linear" for library, *_ in products._ready)
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.bfloat16, ad.float16], ids=str)
+def test_operands_that_were_expanded(dtype):
+    """A side of one element may have been expanded along the other: so is the gradient of a sum."""
+    draw = np.random.default_rng(0)
+
+    def lying(rows, columns):
+        x = ad.tensor(draw.standard_normal((rows, columns)).astype(np.float32)).to(dtype)
+        yield x
+        yield x[:1].expand(rows, columns)
+        yield x[:, :1].expand(rows, columns)
+        yield x[:1, :1].expand(rows, columns)
+        yield x[:1].T.expand(columns, rows).T if columns == 1 or rows == 1 else x.T.contiguous().T
+
+    for m, k, n in ((33, 1, 130), (1, 33, 130), (33, 130, 1), (1, 1, 70), (64, 1, 1), (5, 4, 3)):
+        for a, b in itertools.product(lying(m, k), lying(k, n)):
+            found = (a @ b).float().numpy()
+            wanted = a.float().numpy() @ b.float().numpy()
+            tolerance = {"float32": 1e-5, "float64": 1e-5}.get(dtype.name, 2e-2)
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * k)
+
+
+def test_one_row_under_autocast_has_gradients():
+    layer = ad.nn.Linear(130, 33)
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        y = layer(x := ad.randn(1, 130)).sum()
+    y.backward()
+    ad.testing.assert_close(layer.weight.grad, x.expand(33, 130), rtol=1e-2, atol=1e-2)
