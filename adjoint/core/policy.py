@@ -297,6 +297,8 @@ BACKWARD_PLANS = _bound("BACKWARD_PLANS", 32)  # that a graph remembers
 DISPATCH_LINES = _bound("DISPATCH_LINES", 1 << 14)  # of the dispatch log, each said once
 # elements of all constants that are computed while freezing
 FOLDED_ELEMENTS = _bound("FOLDED_ELEMENTS", 1 << 26)
+# bytes of addresses that are taken at once, for values whose places are not known yet
+ADDRESSES = _bound("ADDRESSES", 64 << 20)
 # bytes: work memory that a thread keeps between calls, reordered weights
 WORKSPACE_BYTES = _bound("WORKSPACE_BYTES", 64 << 20)
 WEIGHT_BYTES = _bound("WEIGHT_BYTES", 256 << 20)

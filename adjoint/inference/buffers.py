@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core import policy
 from ..core.spec import prod
 
 ALIGNMENT = 64  # bytes: a cache line
@@ -49,13 +50,12 @@ class Nowhere:
         size = prod(shape) * dtype.itemsize
         needed = aligned(max(size, 1))
         if needed > self._left.size:
-            pages = mmap.mmap(-1, max(needed, _RANGE), **_PRIVATE)
+            pages = mmap.mmap(-1, max(needed, policy.ADDRESSES), **_PRIVATE)
             self._left = np.frombuffer(pages, np.uint8)
         found, self._left = self._left[:size], self._left[needed:]
         return found.view(dtype).reshape(shape)
 
 
-_RANGE = 64 << 20  # bytes of addresses that are taken at once
 # Of its own: what processes share would count as memory that is wanted.
 _PRIVATE: dict[str, int] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
