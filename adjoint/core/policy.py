@@ -297,6 +297,8 @@ BACKWARD_PLANS = _bound("BACKWARD_PLANS", 32)  # that a graph remembers
 DISPATCH_LINES = _bound("DISPATCH_LINES", 1 << 14)  # of the dispatch log, each said once
 # elements of all constants that are computed while freezing
 FOLDED_ELEMENTS = _bound("FOLDED_ELEMENTS", 1 << 26)
+# peaks of memory in a program that are looked at: each of several batches in one step has its own
+PEAKS = _bound("PEAKS", 16)
 # bytes of addresses that are taken at once, for values whose places are not known yet
 ADDRESSES = _bound("ADDRESSES", 64 << 20)
 # bytes: work memory that a thread keeps between calls, reordered weights

@@ -23,7 +23,6 @@ from .passes import SAME, drop_dead, sort
 
 Flow = dict[Hashable, dict[Hashable, float]]
 _WRITTEN = 1.1  # cost of a byte that is written to be kept, where others cost 1
-_PEAKS = 16  # that are looked at: each of several batches in one step has its own
 _AS_HIGH = 0.9  # of the first one's bytes, from which another peak is looked at
 
 
@@ -42,7 +41,7 @@ def recompute(
     computed again: fewest bytes are moved then, where otherwise fewest live.
     """
     count = first = 0
-    for _ in range(_PEAKS):
+    for _ in range(policy.PEAKS):
         home = {node: k for k, nodes in enumerate(groups) for node in nodes}
         behind, live = _behind_peak(graph, home)
         first = first or live
