@@ -68,8 +68,7 @@ def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
         found.append((n if m == 1 else rows, 1, n))
     if m == 1 or rows == 1:
         found.append((1, m if n == 1 else columns, m))
-    # What was expanded, even along a side of a vector, is no matrix as it lies.
-    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size and min(r, c)]
+    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size]
     return max(fits, key=lambda f: f[2])[:2] if fits else None
 
 
@@ -283,6 +282,10 @@ def _grid(m: int, n: int, parts: int) -> tuple[int, int]:
     return min(pairs, key=lambda pair: abs(math.log(m / pair[0]) - math.log(n / pair[1])))
 
 
+class _Expanded(Unsupported):
+    """The library takes no matrix of which all rows, or all columns, are the same element."""
+
+
 def _build(p: Product) -> Any:
     workers = threads()
     work = p.m * p.k * p.n
@@ -304,6 +307,8 @@ def _build(p: Product) -> Any:
         return _build_generated(p, workers)
     if wide or p.c:
         raise Unsupported(f"{p}: left to NumPy")
+    if 0 in (*p.a[-2:], *p.b[-2:]):
+        raise _Expanded(f"{p}: of a vector that was expanded; give it memory")
     if not p.batch:
         cut = _cut(p, workers)
         builder = _Builder(p, cut.prefer)
@@ -738,7 +743,10 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
         if sizes == (count,) and not right[0] and left[2] == 1 and left[0] == m * left[1]:
             sizes, m, left, right = (), m * count, left[1:], right[1:]
         product = Product(sizes, m, k, n, left, right, dtype, bias is not None, activation)
-        return _build(product), *copies
+        try:
+            return _build(product), *copies
+        except _Expanded:
+            continue
     raise AssertionError("contiguous copies can always be described")
 
 

@@ -196,7 +196,8 @@ def test_operands_that_were_expanded(dtype):
         yield x[:1, :1].expand(rows, columns)
         yield x[:1].T.expand(columns, rows).T if columns == 1 or rows == 1 else x.T.contiguous().T
 
-    for m, k, n in ((33, 1, 130), (1, 33, 130), (33, 130, 1), (1, 1, 70), (64, 1, 1), (5, 4, 3)):
+    sizes = ((33, 1, 130), (1, 33, 130), (33, 130, 1), (1, 1, 70), (64, 1, 1), (5, 4, 3))
+    for m, k, n in (*sizes, (1, 600, 700), (700, 600, 1), (300, 1, 400)):
         for a, b in itertools.product(lying(m, k), lying(k, n)):
             found = (a @ b).float().numpy()
             wanted = a.float().numpy() @ b.float().numpy()
