@@ -5,7 +5,6 @@ No framework is imported here, so that a process has the one alone that it measu
 
 from __future__ import annotations
 
-import copy
 import importlib
 import importlib.util
 import itertools
@@ -31,14 +30,36 @@ def _trained(model: Any, loss_of: Step, optimizer: Any) -> Step:
     return step
 
 
+def _accumulated(loss_of: Step, optimizer: Any, batches: int) -> Step:
+    """The same for the mean loss of several batches, whose gradients are added up."""
+
+    def step(*batch: Any) -> Any:
+        optimizer.zero_grad()
+        total = 0.0
+        for part in zip(*(x.chunk(batches) for x in batch), strict=True):
+            loss = loss_of(*part) / batches
+            loss.backward()
+            total = total + loss.detach()
+        optimizer.step()
+        return total
+
+    return step
+
+
 def _adam(t: Any, model: Any, name: str = "Adam") -> Any:
     options = {"fused": True} if t.__name__ == "torch" else {}
     return getattr(t.optim, name)(model.parameters(), lr=1e-3, **options)
 
 
-def _classifier(t: Any, model: Any, optimizer: Any, inner: Wrap) -> Step:
+def _classifier(t: Any, model: Any, optimizer: Any, inner: Wrap, batches: int = 1) -> Step:
     model, criterion = inner(model), t.nn.CrossEntropyLoss()
-    return _trained(model, lambda x, y: criterion(model(x), y), optimizer)
+
+    def loss_of(x: Any, y: Any) -> Any:
+        return criterion(model(x), y)
+
+    if batches > 1:
+        return _accumulated(loss_of, optimizer, batches)
+    return _trained(model, loss_of, optimizer)
 
 
 class Row:
@@ -135,52 +156,25 @@ def pointwise(size: int = 1 << 20) -> Row:
     return Row(title, [x], make, lambda peers: peers.pointwise(x))
 
 
-def perceptron(sizes: Sequence[int], batch: int) -> Row:
-    """Fully connected layers, Adam."""
+def perceptron(sizes: Sequence[int], batch: int, batches: int = 1) -> Row:
+    """Fully connected layers, Adam; perhaps with the gradients of several batches in a step."""
 
     def make(t: Any, inner: Wrap) -> Step:
         layers: list[Any] = []
         for inputs, outputs in itertools.pairwise(sizes):
             layers += [t.nn.Linear(inputs, outputs), t.nn.ReLU()]
         model = t.nn.Sequential(*layers[:-1])
-        return _classifier(t, model, _adam(t, model), inner)
+        return _classifier(t, model, _adam(t, model), inner, batches)
 
+    count = batch * batches
     draw = _drawn()
-    x = draw.standard_normal((batch, sizes[0])).astype(np.float32)
-    y = draw.integers(0, sizes[-1], batch)
+    x = draw.standard_normal((count, sizes[0])).astype(np.float32)
+    y = draw.integers(0, sizes[-1], count)
     work = sum(i * o for i, o in itertools.pairwise(sizes))
-    title = f"MLP {'-'.join(map(str, sizes))}, batch {batch}, Adam"
-    flops = 6 * batch * work - 2 * batch * sizes[0] * sizes[1]
-    return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y), flops)
-
-
-def batches(width: int = 512, count: int = 8, batch: int = 16) -> Row:
-    """Gradients of several batches, added up, and one step of Adam."""
-    sizes = (width,) * 4
-
-    def make(t: Any, inner: Wrap) -> Step:
-        layers = [t.nn.Linear(width, width), t.nn.ReLU()] * 2 + [t.nn.Linear(width, width)]
-        model = t.nn.Sequential(*map(copy.deepcopy, layers))
-        optimizer, called, criterion = _adam(t, model), inner(model), t.nn.CrossEntropyLoss()
-
-        def step(x: Any, y: Any) -> Any:
-            optimizer.zero_grad()
-            total = 0.0
-            for part, wanted in zip(x.chunk(count), y.chunk(count), strict=True):
-                loss = criterion(called(part), wanted) / count
-                loss.backward()
-                total = total + loss.detach()
-            optimizer.step()
-            return total
-
-        return step
-
-    draw = _drawn()
-    x = draw.standard_normal((count * batch, width)).astype(np.float32)
-    y = draw.integers(0, width, count * batch)
-    title = f"MLP {'-'.join(map(str, sizes))}, gradients of {count} batches of {batch}, Adam"
-    flops = 6 * count * batch * 3 * width**2 - 2 * count * batch * width**2
-    return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y, count), flops)
+    several = f"gradients of {batches} batches of {batch}" if batches > 1 else f"batch {batch}"
+    title = f"MLP {'-'.join(map(str, sizes))}, {several}, Adam"
+    flops = 6 * count * work - 2 * count * sizes[0] * sizes[1]
+    return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y, batches), flops)
 
 
 def resnet() -> Row:
@@ -377,7 +371,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "dqn": dqn,
     "characters": characters,
     "loop": lambda: characters(256),
-    "batches": batches,
+    "batches": lambda: perceptron((512,) * 4, 16, batches=8),
     "pinn": pinn,
 }
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.device import CPU
-from ..core.spec import prod
 from ..eager.tensors import wrap
 from ..eager.writes import announce
 from ..ops.create.conversion import Transfer
@@ -63,7 +62,7 @@ def obstacles(program: Any) -> list[Obstacle]:
         found.append(Obstacle(str(program.captured.device), "only CUDA records what it does"))
     if program.tangents:
         found.append(Obstacle("backward", "gradients of what is returned come in later"))
-    copied = sum(map(bytes_of, (*program.arguments, *program.results)))
+    copied = sum(x.nbytes for x in (*program.arguments, *program.results))
     calls = sum(len(part.graph.nodes) for part in program.parts) + len(program.steps)
     if copied > COPIED * calls:
         why = f"{copied >> 20} MiB of arguments and results would be copied for {calls} ops"
@@ -104,11 +103,6 @@ def _waits(node: Node) -> bool:
     """Whether the host waits for what an op reads."""
     whole = all(x.spec.dtype.category < 2 for x in node.values)
     return node.op.name in WAITING or (whole and node.op.name in _DIVISIONS)
-
-
-def bytes_of(x: Value) -> int:
-    """The memory of all its elements."""
-    return prod(x.shape) * x.spec.dtype.itemsize
 
 
 def _is_host(x: Value) -> bool:

@@ -44,7 +44,6 @@ from .device_graph import (
     Replayed,
     Taken,
     array_of,
-    bytes_of,
     obstacles,
     recording_on,
 )  # fmt: skip
@@ -143,11 +142,11 @@ class Walk:
         """The bytes of what is computed, views apart, that live at once, at most; and of all."""
         now = most = whole = 0
         for node, over in zip(self.graph.nodes, self.over, strict=True):
-            made = 0 if node.op.view else sum(map(bytes_of, node.outputs))
+            made = 0 if node.op.view else node.nbytes
             now += made
             whole += made
             most = max(most, now)
-            now -= sum(bytes_of(x) for x in over if x.node is not None and not x.node.op.view)
+            now -= sum(x.nbytes for x in over if x.node is not None and not x.node.op.view)
         return most, whole
 
     def run(

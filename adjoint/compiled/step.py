@@ -18,7 +18,6 @@ from ..backends.native.runtime.sequence import Sequence as Calls
 from ..core.device import device_of
 from ..core.errors import NotTraceable, Unsupported
 from ..core.mode import MODE
-from ..core.spec import prod
 from ..core.tensor_base import TensorBase
 from ..eager.arrays import address
 from ..eager.elements import owner
@@ -776,7 +775,7 @@ def _array(known: dict[Value, Any], x: Value) -> Any:
 
 def is_small(x: Value) -> bool:
     """Whether an argument is rather copied than read where it is."""
-    return prod(x.shape) * x.spec.dtype.itemsize < _COPIED
+    return x.nbytes < _COPIED
 
 
 def _optimize(part: Part, nearly: bool) -> None:

@@ -86,7 +86,7 @@ def batch_products(graph: Program) -> int:
                 groups.append(latest[key][1])
             latest[key][1].append(node)
         depth.update(dict.fromkeys(node.outputs, at))
-        computed += sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
+        computed += node.nbytes
     changes: dict[Value, Value] = {}
     places: dict[Node, Node] = {}  # the last of a group -> what computes all of it
     gone: set[Node] = set()

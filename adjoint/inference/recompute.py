@@ -114,8 +114,8 @@ def recompute_behind(
         further = {x for node in own for x in node.values if _is_before(x, behind)}
         further -= {*readers, *made.values()}
         many = len(nodes) + len(own) > policy.PROGRAM_OPS
-        spared = sum(map(_bytes, wanted)) * (1 + 1 / policy.KEPT_SHARE)  # statistics are for free
-        if many or sum(_bytes(root(x)) for x in further) > spared:
+        spared = sum(x.nbytes for x in wanted) * (1 + 1 / policy.KEPT_SHARE)  # statistics are free
+        if many or sum(root(x).nbytes for x in further) > spared:
             continue  # a sum of many values, say, all of which are read elsewhere
         for node in nodes:
             node.inputs = tuple([made.get(x, x) if type(x) is Value else x for x in node.inputs])
@@ -257,7 +257,7 @@ def _again(
     and from small values, with the nodes for that; None where something is missing. `alone`: before
     all that it computes, and not from the value, which it reads.
     """
-    least = _bytes(x) / policy.KEPT_SHARE
+    least = x.nbytes / policy.KEPT_SHARE
     computed = {} if alone else {_form(node.op, node.inputs): node.output for node in nodes}
     made: dict[Any, Any] = {y: y for node in nodes for y in node.values if y.node not in behind}
     if alone:
@@ -269,7 +269,7 @@ def _again(
         node = y.node
         if y in made:
             stack.pop()
-        elif y in given or y.array is not None or (y is not x and _bytes(root(y)) <= least):
+        elif y in given or y.array is not None or (y is not x and root(y).nbytes <= least):
             made[y] = y
         elif node is None or node.op.view or node in behind:
             return None
@@ -319,8 +319,8 @@ def kept(
     if written_stays:
         free |= written
     free.update([root(x) for x in free])
-    least = max(map(_bytes, read), default=0) / policy.KEPT_SHARE
-    free |= {x for x in read if _bytes(x) <= least}
+    least = max((x.nbytes for x in read), default=0) / policy.KEPT_SHARE
+    free |= {x for x in read if x.nbytes <= least}
     read -= free
     flow: Flow = {}
     stack = list(read)
@@ -329,9 +329,9 @@ def kept(
         _edge(flow, (x, 1), None, float("inf"))
     while stack:
         x = stack.pop()
-        if _bytes(root(x)) <= least:
+        if root(x).nbytes <= least:
             free.add(x)
-        size = _bytes(root(x)) * (1.0 if x in written and root(x) not in hidden else _WRITTEN)
+        size = root(x).nbytes * (1.0 if x in written and root(x) not in hidden else _WRITTEN)
         _edge(flow, (x, 0), (x, 1), 0.0 if x in free else size)
         if x in free or x.node is None or not cheap(x.node):
             _edge(flow, "given", (x, 0), float("inf"))
@@ -415,8 +415,8 @@ def _behind_peak(graph: Program, home: Mapping[Node, int]) -> tuple[set[Node], i
     for x, end in last.items():
         begin = place[x.node]  # type: ignore[index]
         if end > begin:
-            change[begin + 1] += _bytes(x)
-            change[end + 1] -= _bytes(x)
+            change[begin + 1] += x.nbytes
+            change[end + 1] -= x.nbytes
     live = most = at = 0
     for i, more in enumerate(change):
         live += more
@@ -507,7 +507,3 @@ def _reaching(flow: Flow, sink: Hashable) -> set[Hashable]:
                 found.add(a)
                 stack.append(a)
     return found
-
-
-def _bytes(x: Value) -> int:
-    return prod(x.shape) * x.spec.dtype.itemsize

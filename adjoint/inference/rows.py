@@ -35,7 +35,7 @@ def gather_rows(graph: Program) -> int:
     the bits.
     """
     nodes = graph.nodes
-    size = sum(prod(y.shape) * y.spec.dtype.itemsize for node in nodes for y in node.outputs)
+    size = sum(node.nbytes for node in nodes)
     if size > policy.REGION_BYTES or not native.load():
         return 0
     work = {node: _work(node) for node in nodes}

@@ -413,15 +413,11 @@ class Schedule:
         self.owners = list(begin)
         rows = self.graph.rows
         self.buffers = [
-            buffers.Buffer(max(1, _bytes(x)), begin[x], end[x], rows if has_rows(x, rows) else 0)
+            buffers.Buffer(max(1, x.nbytes), begin[x], end[x], rows if has_rows(x, rows) else 0)
             for x in self.owners
         ]
         self.layout = buffers.plan(self.buffers, *(stretches(self.steps, rows) if rows else ()))
         self.numbers = {x: i for i, x in enumerate(self.owners)}
-
-
-def _bytes(x: Value) -> int:
-    return int(np.prod(x.shape, dtype=np.int64)) * x.spec.dtype.numpy.itemsize
 
 
 def dense(array: Any, order: Order) -> Any:

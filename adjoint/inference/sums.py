@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..core import policy
-from ..core.spec import prod
 from ..ops.elementwise.arithmetic import Add
 from ..program.program import Node, Program, Value
 from .roles import role
@@ -39,7 +38,7 @@ def running_sums(graph: Program) -> dict[Node, int]:
             before, term = term, before
         earlier = chains.get(before.node) or _Chain([], [_kept(before)])
         # Each batch's gradient may be a sum of its own.
-        kept = [*earlier.kept, _bytes(term) if term.node in chains else _kept(term)]
+        kept = [*earlier.kept, term.nbytes if term.node in chains else _kept(term)]
         if None not in kept and term.node is not None:
             chains.pop(before.node, None)
             steps = [*earlier.steps, (node, node.inputs.index(before))]
@@ -70,10 +69,6 @@ def _kept(term: Value) -> int | None:
         return 0
     found = role(node)
     if isinstance(found, str):
-        return _bytes(term)
-    size = max(_bytes(x) for x in node.values)
+        return term.nbytes
+    size = max(x.nbytes for x in node.values)
     return (size if size >= policy.RUNNING_SUM else 0) if found.reduces else None
-
-
-def _bytes(x: Value) -> int:
-    return prod(x.shape) * x.spec.dtype.itemsize

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
 from ..core.errors import AdjointError
-from ..core.spec import broadcast_shapes, prod
+from ..core.spec import broadcast_shapes
 from .program import Node, Program, Value
 
 Axes = tuple[int, ...]
@@ -61,15 +61,11 @@ def regions(
     found = _Regions()
     for node in program.nodes:
         found.add(node, role(node), node.inputs[sums[node]] if node in sums else None)
-        found.computed += _bytes(node)
+        found.computed += node.nbytes
         found.done[node] = found.computed
     place = {node: i for i, node in enumerate(program.nodes)}
     groups = [sorted(region.nodes, key=place.__getitem__) for region in found.regions.values()]
     return Regions(groups, found.cuts)
-
-
-def _bytes(node: Node) -> int:
-    return sum(prod(y.shape) * y.spec.dtype.itemsize for y in node.outputs)
 
 
 class _Region:
@@ -205,7 +201,7 @@ class _Regions:
                 continue
             seen.add(node)
             if self.find(self.home[node]) not in within:
-                total += _bytes(node)
+                total += node.nbytes
                 stack += [x.node for x in node.values]
         return total > policy.APART
 

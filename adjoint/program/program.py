@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.errors import GraphError
 from ..core.op import Op
-from ..core.spec import Spec
+from ..core.spec import Spec, prod
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -56,6 +56,11 @@ class Value:
         """The sizes."""
         return self.spec.shape
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return prod(self.spec.shape) * self.spec.dtype.itemsize
+
     def __repr__(self) -> str:
         kind = self.name or ("input" if self.node is None else self.node.op.name)
         return f"<{kind} {self.spec.shape} {self.spec.dtype}>"
@@ -85,6 +90,11 @@ class Node:
     def values(self) -> tuple[Value, ...]:
         """The inputs that are no numbers."""
         return tuple([x for x in self.inputs if type(x) is Value])
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all that it gives."""
+        return sum(y.nbytes for y in self.outputs)
 
     def __repr__(self) -> str:
         return f"<{self.op!r} of {', '.join(map(repr, self.inputs))}>"
