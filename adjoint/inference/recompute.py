@@ -175,10 +175,11 @@ def give_again(
             copies += own
             for node in readers:
                 node.inputs = tuple([value if y is x else y for y in node.inputs])
-            sort(graph)
             gone.add(x)
             users.clear()
             break
+    if gone:
+        sort(graph)
     return gone
 
 
