@@ -38,7 +38,7 @@ from ..program.reads import place_of_caller
 from .drawing import Streams
 from .handover import Argument
 from .routines import recorded
-from .step import Part, is_small
+from .step import Part, is_small, unbound
 
 ndarray = np.ndarray
 
@@ -543,7 +543,7 @@ class _Native:
     def __init__(self, program: Program) -> None:
         made = {y for node in program.nodes for y in node.outputs}
         wanted = dict.fromkeys(y for y in program.outputs if y in made)
-        known = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in program.inputs}
+        known = unbound(program.inputs)
         part = self.part = Part(program.inputs, program.nodes, list(wanted))
         part.bind(known, {})
         fixed = part.shown.union(program.outputs)

@@ -34,12 +34,11 @@ from ..eager.fused import Declared
 from ..graph.lazy import LazyValue, concrete, realize
 from ..graph.node import Item
 from ..program.capture import program_of
-from ..program.program import Value
 from ..program.reads import PLAIN
 from .capture import CAPTURING
 from .handover import Argument, Fresh
 from .routines import recorded
-from .step import Part, is_small
+from .step import Part, is_small, unbound
 
 Trace = tuple[Any, ...]
 
@@ -292,7 +291,7 @@ class Piece:
         program = program_of(leaves, wanted, order=lambda x: (order.get(id(x), -1), 0))
         ends = list(dict.fromkeys(program.outputs))
         part = self.part = Part(program.inputs, program.nodes, ends)
-        known: dict[Value, Any] = {x: np.zeros(x.shape, x.spec.dtype.numpy) for x in program.inputs}
+        known = unbound(program.inputs)
         places = {y: np.empty(y.shape, y.spec.dtype.numpy) for y in part.wanted if not is_small(y)}
         part.bind(known, places)
         shown = part.shown

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ..backends.native.lowering.scratch import Scratch
 from ..backends.native.runtime.memory import zeros
+from ..inference.buffers import placeholders
 from .handover import Landing
 
 _GROWTH = 1.5  # of an arena, so that all that are in use are together at most three of the largest
@@ -51,12 +49,6 @@ class Reserve:
         key = tuple((id(x), x._data.shape, x._data.dtype) for x in leaves)
         found = self._landings.get(key)
         if found is None:
-            homes = [placeholder(x._data.shape, x._data.dtype) for x in leaves]
+            homes = placeholders((x._data.shape, x._data.dtype) for x in leaves)
             found = self._landings[key] = Landing(leaves, homes)
         return found
-
-
-def placeholder(shape: Sequence[int], dtype: Any) -> Any:
-    """An array to bind calls to that are to use others: of memory that nobody touches."""
-    count = int(np.prod(shape, dtype=np.int64))
-    return zeros(max(1, count) * dtype.itemsize).view(dtype)[:count].reshape(shape)

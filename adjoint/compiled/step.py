@@ -27,7 +27,7 @@ from ..eager.writes import announce
 from ..graph.lazy import concrete
 from ..inference.algebra import exact_algebra, reassociate
 from ..inference.batches import batch_products
-from ..inference.buffers import aligned
+from ..inference.buffers import aligned, placeholders
 from ..inference.execution import Workspace
 from ..inference.kernels import Kernel, fuse_kernels, keep_less
 from ..inference.layers import accumulate_products, rectify_products
@@ -63,7 +63,7 @@ from .course import Course, Entry, Round, stands
 from .handover import Argument, Fresh, Mover, copy_all
 from .places import Result
 from .renewal import follow
-from .reserve import Reserve, placeholder
+from .reserve import Reserve
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 _BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
@@ -71,6 +71,12 @@ _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # a tensor that has moved
 
 
 Lowering = Callable[["Part"], None]
+
+
+def unbound(values: Sequence[Value]) -> dict[Value, Any]:
+    """An array for each value that calls find elsewhere, or that is copied."""
+    arrays = placeholders((x.shape, x.spec.dtype.numpy) for x in values)
+    return dict(zip(values, arrays, strict=True))
 
 
 class Part:
@@ -187,7 +193,7 @@ class Part:
     def may_fail(self) -> bool:
         """Whether it may raise an error."""
         return bool(self.checks) or any(
-            type(call) is not Calls or any(call.refusing) for call in self.calls
+            type(call) is not Calls or any(call.failing) for call in self.calls
         )
 
     def may_fail_after(self, written: set[int]) -> bool:
@@ -198,10 +204,10 @@ class Part:
         taken: set[Any] = set()  # indices, with what they were found to be within
         by_call = iter(self.space.steps_by_call)
         for call in self.calls:
-            for refuses in call.refusing if type(call) is Calls else (True,):
+            for fails in call.failing if type(call) is Calls else (True,):
                 steps = next(by_call)
                 asked = _index_of(steps)
-                if behind and refuses and asked not in taken:
+                if behind and fails and asked not in taken:
                     return True
                 if asked is not None and isinstance(steps[0].op, Index):
                     taken.add(asked)
@@ -440,20 +446,19 @@ class Compiled:
         self.bound = []
         known: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
         owned: dict[Value, int] = {}  # gradients that are read where they are in each call
+        taken = [*self.arguments, *self.seeds]
         for n, value in enumerate(self.states):
             if value.array is None and (captured.owners[n] is None or n in self.owned):
                 x = self._state(n)
                 if captured.owners[n] is not None and x._node is None:
                     owned[value] = n
-                    known[value] = placeholder(value.shape, value.spec.dtype.numpy)
                     continue
                 known[value] = x._data
                 self.bound.append((x, x._data, x._node))
         self.owning = [captured.owners[n] for n in owned.values()]
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         known.update((y, x._data) for y, x in self.after.items())
-        taken = (*self.arguments, *self.seeds)
-        known.update((x, np.zeros(x.shape, x.spec.dtype.numpy)) for x in taken)
+        known.update(unbound([*owned, *taken]))
         read = set(map(id, self.owned.values()))
         self.reads = [id(x) in read for x in captured.leaves]
         self.landing = self.reserve.landing(captured.leaves)

@@ -5,7 +5,7 @@ where they lie before that is known, each at an address of its own, in memory th
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,21 +38,25 @@ class Nowhere:
     written before.
     """
 
-    def __init__(self) -> None:
-        self._left = np.empty(0, np.uint8)
+    def __init__(self, least: int = policy.ADDRESSES) -> None:
+        """`least`: bytes of addresses that are taken at once."""
+        self._least = least
+        self._pages: Any = b""
+        self._taken = 0
 
     def array(self, shape: Sequence[int], dtype: Any) -> Any:
-        """A row-major array apart from all others.
+        """A row-major array apart from all others, which owns its memory as far as arrays know.
 
         >>> Nowhere().array((2, 3), np.dtype(np.float32)).strides
         (12, 4)
         """
         size = prod(shape) * dtype.itemsize
         needed = aligned(max(size, 1))
-        if needed > self._left.size:
-            pages = mmap.mmap(-1, max(needed, policy.ADDRESSES), **_PRIVATE)
-            self._left = np.frombuffer(pages, np.uint8)
-        found, self._left = self._left[:size], self._left[needed:]
+        if self._taken + needed > len(self._pages):
+            self._pages = mmap.mmap(-1, max(needed, self._least), **_PRIVATE)
+            self._taken = 0
+        found = np.frombuffer(self._pages, np.uint8, size, self._taken)
+        self._taken += needed
         return found.view(dtype).reshape(shape)
 
 
@@ -60,6 +64,19 @@ class Nowhere:
 _PRIVATE: dict[str, int] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
+
+
+def placeholders(like: Iterable[tuple[Sequence[int], Any]]) -> list[Any]:
+    """A row-major array of zeros for each shape and dtype, to which calls are bound that are to use
+    others: a page of its memory is taken when somebody writes there.
+
+    >>> [x] = placeholders([((2, 3), np.dtype(np.float32))])
+    >>> x.any()
+    np.False_
+    """
+    listed = list(like)
+    nowhere = Nowhere(sum(aligned(max(1, prod(shape) * dtype.itemsize)) for shape, dtype in listed))
+    return [nowhere.array(shape, dtype) for shape, dtype in listed]
 
 
 def aligned(size: int) -> int:

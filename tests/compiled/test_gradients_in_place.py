@@ -11,6 +11,8 @@ from adjoint import nn
 from adjoint.compiled import step as steps
 from adjoint.core.errors import Unsupported
 
+from ..backends.native.onednn.onednn_cases import needs_onednn, without_memory  # noqa: F401
+
 
 @pytest.fixture
 def bindings(monkeypatch):
@@ -336,6 +338,36 @@ def test_a_failed_step_leaves_gradients():
         assert ad.equal(weight, before) and ad.equal(weight.grad, gradient)
     step(x, ad.tensor([2]))
     assert not ad.equal(weight, before)
+
+
+def several_batches(compiled):
+    """A step with products of few rows, which oneDNN computes, in front of and behind gradients."""
+    ad.manual_seed(3)
+    model = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 512))
+    optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x, y = ad.randn(48, 512), ad.randn(48, 512)
+
+    def step():
+        optimizer.zero_grad()
+        for k in range(3):
+            part = slice(16 * k, 16 * k + 16)
+            F.mse_loss(model(x[part]), y[part]).backward()
+        optimizer.step()
+
+    return model, compiled(step)
+
+
+@needs_onednn
+def test_a_product_without_memory_is_no_reason_to_write_gradients_late(without_memory):  # noqa: F811
+    (eager, one), (model, step) = both(several_batches)
+    for _ in range(3):
+        one()
+        step()
+        for p, q in zip(eager.parameters(), model.parameters(), strict=True):
+            assert ad.allclose(p, q, atol=1e-5) and ad.allclose(p.grad, q.grad, atol=1e-5)
+    [program] = step.programs
+    assert not program.late and program.movers and not program.copies
+    assert without_memory
 
 
 def test_a_function_that_is_called_while_it_runs():

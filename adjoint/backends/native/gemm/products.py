@@ -771,6 +771,13 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
     return out
 
 
+def by_numpy_into(a: Any, b: Any, c: Any, *bias: Any) -> None:
+    """Into `c`, with no memory but what NumPy's BLAS has; not for bfloat16."""
+    np.matmul(a, b, out=c)
+    for each in bias:
+        np.add(c, each, out=c)
+
+
 def activated(x: Any, activation: str) -> Any:
     """An activation by NumPy: what oneDNN fuses, where oneDNN is not used."""
     return _ACTIVATIONS[activation](x).astype(x.dtype, copy=False)

@@ -214,7 +214,8 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         if isinstance(plan, gemm.Plan):
             return [plan.call((a, b, *bias), c)]
         if isinstance(plan, Plan):
-            found = plan.call(a, b, c, *bias, work=scratch(plan.work))
+            instead = None if a.dtype == products.BFLOAT16 else products.by_numpy_into
+            found = plan.call(a, b, c, *bias, work=scratch(plan.work), instead=instead)
             if found is not None:
                 return [found]
         if run is not None:

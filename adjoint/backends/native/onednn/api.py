@@ -185,8 +185,11 @@ class Library:
         if status == _UNIMPLEMENTED:
             raise Unsupported(f"{what}: not implemented by oneDNN {self.version}; use NumPy's")
         if status:
-            name = self.dll.dnnl_status2str(status).decode()
-            raise LibraryError(f"{what}: oneDNN says {name}")
+            raise LibraryError(f"{what}: oneDNN says {self.word(status)}")
+
+    def word(self, status: int) -> str:
+        """The library's name of a status."""
+        return str(self.dll.dnnl_status2str(status).decode())
 
     def make(self, name: str, what: str, *arguments: Any) -> c_void_p:
         """Call a function whose first argument is where it puts a new object."""

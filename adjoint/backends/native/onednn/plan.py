@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....core import policy
+from ....core import dispatch_log, policy
 from ....core.errors import InvalidArgument, Unsupported
 from ....eager.arrays import address, addresses, call
 from ....kernels.emit import Module, Reg
@@ -349,10 +349,13 @@ class Plan:
                 onednn.library().check(status, self.what)
         self._free.append(context)
 
-    def call(self, *arrays: Any, work: Any) -> Call | None:
+    def call(
+        self, *arrays: Any, work: Any, instead: Callable[..., object] | None = None
+    ) -> Call | None:
         """The same for arrays that stay where they are, as machine code with memory objects of its
         own; None where nothing can be generated. `work`: at least `self.work` bytes, which begin on
-        a cache line and are nobody else's while it runs.
+        a cache line and are nobody else's while it runs; `instead` computes the same of
+        such arrays, with no memory of its own, where the library finds none: no error comes then.
         """
         run = _run()
         if run is None:
@@ -364,14 +367,30 @@ class Plan:
         places = (*arrays, work, work) if self.work else arrays
         head = context.heads[0]
         first = len(head) // 8
+        like = [(x.shape, x.dtype, x.strides) for x in arrays]
 
-        def fail() -> None:
-            onednn.library().check(context.words[_RESULT], self.what)
+        def otherwise() -> None:
+            status = context.words[_RESULT]
+            if instead is None:
+                onednn.library().check(status, self.what)
+            else:
+                word = onednn.library().word(status)
+                dispatch_log.said(self.what, "computed by NumPy", f"oneDNN says {word}")
+                instead(*map(_at, context.places, like))
 
         return Call(
             run, 1, head + addresses(places) + bytes(8), range(first, first + len(places)), False,
-            False, (self, context, work), fail, shows=False, hires=self.parallel,
+            False, (self, context, work), otherwise, shows=False, fails=instead is None,
+            hires=self.parallel,
         )  # fmt: skip
+
+
+def _at(place: int, like: tuple[Sequence[int], Any, Sequence[int]]) -> Any:
+    """The array that begins at an address, whose strides are not negative."""
+    shape, dtype, strides = like
+    end = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + dtype.itemsize
+    memory = (ctypes.c_char * end).from_address(place)
+    return np.ndarray(shape, dtype, memory, 0, strides)
 
 
 def _placed(step: Step, pad: Descriptor | None, shared: int, scratch: int) -> Step:

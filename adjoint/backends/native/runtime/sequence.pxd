@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from ....eager.arrays cimport address, call
 
 cdef class Sequence:
-    cdef public list refusing, regions
+    cdef public list failing, regions
     cdef list _keeps, _otherwise, _behind
     cdef object _words, _table, _pointers, _pool, _entry
     cdef int64_t _code, _at, _runs, _one

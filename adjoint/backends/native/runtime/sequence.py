@@ -47,6 +47,7 @@ class Call:
     keeps: Any  # what owns the code, and memory that other words point to
     otherwise: Callable[[], object] | None = None  # the last word is set where that is to be called
     shows: bool = True  # whether `otherwise` reads arrays as such, wherever the words point
+    fails: bool = True  # whether `otherwise` may raise an error
     hires: bool = False  # whether the code itself lets the pool's threads share its work
     fixed: bool = False  # whether tables have addresses, too
     # For regions: what it does, in additions; from where to where it goes from its pointers, of
@@ -108,10 +109,10 @@ class Sequence:
 
     __slots__ = (
         "_at", "_behind", "_code", "_entry", "_keeps", "_one", "_otherwise", "_pointers", "_pool",
-        "_quick", "_refuses", "_runs", "_shared", "_table", "_words", "refusing", "regions",
+        "_quick", "_refuses", "_runs", "_shared", "_table", "_words", "failing", "regions",
     )  # fmt: skip
 
-    refusing: list[bool]  # which calls may refuse arrays
+    failing: list[bool]  # which calls may raise an error
     regions: list[range]  # calls through which threads go apart
 
     def __init__(self, calls: Many[Call]) -> None:
@@ -159,8 +160,8 @@ class Sequence:
         self._table[_HEAD:] = np.array(rows, np.int64).reshape(-1)
         self._quick = all(each.quick for each in calls)
         self._shared = bool(found) or any(each.shared or each.hires for each in calls)
-        self.refusing = [each is not None for each in self._otherwise]
-        self._refuses = any(self.refusing)
+        self.failing = [each.otherwise is not None and each.fails for each in calls]
+        self._refuses = any(each is not None for each in self._otherwise)
         self._pool = default_pool() if self._shared else None
         self._entry: tuple[int, int] | None = None  # of the pool, as the table has it
         self._code, self._at = _code(), address(self._table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,27 @@ def workers(request):
     pool.set_num_threads(request.param)
     yield request.param
     pool.set_num_threads(before)
+
+
+OUT_OF_MEMORY = 1  # of dnnl_status_t
+
+
+@pytest.fixture
+def without_memory(monkeypatch):
+    """In calls that are bound meanwhile the library finds no memory; how often it was asked."""
+    asked = []
+    kind = ctypes.CFUNCTYPE(*[ctypes.c_int] + 4 * [ctypes.c_void_p])
+    execute = kind(lambda *_: asked.append(1) or OUT_OF_MEMORY)
+    original = onednn_plan.Plan.call
+
+    def call(*args, **kwargs):
+        made = original(*args, **kwargs)
+        for words, *_ in made.keeps[1].phases:
+            words[onednn_plan._EXECUTE] = ctypes.cast(execute, ctypes.c_void_p).value
+        return made
+
+    monkeypatch.setattr(onednn_plan.Plan, "call", call)
+    yield asked
 
 
 def like(x, dtype):

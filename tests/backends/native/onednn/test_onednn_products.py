@@ -10,14 +10,18 @@ import pytest
 
 import adjoint as ad
 from adjoint.backends.native.gemm import products
+from adjoint.backends.native.lowering.bound import bound_product
+from adjoint.backends.native.lowering.scratch import Scratch
 from adjoint.backends.native.onednn import plan as onednn_plan
-from adjoint.core import policy
+from adjoint.backends.native.onednn.api import LibraryError
+from adjoint.backends.native.runtime.sequence import Sequence
+from adjoint.core import dispatch_log, policy
 from adjoint.core.errors import InvalidArgument, ShapeError
 from adjoint.eager.dispatch import apply
 from adjoint.ops.linalg.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
 from adjoint.program import compute
 
-from .onednn_cases import assert_near, like, matrices, needs_onednn, workers  # noqa: F401
+from .onednn_cases import assert_near, like, matrices, needs_onednn, without_memory, workers  # noqa: F401
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 SIZES = (1, 2, 3, 5, 8, 16, 17, 31, 33, 64, 100, 129)
@@ -211,3 +215,40 @@ def test_one_row_under_autocast_has_gradients():
         y = layer(x := ad.randn(1, 130)).sum()
     y.backward()
     ad.testing.assert_close(layer.weight.grad, x.expand(33, 130), rtol=1e-2, atol=1e-2)
+
+
+@needs_onednn
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_bound_product_without_memory(bias, turned, without_memory, capsys, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(dispatch_log, "on", True)
+    monkeypatch.setattr(dispatch_log, "_lines", set())
+    r = np.random.default_rng(0)
+    a = r.standard_normal((16, 1024)).astype(np.float32)
+    b = r.standard_normal((256, 1024)).astype(np.float32).T
+    b = b if turned else np.ascontiguousarray(b)
+    others = [r.standard_normal(256).astype(np.float32)] if bias else []
+    out = np.zeros((16, 256), np.float32)
+    [call] = bound_product("product", [a, b, *others], out, Scratch())
+    assert not call.needs_arrays and not call.fails
+    sequence = Sequence([call, call])
+    assert sequence.failing == [False, False]
+    sequence()
+    assert len(without_memory) >= 2
+    exact = a.astype(np.float64) @ b.astype(np.float64) + sum(others)
+    assert_near(out, exact, 1e-3)
+    moved = -a.copy()
+    sequence.moving(a)(moved.ctypes.data)  # where the array lies in another call
+    sequence()
+    assert_near(out, 2.0 * sum(others) - exact, 1e-3)
+    assert "computed by NumPy: oneDNN says out_of_memory" in capsys.readouterr().err
+
+
+@needs_onednn
+def test_a_call_that_nothing_replaces_may_fail(without_memory):  # noqa: F811
+    a, b, out = (np.ones(shape, np.float32) for shape in ((16, 1024), (1024, 256), (16, 256)))
+    plan, *_ = products._planned(a, b, None, None, ())
+    call = plan.call(a, b, out, work=onednn_plan.aligned_bytes(plan.work))
+    assert call.fails and not call.needs_arrays
+    with pytest.raises(LibraryError, match="out_of_memory"):
+        call()
