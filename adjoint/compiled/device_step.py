@@ -273,7 +273,7 @@ class OnDevice(Compiled):
             if device_passes.open_batch_norms(part.graph):
                 merge_equal(part.graph)
                 drop_dead(part.graph)
-            fuse_kernels(part.graph, said=part.cuts, again=part.again, kind=TritonKernel)
+            fuse_kernels(part.graph, said=part.cuts, again=True, kind=TritonKernel)
             drop_dead(part.graph)
         if device_passes.has_matrix_units(self.captured.device):
             device_passes.lay_channels_last(part.graph)

@@ -36,13 +36,13 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
             behind = [
-                row_of(steps, native, 0.0, program.parts[k].again, region and before + region)
+                row_of(steps, native, 0.0, region and before + region)
                 for steps, native, region in part
             ]
             break
         for steps, native, region in part:
             number = region and before + region
-            forward.append(row_of(steps, native, next(taken), program.parts[k].again, number))
+            forward.append(row_of(steps, native, next(taken), number))
         before = max(before, *(row.apart for row in forward)) if forward else before
         optimizer = next(optimizers, None)
         if optimizer is not None:

@@ -102,10 +102,13 @@ class Part:
                 self.views.update(node.outputs)
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        self.again: list[Node] = []  # that compute what was computed before
         self.schedule: Any = None  # of native code
         _optimize(self, nearly)
         (lower or to_native_code)(self)
+        runs = set(self.graph.nodes)
+        for x in wanted:  # only names in what follows: what was captured is let go
+            if x.node not in runs:
+                x.node = None
 
     def let_go(self) -> None:
         """Of the memory that it has been bound to."""
@@ -279,31 +282,40 @@ class Compiled:
         self.reserve = reserve if reserve is not None and self.shares else Reserve()
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
-        used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
-        self.owned = {  # states that are gradients of leaves, whatever tensors hold them
-            n: x
-            for n, (x, value) in enumerate(zip(captured.owners, self.states, strict=True))
-            if x is not None and value in used
-        }
+        self.owned = self._owned(graph)
         self.wanting = [
             (x, wanted, hooks_of(x))
             for x, wanted in zip(captured.states, captured.wants, strict=True)
             if x is not None
         ]
-        roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
-        self.parts = self._cut(graph, nearly)
+        self._divide(graph, nearly)
         # Errors that come when something has been computed, from which gradients stay apart.
         self.late = bool(self.checked)
-        inputs = [*range(captured.arguments), *captured.states]
-        of = {**dict(zip(graph.inputs, inputs, strict=True)), **self.after}
-        behind = self.parts[-1].inputs if self.tangents else ()
-        behind = list(dict.fromkeys(roots.get(x, x) for x in behind))
-        self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
         self.others = [self]
         self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
         release_memory()  # of eager calls before, which would lie beside the program's
         self._bind()
         release_memory()  # of what compiling took
+
+    def _owned(self, graph: Program) -> dict[int, Any]:
+        """The states that are gradients of leaves, whatever tensors hold them."""
+        used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
+        return {
+            n: x
+            for n, (x, value) in enumerate(zip(self.captured.owners, self.states, strict=True))
+            if x is not None and value in used
+        }
+
+    def _divide(self, graph: Program, nearly: bool) -> None:
+        """Into parts, whose the nodes are then, and which let go of what they become kernels of."""
+        roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
+        self.parts = self._cut(graph, nearly)
+        graph.nodes.clear()
+        inputs = [*range(self.captured.arguments), *self.captured.states]
+        of = {**dict(zip(graph.inputs, inputs, strict=True)), **self.after}
+        behind = self.parts[-1].inputs if self.tangents else ()
+        behind = list(dict.fromkeys(roots.get(x, x) for x in behind))
+        self.kept = [of[x] for x in behind if of.get(x) is not None]  # read for gradients, too
 
     def _another(self) -> Compiled:
         """The same in other memory."""
@@ -813,7 +825,7 @@ def to_native_code(part: Part) -> None:
             shown.update(node.outputs)
     rectify_products(graph)
     accumulate_products(graph)
-    fuse_kernels(graph, shown, part.cuts, part.again)
+    fuse_kernels(graph, shown, part.cuts, again=True)
     drop_dead(graph)
     batch_products(graph)
     gather_rows(graph)

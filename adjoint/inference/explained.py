@@ -7,7 +7,7 @@ import itertools
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ..backends.native.gemm.products import matmul
 from ..core.device import transfer
 from ..core.spec import prod
 from ..eager.tensors import wrap
-from ..program.program import Node, Value
+from ..program.program import Value
 from ..view.table import multiply_adds
 from .batches import Products
 from .kernels import Kernel
@@ -158,24 +158,21 @@ class Timer:
         self.step((), function)
 
 
-def row_of(
-    steps: Sequence[Step], native: bool, seconds: float, again: Collection[Node] = (),
-    apart: int = 0,
-) -> Row:  # fmt: skip
-    """Steps that one call does; `again` has nodes that compute what was computed before; for
-    `apart` see `Row`.
-    """
+def row_of(steps: Sequence[Step], native: bool, seconds: float, apart: int = 0) -> Row:
+    """Steps that one call does; for `apart` see `Row`."""
     values: dict[Value, None] = {}
     for step in steps:
         values.update(dict.fromkeys((*step.values, *step.outputs)))
     moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
     names = dict.fromkeys(step.op.name for step in steps)
     operations = sum(map(_operations, steps))
-    nodes = [n for step in steps if isinstance(step.op, Kernel) for n in step.op.program.nodes]
+    kernels = [step.op for step in steps if isinstance(step.op, Kernel)]
+    nodes = [node for kernel in kernels for node in kernel.program.nodes]
+    again = [kernel.program.nodes[k] for kernel in kernels for k in kernel.again]
     return Row(
         "_".join(names), steps[0].how, native, operations, moved, seconds,
         tuple(node.op.name for node in nodes) if nodes[1:] else (),
-        tuple(node.op.name for node in nodes if node in again), apart,
+        tuple(node.op.name for node in again), apart,
     )  # fmt: skip
 
 

@@ -32,13 +32,16 @@ class Kernel(Op, abstract=True):
         inputs: Sequence[Value],
         outputs: Sequence[Value],
         checked: Collection[Value] = (),
+        again: Collection[Node] = (),
     ) -> None:
-        """`checked`: inputs whose values are looked at before the kernel runs, if it refuses some.
+        """`checked`: inputs whose values are looked at before the kernel runs, if it refuses some;
+        `again`: nodes that compute what was computed before.
 
         Errors: NotTraceable for what is no kernel.
         """
         self.name_ = "_".join(node.op.name for node in nodes[:3]) + ("_..." if nodes[3:] else "")
         self.program = Program(inputs, nodes, outputs)
+        self.again = tuple(k for k, node in enumerate(nodes) if node in again)
         self.specs = tuple(y.spec for y in outputs)
         self.n_outputs = len(outputs)  # type: ignore[misc]
         self.composite = self.written()
@@ -48,10 +51,11 @@ class Kernel(Op, abstract=True):
             raise NotTraceable("what an index picks")
 
     def written(self) -> Any:
-        """What computes the program by kernels."""
+        """What computes the program by kernels; equal kernels have one program, too."""
         from ..backends.native.lowering.composite import composite_of
 
-        return composite_of(self.program)
+        composite, self.program = composite_of(self.program)
+        return composite
 
     @property
     def name(self) -> str:
@@ -77,22 +81,24 @@ def fuse_kernels(
     graph: Program,
     checked: Collection[Value] = (),
     said: list[tuple[str, str]] | None = None,
-    again: list[Node] | None = None,
+    again: bool = False,
     kind: type[Kernel] = Kernel,
 ) -> int:
     """Let groups of elementwise ops and reductions run as kernels; returns how many there are, and
     values that they compute again. `checked`: inputs whose values are looked at before the program
-    runs, where a kernel refuses some. Which ops begin another kernel, and why, is `said`. Where
-    less memory lives if kernels compute something `again`, they do, and what does is added there.
-    What kernels are made of what `kind` says.
+    runs, where a kernel refuses some. Which ops begin another kernel, and why, is `said`. `again`:
+    where less memory lives if kernels compute something again, they do. What kernels are made of
+    what `kind` says.
     """
     if kind is Kernel and not native.load():
         return 0
-    sums = {} if again is None else running_sums(graph)
+    sums = running_sums(graph) if again else {}
     groups, cuts = regions(graph, role, sums)
     made = 0
-    if again is not None:
-        made = recompute(graph, groups, is_cheap, again, kind.written_stays)
+    copies: list[Node] = []
+    if again:
+        made = recompute(graph, groups, is_cheap, copies, kind.written_stays)
+    copied = set(copies)
     if said is not None:
         each = [(node.op.name, reason) for node, reason in cuts]
         shared = {pair: pair for pair in each}
@@ -117,7 +123,7 @@ def fuse_kernels(
             if node.output in outputs or any(u not in members for u in users[node.output])
         ]  # fmt: skip
         try:
-            op = kind(nodes, inputs, results, checked)
+            op = kind(nodes, inputs, results, checked, copied)
         except (NotTraceable, AdjointError) as error:
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)

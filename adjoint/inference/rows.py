@@ -73,6 +73,7 @@ def _split(node: Node, rows: int, changes: dict[Value, Value]) -> list[Node]:
     rest = _behind(others, [*program.inputs, *by_rows])
     if not by_rows or not others or own & rest:
         return []
+    again = {program.nodes[k] for k in op.again}
     places = dict(zip(program.inputs, node.inputs, strict=True))
     made = []
     for members, outputs in ((own, by_rows), (rest, others)):
@@ -80,7 +81,7 @@ def _split(node: Node, rows: int, changes: dict[Value, Value]) -> list[Node]:
         read = (x for each in nodes for x in each.values if x.node not in members)
         inputs = list(dict.fromkeys(read))
         try:
-            kernel = Kernel(nodes, inputs, outputs, inputs)
+            kernel = Kernel(nodes, inputs, outputs, inputs, again)
         except (NotTraceable, AdjointError):
             return []
         made.append(Node(kernel, [places[x] for x in inputs], kernel.specs))

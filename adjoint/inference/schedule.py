@@ -101,8 +101,9 @@ class Schedule:
             self.steps, self._model, self.roots, self.placed, graph.outputs
         )
         self._plan()
-        self._model.clear()
-        self._moved.clear()
+        for each in (self._model, self._moved, self._places, self._users):
+            each.clear()
+        del self._nowhere
 
     # ---- how each node is computed ---------------------------------------------------------------
 

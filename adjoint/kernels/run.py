@@ -90,7 +90,6 @@ class Entry:
         makers: Sequence[Maker],
     ) -> None:
         self.code = code_of(kernel, planned.layout)
-        self.address = self.code.address
         self.work = work  # in additions
         self.quick = work < QUICK
         self.chunks, self.makers = planned.chunks, makers
@@ -124,6 +123,11 @@ class Entry:
     def rows(self) -> int:
         """How many there are for `in_blocks`; 0 where that may be any number that divides them."""
         return self._planned.words["o0"] if self._planned.layout.outer else 0
+
+    @property
+    def address(self) -> int:
+        """Of the code."""
+        return self.code.address
 
     def allocate(self) -> tuple[Array, ...]:
         """The outputs, not yet computed."""

@@ -8,7 +8,8 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,18 +141,55 @@ def _passes(simplify: bool) -> Any:
 class Code:
     """Machine code of a kernel: it is there as long as this object. Whoever keeps the address must
     keep this too.
+
+    It is linked when the address is asked for, with all that wait then: LLVM takes 36 KiB for each
+    time, a kernel's code 10.
     """
 
-    __slots__ = ("_owner", "address")
+    __slots__ = ("__weakref__", "_address", "_object", "_owner", "_symbol")
 
-    def __init__(self, owner: Any, symbol: str) -> None:
-        self._owner = owner
-        self.address = int(owner[symbol])
+    def __init__(self, code: bytes, symbol: str) -> None:
+        self._object: bytes | None = code
+        self._symbol = symbol
+        _waiting.append(weakref.ref(self))
+
+    @property
+    def address(self) -> int:
+        """Where it is."""
+        if self._object is not None:
+            _link(self)
+        return self._address
+
+    def take(self, owner: Any) -> None:
+        """It is linked."""
+        self._owner, self._address = owner, int(owner[self._symbol])
+        self._object = None
+
+
+_waiting: list[weakref.ref[Code]] = []
+
+
+def _link(wanted: Code) -> None:
+    with _lock:
+        waiting, _waiting[:] = list(_waiting), []
+        if wanted._object is None:  # another thread was quicker
+            return
+        found = {wanted, *(code for each in waiting if (code := each()) is not None)}
+        codes = [code for code in found if code._object is not None]
+        try:
+            owner = _linked([(code._object, code._symbol) for code in codes], passing=True)
+        except Unsupported:
+            if len(codes) == 1:
+                raise
+            codes = [wanted]
+            owner = _linked([(wanted._object, wanted._symbol)], passing=True)
+        for code in codes:
+            code.take(owner)
 
 
 def freed(name: str, text: Callable[[], str], symbol: str) -> Code:
     """What `kept` gives, as code that may be freed."""
-    return Code(_linked(_object_code(name, text), symbol, passing=True), symbol)
+    return Code(_object_code(name, text), symbol)
 
 
 def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
@@ -174,25 +212,28 @@ def _object_code(name: str, text: Callable[[], str]) -> bytes:
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:
     """Makes object code executable, for the process's life, and gives symbols' addresses."""
-    loaded = _linked(code, *symbols)
+    with _lock:
+        loaded = _linked([(code, *symbols)])
     _loaded.append(loaded)
     return tuple(int(loaded[symbol]) for symbol in symbols)
 
 
-def _linked(code: bytes, *symbols: str, passing: bool = False) -> Any:
-    """What owns executable code, by symbol its addresses: LLVM frees it with that. `passing`:
-    whether it may be before the process ends.
+def _linked(codes: Sequence[Sequence[Any]], passing: bool = False) -> Any:
+    """What owns executable code, by symbol its addresses: LLVM frees it with that. `codes`: each an
+    object, and symbols of it; `passing`: whether they may be freed before the process ends.
     """
     llvm = _llvm()
-    with _lock:
-        engine = _engine(passing)
-        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    engine = _engine(passing)
+    library = llvm.JITLibraryBuilder().add_current_process()
+    for code, *symbols in codes:
+        library.add_object_img(code)
         for symbol in symbols:
             library.export_symbol(symbol)
-        try:
-            return library.link(engine, f"code{next(_numbers)}")
-        except RuntimeError as error:
-            raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
+    try:
+        return library.link(engine, f"code{next(_numbers)}")
+    except RuntimeError as error:
+        symbols = [symbol for _, *each in codes for symbol in each]
+        raise Unsupported(f"object code without {' or '.join(symbols)}: {error}") from error
 
 
 def _engine(passing: bool) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import GraphError
@@ -188,15 +189,18 @@ class Program:
         inputs = [*self.inputs, *further]
         return Program(inputs, nodes, outputs).between(inputs, outputs)
 
-    def copied(self) -> Program:
-        """The same of nodes of its own, which stays as it is when these are changed."""
-        now: dict[Value, Value] = {}
+    def copied(self, given: Mapping[Value, Value] = MappingProxyType({})) -> Program:
+        """The same of nodes of its own, which stays as it is when these are changed; what is
+        `given` for them takes the place of inputs.
+        """
+        now = dict(given)
         nodes = []
         for node in self.nodes:
             inputs = [now.get(x, x) if type(x) is Value else x for x in node.inputs]
             nodes.append(Node(node.op, inputs, [y.spec for y in node.outputs]))
             now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
-        return Program(self.inputs, nodes, [now.get(y, y) for y in self.outputs])
+        inputs, outputs = ([now.get(x, x) for x in each] for each in (self.inputs, self.outputs))
+        return Program(inputs, nodes, outputs)
 
     def renewed(self, changes: Mapping[Value, Value]) -> Iterator[Node]:
         """The nodes in order; each reads what `changes` has by then in the place of its inputs."""

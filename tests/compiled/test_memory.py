@@ -10,8 +10,10 @@ from adjoint.backends import native
 from adjoint.backends.native.lowering.composite import Composite
 from adjoint.backends.native.runtime import memory
 from adjoint.graph.lazy import LazyValue
-from adjoint.inference import recompute
+from adjoint.inference import kernels, recompute
 from adjoint.inference.buffers import aligned
+from adjoint.kernels import run, target
+from adjoint.program.program import Node
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 
@@ -146,6 +148,42 @@ def test_equal_layers_are_written_down_once():
         counts.append(alive(Composite) - before)
         del compiled, model, optimizer
     assert counts[0] == counts[1] > 0
+
+
+def test_a_step_that_was_compiled_keeps_its_kernels_programs_alone():
+    """The captured nodes are let go of; equal kernels have one program."""
+    before = alive(Node)
+    model, optimizer = make(9)
+    compiled = ad.compile(training(model, optimizer))
+    compiled(*batch())
+    [program] = compiled.programs
+    assert not program.captured.program.nodes
+    nodes = [node for part in program.parts for node in part.graph.nodes]
+    ops = [node.op for node in nodes if isinstance(node.op, kernels.Kernel)]
+    written = {id(op.program): op.program for op in ops}
+    assert len(written) < len(ops)
+    updates = len(program.captured.updates)
+    assert alive(Node) - before == (
+        len(nodes) + sum(len(each.nodes) for each in written.values()) + updates
+    )
+    for op in ops:
+        assert op.program is op.composite.program
+        assert all(x.node is None for x in op.program.inputs)
+    assert str(compiled.explain(*batch())) and str(compiled.graph(*batch()))
+
+
+def test_kernels_are_linked_at_once(monkeypatch):
+    """LLVM takes 36 KiB for each time."""
+    linked = []
+    link = target._linked
+    monkeypatch.setattr(run, "_codes", {})
+    monkeypatch.setattr(
+        target, "_linked", lambda codes, passing: linked.append(len(codes)) or link(codes, passing)
+    )
+    compiled = ad.compile(lambda x: ((x.exp() @ x).sin().sum(0) @ x).softmax(-1))
+    x = ad.randn(33, 33)
+    assert ad.allclose(compiled(x), compiled.function(x))
+    assert linked[0] >= 3
 
 
 class Block(nn.Module):

@@ -5,11 +5,14 @@ import os
 import struct
 import subprocess
 import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from adjoint.core.errors import Unsupported
 from adjoint.eager.arrays import address
 from adjoint.eager.arrays import call as run
 from adjoint.kernels import Kernel
@@ -171,7 +174,7 @@ def resident():
 def rounds(first, count):
     for n in range(first, first + count):
         text = f"define float @f(float %x) {{ %y = fadd float %x, {n}.5 ret float %y }}"
-        code = target.Code(target._linked(target.host().compile(text), "f", passing=True), "f")
+        code = target.Code(target.host().compile(text), "f")
         assert code.address
     return resident()
 
@@ -191,9 +194,70 @@ def test_code_outlives_others_of_its_engine():
     text = "define i64 @f(i64 %x) {{ %y = add i64 %x, {} ret i64 %y }}"
     kept = {}
     for n in range(200):
-        linked = target_module._linked(host().compile(text.format(n)), "f", passing=True)
+        code = target_module.Code(host().compile(text.format(n)), "f")
+        assert code.address
         if n % 37 == 0:
-            kept[n] = target_module.Code(linked, "f")
-        del linked
+            kept[n] = code
     for n, code in kept.items():
         assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address)(1000) == 1000 + n
+
+
+def waiting(name, value):
+    """Code that gives a number, not linked yet."""
+    text = f"define i64 @{name}() {{ ret i64 {value} }}"
+    return target_module.Code(host().compile(text), name)
+
+
+def result(code):
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(code.address)()
+
+
+@pytest.fixture
+def links(monkeypatch):
+    """How many codes were linked each time."""
+    found = []
+    link = target_module._linked
+    monkeypatch.setattr(target_module, "_waiting", [])
+    monkeypatch.setattr(
+        target_module,
+        "_linked",
+        lambda codes, passing=False: found.append(len(codes)) or link(codes, passing),
+    )
+    return found
+
+
+def test_codes_that_wait_are_linked_at_once(links):
+    codes = [waiting(f"waits{k}", k) for k in range(5)]
+    del codes[2]  # nobody wants it
+    assert not links
+    assert [result(code) for code in codes] == [0, 1, 3, 4]
+    assert links == [4]
+    assert result(waiting("later", 7)) == 7
+    assert links == [4, 1]
+    code = weakref.ref(codes[0]._owner)
+    del codes[1:]
+    assert code() is not None and result(codes[0]) == 0  # as long as one of them is there
+    codes.clear()
+    assert code() is None
+
+
+def test_codes_of_one_name_are_linked_apart(links):
+    first, second = waiting("twin", 1), waiting("twin", 2)
+    assert [result(second), result(first)] == [2, 1]
+    assert links == [2, 1, 1]
+
+
+def test_a_code_that_cannot_be_linked_holds_up_no_other(links):
+    bad = target_module.Code(host().compile("define i64 @is() { ret i64 1 }"), "is_not")
+    good = waiting("good", 3)
+    assert result(good) == 3
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="without is_not"):
+            result(bad)
+
+
+def test_threads_that_ask_for_codes():
+    codes = [waiting(f"asked{k}", k) for k in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(result, codes))
+    assert found == list(range(200))

@@ -69,14 +69,14 @@ def _bound_entry(
     first = len(entry.head) // 8
     pointers = range(first, first + len(places) // 8)
     shared = run is not None and entry.chunks > 1
-    keeps = entry.code, memory_of((*arrays, *outs))
+    keeps = memory_of((*arrays, *outs))
 
     def blocks(rows: int, size: int) -> Blocks | None:
         found = entry.in_blocks(rows, size)
         return None if found is None else Blocks(found[0] + words[len(found[0]) :], found[1])
 
     return Ready(
-        entry.address, entry.chunks, words, pointers, shared, entry.quick, keeps,
+        entry.code, entry.chunks, words, pointers, shared, entry.quick, keeps,
         work=entry.work, spans=entry.spans, outputs=len(outs), rows=entry.rows, blocks=blocks,
     )  # fmt: skip
 

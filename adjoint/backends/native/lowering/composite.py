@@ -22,6 +22,7 @@ from ....program.compute import quietly
 from ....program.partition import Part, kernels
 from ....program.passes import unused_inputs, without_reshapes
 from ....program.program import Program
+from ....program.program import Value as Given
 from ....program.program import Value as Known
 from ..runtime import block_cache
 from ..runtime.launch import Launcher, launcher, rebased, writer
@@ -134,7 +135,7 @@ class Composite:
         # None for inputs that lie otherwise.
         self.launch: Callable[..., Any] | None = None
         self.count = len(inputs)
-        self.ops: list[Any] = []  # kept alive, where it is known by their ids
+        self.program: Program | None = None  # where it is known by that; keeps the ops
         self.remembered: dict[Any, _Launching] = {}  # by strides
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
@@ -357,21 +358,22 @@ class Composite:
 _in_use: WeakValueDictionary[Any, Composite] = WeakValueDictionary()
 
 
-def composite_of(program: Program) -> Composite:
-    """What computes a program by kernels: one object for all that do the same, while it is in use.
-    A network of equal layers, or a loop that was unrolled, is written down once.
+def composite_of(program: Program) -> tuple[Composite, Program]:
+    """What computes a program by kernels, and the program: one for all that do the same, while it
+    is in use. A network of equal layers, or a loop that was unrolled, is written down once.
 
     Errors: NotTraceable for what cannot be written as kernels.
     """
     key = _structure_of(program)
     if key is None:
-        return Composite(program)
+        return Composite(program), program
     made = _in_use.get(key)
     if made is None:
         made = Composite(program)
-        made.ops = [node.op for node in program.nodes]
+        made.program = program.copied({x: Given(x.spec) for x in program.inputs})
         made = _in_use.setdefault(key, made)
-    return made
+    assert made.program is not None
+    return made, made.program
 
 
 def _structure_of(program: Program) -> Any:

@@ -23,6 +23,7 @@ import numpy as np
 from ....eager.arrays import address, call
 from ....eager.elements import put_addresses
 from ....kernels.emit import Module
+from ....kernels.target import Code
 from . import machine_code
 from .pool import default_pool
 from .regions import Blocks, Spans, regions, table
@@ -38,7 +39,7 @@ _RUN, _STATE, _NEXT, _HEAD = range(4)
 class Call:
     """Machine code `void(int64 begin, int64 end, int64 *words)` for chunks 0 to `chunks` - 1."""
 
-    code: int  # where it is
+    code: int | Code  # where it is: asked when calls are joined, so that all are linked at once
     chunks: int
     words: bytes
     pointers: range  # the places of the words that are addresses
@@ -119,7 +120,11 @@ class Sequence:
         found = regions(calls, default_pool().num_threads) if len(calls) > 1 else []
         self.regions = [range(each.first, each.last) for each in found]
         # What is pointed to; what else calls say of themselves is needed no more.
-        self._keeps = [*(each.keeps for each in calls), *(each.keeps for each in found)]
+        self._keeps = [
+            *((each.code, each.keeps) for each in calls),
+            *(each.keeps for each in found),
+        ]
+        codes = [c if isinstance(c, int) else c.address for c in (each.code for each in calls)]
         self._otherwise = [each.otherwise for each in calls]
         laid = [(each.words, each.pointers) for each in calls]
         for region in found:
@@ -137,7 +142,7 @@ class Sequence:
         records = []
         for k, each in enumerate(calls):
             status = places[k + 1] - 8 if each.otherwise is not None else 0
-            records.append((each.code, each.chunks, places[k], int(each.shared), status))
+            records.append((codes[k], each.chunks, places[k], int(each.shared), status))
         runs, behind = [], []
         k, word = 0, len(calls)
         for region in found:
@@ -145,8 +150,8 @@ class Sequence:
             behind += self._otherwise[k : region.first]
             k = region.last
             last = word + k - region.first
-            codes = [each.code for each in calls[region.first : k]]
-            self._words[starts[last] : starts[last + 1]] = table(region, codes, places[word:last])
+            within = codes[region.first : k], places[word:last]
+            self._words[starts[last] : starts[last + 1]] = table(region, *within)
             runs.append((region_code(), len(region.parts), places[last], 1, 0))
             behind.append(None)
             word = last + 1
