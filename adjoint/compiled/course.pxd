@@ -20,7 +20,7 @@ cdef class Course:
     cdef list _wanting, _presence, _steps
     cdef bint _general
     cdef list _rounds, _bound, _owned, _owning, _targets, _added, _places, _dropped, _inputs
-    cdef list _streams, _reads, _movers
+    cdef list _streams, _stay, _movers
     cdef Landing _landing
     cdef Results _results
     cdef Py_ssize_t _options

@@ -43,7 +43,7 @@ class Course:
     __slots__ = (
         "_added", "_bound", "_copies", "_dropped", "_general", "_given_writes", "_guards",
         "_inputs", "_landing", "_memory", "_movers", "_options", "_owned", "_owning", "_places",
-        "_presence", "_program", "_reads", "_results", "_returned", "_rounds", "_settled", "_steps",
+        "_presence", "_program", "_results", "_returned", "_rounds", "_settled", "_stay", "_steps",
         "_streams", "_targets", "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ class Course:
         self._owning, self._targets = program.owning, program.targets
         self._added = program.added
         self._places: list[int] = []  # where these gradients were
-        self._landing, self._reads, self._movers = program.landing, program.reads, program.movers
+        self._landing, self._stay, self._movers = program.landing, program.stay, program.movers
         self._dropped = captured.dropped
         self._memory = program.memory
         self._inputs = program.inputs
@@ -108,7 +108,7 @@ class Course:
             self._take_gradients(arguments)
         take_all(self._inputs, arguments)
         landing = self._landing
-        landing.prepare(self._reads)
+        landing.prepare(self._stay)
         move_all(self._movers, landing.tensors)
         for stream in self._streams:
             stream.begin()

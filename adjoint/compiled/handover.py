@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.native.runtime.memory import empty
 from ..core.interpreted import cython
 from ..eager.arrays import address, copy_memory
 from ..eager.elements import owner
@@ -166,26 +167,26 @@ class Landing:
         self.leaves, self.homes = leaves, homes
         self.tensors: list[Any] = [None] * len(leaves)
 
-    def prepare(self, read: list[Any]) -> None:
+    def prepare(self, stay: list[Any]) -> None:
         """Have a tensor for each leaf's next gradient, whose memory is to be written; not that of
-        the gradient that the leaf has where this one is `read` meanwhile.
+        the gradient that the leaf has where this one is to `stay` as it is meanwhile.
         """
         tensors = self.tensors
         for k in range(len(tensors)):
             x = self.leaves[k]
             leaf, data = x._leaf, x._data
             if tensors[k] is not None:
-                if read[k] and leaf.grad is tensors[k]:
+                if stay[k] and leaf.grad is tensors[k]:
                     tensors[k] = None
                 elif holders(tensors, k, leaf) == _ALONE and showers(tensors, k) == _UNSHOWN:
                     continue
             tensors[k] = None
-            if not read[k] and is_like(leaf.grad, data):
+            if not stay[k] and is_like(leaf.grad, data):
                 tensors[k] = leaf.grad
                 if holders(tensors, k, leaf) == _ALONE and showers(tensors, k) == _UNSHOWN:
                     tensors[k] = anew(tensors[k])
                     continue
-            tensors[k] = wrap(np.empty(data.shape, data.dtype))
+            tensors[k] = wrap(empty(data.shape, data.dtype))
 
 
 def anew(g: Any) -> Any:

@@ -289,8 +289,6 @@ class Compiled:
             if x is not None
         ]
         self._divide(graph, nearly)
-        # Errors that come when something has been computed, from which gradients stay apart.
-        self.late = bool(self.checked)
         self.others = [self]
         self.lease: Any = lambda: None  # what a call has computed here, while it is wanted
         release_memory()  # of eager calls before, which would lie beside the program's
@@ -433,9 +431,7 @@ class Compiled:
     def _bind(self) -> None:
         """Connect all kernels to the memory of now, which that of gradients is not a part of."""
         try:
-            if not self._connect():
-                self.late = True
-                self._connect()
+            self._connect()
         except BaseException:
             self.bound = [_ELSEWHERE]  # so that the next run tries again
             raise
@@ -450,8 +446,7 @@ class Compiled:
         for part in self.parts:
             part.let_go()
 
-    def _connect(self) -> bool:
-        """The same; whether no error comes when gradients have been written, or all is `late`."""
+    def _connect(self) -> None:
         captured = self.captured
         self._let_go()
         threads = default_pool().num_threads
@@ -471,8 +466,6 @@ class Compiled:
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         known.update((y, x._data) for y, x in self.after.items())
         known.update(unbound([*owned, *taken]))
-        read = set(map(id, self.owned.values()))
-        self.reads = [id(x) in read for x in captured.leaves]
         self.landing = self.reserve.landing(captured.leaves)
         homes = self.landing.homes
         places = {
@@ -481,8 +474,7 @@ class Compiled:
             if x not in self.gradients and not is_small(x)
         }
         for value, home in zip(self.gradients, homes, strict=True):
-            if not self.late:
-                places.setdefault(value, home)
+            places.setdefault(value, home)
         for k, part in enumerate(self.parts):
             memory = zeros if self.tangents else partial(self.reserve.arena, k)
             part.bind(known, places, memory, self.reserve.scratch)
@@ -545,9 +537,13 @@ class Compiled:
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
         grads = set(map(id, homes))
-        late = any(fails[1:]) or any(part.may_fail_after(grads) for part in self.parts)
-        if late and not self.late:
-            return False
+        # Whether errors come when gradients have been written: those that there are stay till then.
+        self.late = bool(self.checked) or any(fails[1:])
+        self.late = self.late or any(part.may_fail_after(grads) for part in self.parts)
+        moved, read = {k for k, _ in self.movers}, set(map(id, self.owned.values()))
+        self.stay = [
+            id(x) in read or (self.late and k in moved) for k, x in enumerate(captured.leaves)
+        ]
         parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
         steps = [*self.steps, None]
         rounds = []
@@ -558,7 +554,6 @@ class Compiled:
         for part in self.parts:
             part.space.arrays.clear()  # what runs knows addresses, or has its own
         self.course = Course(self, rounds, threads)
-        return True
 
     def _apart(self, known: dict[Value, Any], shown: set[Value], skips: set[Value]) -> set[Value]:
         """Values whose memory may move: what uses it knows its address, and no other value that is

@@ -39,7 +39,7 @@ _RUN, _STATE, _NEXT, _HEAD = range(4)
 class Call:
     """Machine code `void(int64 begin, int64 end, int64 *words)` for chunks 0 to `chunks` - 1."""
 
-    code: int | Code  # where it is: asked when calls are joined, so that all are linked at once
+    code: int | Code  # or where it is; asked when calls are joined, so that all are linked at once
     chunks: int
     words: bytes
     pointers: range  # the places of the words that are addresses
@@ -59,6 +59,11 @@ class Call:
     outputs: int = 1
     rows: int = 0
     blocks: Callable[[int, int], Blocks | None] | None = None
+
+    @property
+    def address(self) -> int:
+        """Where the code is."""
+        return self.code if isinstance(self.code, int) else self.code.address
 
     @property
     def needs_arrays(self) -> bool:
@@ -124,7 +129,7 @@ class Sequence:
             *((each.code, each.keeps) for each in calls),
             *(each.keeps for each in found),
         ]
-        codes = [c if isinstance(c, int) else c.address for c in (each.code for each in calls)]
+        codes = [each.address for each in calls]
         self._otherwise = [each.otherwise for each in calls]
         laid = [(each.words, each.pointers) for each in calls]
         for region in found:

@@ -287,7 +287,7 @@ def _run(call, words, block):
     """One chunk of a call."""
     buffer = ctypes.create_string_buffer(words, len(words))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    kind(call.code)(block, block + 1, ctypes.addressof(buffer))
+    kind(call.address)(block, block + 1, ctypes.addressof(buffer))
 
 
 @pytest.mark.parametrize("rows", [1, 4, 15, 60])
