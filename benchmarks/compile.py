@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 
 from . import floors, fresh, sizes
-from .steps import ROWS, WAYS, Row, prepared, ways
+from .steps import LARGE, ROWS, WAYS, Row, prepared, ways_of
 from .timing import BusyCore, _time
 
 ROUNDS = 25
@@ -28,7 +28,7 @@ TURN = 8e4  # microseconds
 
 def _turns(row: str) -> dict[str, list[float]]:
     """Microseconds a call of each way in turns; three first calls' seconds come first."""
-    contenders = {way: fresh.Contender(row, way) for way in ways()}
+    contenders = {way: fresh.Contender(row, way) for way in ways_of(row)}
     try:
         calls = {way: max(2, int(TURN / each.time(5))) for way, each in contenders.items()}
         times = {way: [each.first] for way, each in contenders.items()}
@@ -99,7 +99,7 @@ def _print_busy(rows: Sequence[str], named: Sequence[str]) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compile")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, help="only these")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, help="only these")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS[:3], help="of other tables")
     parser.add_argument("--memory", action="store_true", help="peaks of memory, a process each")
     parser.add_argument("--first", action="store_true", help="first calls, a process each")
@@ -107,20 +107,21 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="slowdown while one core is busy")
     parser.add_argument("--sizes", action="store_true", help="what new sizes of a batch cost")
     options = parser.parse_args()
+    rows = options.rows or [name for name in ROWS if name not in LARGE]
     if options.memory:
-        fresh.print_memory(options.rows, options.ways)
+        fresh.print_memory(options.rows or list(ROWS), options.ways)
     if options.first:
-        fresh.print_first(options.rows)
+        fresh.print_first(rows)
     if options.busy:
-        _print_busy(options.rows, options.ways)
+        _print_busy(rows, options.ways)
     if options.floors:
-        floors.print_floors(options.rows)
+        floors.print_floors(rows)
     if options.sizes:
-        sizes.print_sizes(options.rows)
+        sizes.print_sizes(rows)
     if options.memory or options.first or options.busy or options.floors or options.sizes:
         return
     _machine()
-    for name in options.rows:
+    for name in rows:
         _compare(name)
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .steps import ROWS, perceptron, prepared, ways
+from .steps import ROWS, perceptron, prepared, ways_of
 from .timing import _time
 
 PAUSE = 0.02  # seconds: the threads of who had the last turn have stopped looking for work
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> None:
         turns(row, way)
         return
     measure: Any = {"memory": memory, "first": first}[what]
-    if way not in ways() or row not in ROWS:
+    if row not in ROWS or way not in ways_of(row):
         raise SystemExit(f"fresh: no row {row!r} or no way {way!r}")
     print(json.dumps(measure(row, way)))
 

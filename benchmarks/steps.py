@@ -30,13 +30,13 @@ def _trained(model: Any, loss_of: Step, optimizer: Any) -> Step:
     return step
 
 
-def _accumulated(loss_of: Step, optimizer: Any, batches: int) -> Step:
+def _accumulated(loss_of: Step, optimizer: Any, batches: int, dim: int = 0) -> Step:
     """The same for the mean loss of several batches, whose gradients are added up."""
 
     def step(*batch: Any) -> Any:
         optimizer.zero_grad()
         total = 0.0
-        for part in zip(*(x.chunk(batches) for x in batch), strict=True):
+        for part in zip(*(x.chunk(batches, dim) for x in batch), strict=True):
             loss = loss_of(*part) / batches
             loss.backward()
             total = total + loss.detach()
@@ -63,11 +63,13 @@ def _classifier(t: Any, model: Any, optimizer: Any, inner: Wrap, batches: int = 
 
 
 class Row:
-    """A step: its batch, the same program for both frameworks, JAX's, and its work."""
+    """A step: its batch, the same program for both frameworks, JAX's (None where that is not
+    measured), and its work.
+    """
 
     def __init__(
         self, title: str, batch: Sequence[Any], make: Callable[[Any, Wrap], Step],
-        jax: Callable[[Any], Any], flops: float = 0,
+        jax: Callable[[Any], Any] | None, flops: float = 0,
     ) -> None:  # fmt: skip
         self.title, self.batch, self.make, self.jax, self.flops = title, batch, make, jax, flops
 
@@ -177,19 +179,27 @@ def perceptron(sizes: Sequence[int], batch: int, batches: int = 1) -> Row:
     return Row(title, [x, y], make, lambda peers: peers.mlp(sizes, x, y, batches), flops)
 
 
-def resnet() -> Row:
-    """A ResNet of three blocks, 16 to 64 channels, 32x3x32x32, SGD with momentum."""
+def resnet(count: int = 32, side: int = 32, batches: int = 1) -> Row:
+    """A ResNet of three blocks, 16 to 64 channels, SGD with momentum; perhaps with the gradients of
+    several batches in a step.
+    """
 
     def make(t: Any, inner: Wrap) -> Step:
         model = resnet_model(t)
         optimizer = t.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        return _classifier(t, model, optimizer, inner)
+        return _classifier(t, model, optimizer, inner, batches)
 
     draw = _drawn()
-    x = draw.standard_normal((32, 3, 32, 32)).astype(np.float32)
-    y = draw.integers(0, 10, 32)
-    title = "ResNet 16-32-64, 32x3x32x32, SGD with momentum"
-    return Row(title, [x, y], make, lambda peers: peers.resnet(x, y), 2.4e9)
+    x = draw.standard_normal((count, 3, side, side)).astype(np.float32)
+    y = draw.integers(0, 10, count)
+    title = f"ResNet 16-32-64, {count}x3x{side}x{side}, SGD with momentum{_in(batches)}"
+    flops = 2.4e9 * count / 32 * (side / 32) ** 2
+    jax = None if batches > 1 else lambda peers: peers.resnet(x, y)
+    return Row(title, [x, y], make, jax, flops)
+
+
+def _in(batches: int) -> str:
+    return f", in {batches} batches" if batches > 1 else ""
 
 
 def lstm() -> Row:
@@ -215,20 +225,31 @@ def lstm() -> Row:
     return Row(title, [x, y], make, lambda peers: peers.lstm(x, y, 128, 10), 0.73e9)
 
 
-def gpt() -> Row:
-    """GPT, 4 layers 128 wide, 12x64 tokens, AdamW."""
-    words = 96
+def gpt(
+    words: int = 96, width: int = 128, count: int = 12, length: int = 64, batches: int = 1
+) -> Row:
+    """GPT of 4 layers, AdamW; perhaps with the gradients of several batches in a step."""
 
     def make(t: Any, inner: Wrap) -> Step:
-        model = gpt_model(t, words, length=64, width=128, heads=4, layers=4)
+        model = gpt_model(t, words, length, width, heads=4, layers=4)
         optimizer = _adam(t, model, "AdamW")
         model, criterion = inner(model), t.nn.CrossEntropyLoss()
-        return _trained(model, lambda x, y: criterion(model(x), y.reshape(-1)), optimizer)
+
+        def loss_of(x: Any, y: Any) -> Any:
+            return criterion(model(x), y.reshape(-1))
+
+        if batches > 1:
+            return _accumulated(loss_of, optimizer, batches)
+        return _trained(model, loss_of, optimizer)
 
     draw = _drawn()
-    x, y = draw.integers(0, words, (12, 64)), draw.integers(0, words, 12 * 64)
-    title = "GPT, 4 layers 128 wide, 12x64 tokens, AdamW"
-    return Row(title, [x, y], make, lambda peers: peers.gpt(x, y, words, 128, 4, 4), 4.0e9)
+    x, y = (draw.integers(0, words, (count, length)) for _ in range(2))
+    title = f"GPT, 4 layers {width} wide, {count}x{length} tokens, AdamW{_in(batches)}"
+    each = 4 * (24 * width**2 + 4 * length * width) + 2 * width * words  # of a token, forward
+    flops = 3 * each * count * length
+    flat = y.reshape(-1)
+    jax = None if batches > 1 else lambda peers: peers.gpt(x, flat, words, width, 4, 4)
+    return Row(title, [x, y], make, jax, flops)
 
 
 def products(count: int = 100) -> Row:
@@ -306,8 +327,10 @@ def dqn() -> Row:
     return Row(title, batch, make, lambda peers: peers.dqn(*batch))
 
 
-def characters(hidden: int = 32, length: int = 16) -> Row:
-    """A loop over an LSTM cell that predicts characters, Adam."""
+def characters(hidden: int = 32, length: int = 16, batches: int = 1) -> Row:
+    """A loop over an LSTM cell that predicts characters, Adam; perhaps with the gradients of
+    several batches in a step.
+    """
     words, count = 32, 16
 
     def make(t: Any, inner: Wrap) -> Step:
@@ -327,12 +350,17 @@ def characters(hidden: int = 32, length: int = 16) -> Row:
                 return loss / x.shape[0]
 
         model = Model()
-        return _trained(model, inner(model), _adam(t, model))
+        optimizer = _adam(t, model)
+        if batches > 1:
+            return _accumulated(inner(model), optimizer, batches, dim=1)
+        return _trained(model, inner(model), optimizer)
 
     draw = _drawn()
     x, y = (draw.integers(0, words, (length, count)) for _ in range(2))
-    title = f"char-LSTM, a loop over a cell of {hidden}, {length} steps of {count}, Adam"
-    return Row(title, [x, y], make, lambda peers: peers.characters(x, y, words, hidden))
+    steps = f"{length} steps of {count}"
+    title = f"char-LSTM, a loop over a cell of {hidden}, {steps}, Adam{_in(batches)}"
+    jax = None if batches > 1 else lambda peers: peers.characters(x, y, words, hidden)
+    return Row(title, [x, y], make, jax)
 
 
 def pinn() -> Row:
@@ -373,7 +401,16 @@ ROWS: dict[str, Callable[[], Row]] = {
     "loop": lambda: characters(256),
     "batches": lambda: perceptron((512,) * 4, 16, batches=8),
     "pinn": pinn,
+    "gpt-256": lambda: gpt(1000, 256, 32, 128),
+    "gpt-256/8": lambda: gpt(1000, 256, 32, 128, batches=8),
+    "resnet-64": lambda: resnet(64, 64),
+    "resnet-64/4": lambda: resnet(64, 64, batches=4),
+    "loop-512": lambda: characters(512, 40),
+    "loop-512/4": lambda: characters(512, 40, batches=4),
+    "mlp-1024": lambda: perceptron((1024,) * 6, 256),
+    "mlp-1024/8": lambda: perceptron((1024,) * 6, 32, batches=8),
 }
+LARGE = [name for name in ROWS if "-" in name]  # whose memory is measured
 
 
 WAYS = ("compiled", "eager", "PyTorch", "torch.compile", "JAX jit")
@@ -385,6 +422,11 @@ def ways() -> list[str]:
     return [way for way in WAYS if jax or way != "JAX jit"]
 
 
+def ways_of(row: str) -> list[str]:
+    """Those that can run a row."""
+    return [way for way in ways() if way != "JAX jit" or ROWS[row]().jax is not None]
+
+
 def of_framework(row: Row, t: Any, inner: Wrap = lambda x: x) -> tuple[Step, list[Any]]:
     """A row's step in a framework with PyTorch's API, and its batch there."""
     return row.make(t, inner), [t.tensor(x) for x in row.batch]
@@ -393,6 +435,7 @@ def of_framework(row: Row, t: Any, inner: Wrap = lambda x: x) -> tuple[Step, lis
 def prepared(row: Row, way: str) -> Callable[[], object]:
     """A row's step as a function of no arguments; only its framework is imported."""
     if way == "JAX jit":
+        assert row.jax is not None
         return row.jax(importlib.import_module("benchmarks.jax_steps"))
     t: Any = importlib.import_module("adjoint" if way in ("compiled", "eager") else "torch")
     step, batch = of_framework(row, t, t.compile if way == "torch.compile" else lambda x: x)
