@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.spec import prod
-from ..inference.explained import Explanation, Row, peaks, row_of
+from ..inference.explained import Explanation, Row, peaks, rows_of
 from ..inference.listing import size
 
 
@@ -35,14 +35,14 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
     before = 0  # regions
     for k, part in enumerate(parts):
         if program.tangents and k == len(parts) - 1:
-            behind = [
-                row_of(steps, native, 0.0, region and before + region)
-                for steps, native, region in part
-            ]
+            behind = rows_of(
+                (steps, native, 0.0, region and before + region) for steps, native, region in part
+            )
             break
-        for steps, native, region in part:
-            number = region and before + region
-            forward.append(row_of(steps, native, next(taken), number))
+        forward += rows_of(
+            (steps, native, next(taken), region and before + region)
+            for steps, native, region in part
+        )
         before = max(before, *(row.apart for row in forward)) if forward else before
         optimizer = next(optimizers, None)
         if optimizer is not None:

@@ -58,6 +58,12 @@ class Ahead(Op, abstract=True):
             if not (np.may_share_memory(out, found) and out.strides == found.strides):
                 np.copyto(out, found)
 
+    def bind(self, arrays: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Any:
+        """The same as calls, where machine code is all that it is."""
+        from ..backends.native.lowering.bound_routines import bound_forward
+
+        return bound_forward(self.written.routine, arrays, outs, scratch)
+
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
         """By the routine; where the gradient's own graph is wanted, by the composite's body."""
         written = self.written
@@ -95,14 +101,22 @@ class Behind(Op, abstract=True):
 
     def compute(self, xp: Any, *arrays: Any) -> Any:
         """By the routine."""
+        found = quietly(self.written.routine.backward, *self._parts(arrays))
+        return bare([x for x, wants in zip(found, self.written.wants, strict=True) if wants])
+
+    def bind(self, arrays: Sequence[Any], outs: Sequence[Any], scratch: Any) -> Any:
+        """The same as calls, where machine code is all that it is."""
+        from ..backends.native.lowering.bound_routines import bound_backward
+
+        return bound_backward(self.written.routine, *self._parts(arrays), outs, scratch)
+
+    def _parts(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+        """Inputs, outputs, what was kept, and the gradients of outputs or None."""
         written = self.written
         places = len(written.specs), len(written.outputs), len(written.routine.kept)
-        given, parts = iter(arrays), []
-        for count in places:
-            parts.append([next(given) for _ in range(count)])
-        gs = [next(given) if has else None for has in self.given]
-        found = quietly(written.routine.backward, *parts, gs)
-        return bare([x for x, wants in zip(found, written.wants, strict=True) if wants])
+        given = iter(arrays)
+        inputs, outputs, kept = ([next(given) for _ in range(count)] for count in places)
+        return inputs, outputs, kept, [next(given) if has else None for has in self.given]
 
 
 def bare(found: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ import itertools
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -158,8 +158,18 @@ class Timer:
         self.step((), function)
 
 
-def row_of(steps: Sequence[Step], native: bool, seconds: float, apart: int = 0) -> Row:
-    """Steps that one call does; for `apart` see `Row`."""
+def rows_of(calls: Iterable[tuple[Sequence[Step], bool, float, int]]) -> list[Row]:
+    """What calls do: the steps, whether that is machine code, the seconds, and the region (see
+    `Row`); those of one step, one after another, are one row.
+    """
+    rows = []
+    for steps, group in itertools.groupby(calls, operator.itemgetter(0)):
+        _, native, seconds, apart = zip(*group, strict=True)
+        rows.append(_row(steps, all(native), sum(seconds), max(apart)))
+    return rows
+
+
+def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Row:
     values: dict[Value, None] = {}
     for step in steps:
         values.update(dict.fromkeys((*step.values, *step.outputs)))

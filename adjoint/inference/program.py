@@ -26,7 +26,7 @@ from ..program.compute import spec_of
 from ..utils.progress import progress
 from .capture import Source, capture
 from .execution import Workspace
-from .explained import Explanation, Timer, peaks, row_of
+from .explained import Explanation, Timer, peaks, rows_of
 from .inputs import Form, Inputs
 from .kernels import fuse_kernels
 from .layers import fuse_epilogues
@@ -252,7 +252,8 @@ class Program:
             for _ in range(len(call) if type(call) is Calls else 1)
         ]
         least = map(min, zip(*taken, strict=True))
-        rows = list(map(row_of, space.steps_by_call, native, least))
+        none = [0] * len(native)
+        rows = rows_of(zip(space.steps_by_call, native, least, none, strict=True))
         memory = _memory(schedule)
         return Explanation(self._source.title, rows, (), (), *memory, (), peaks(CPU))
 

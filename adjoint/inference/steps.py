@@ -74,7 +74,10 @@ class Step:
         from ..backends.native.lowering.bound import bound_op
 
         given = [arrays[x] if isinstance(x, Value) else x for x in self.inputs]
-        return bound_op(self.op, given, [arrays[y] for y in self.outputs])
+        outs = [arrays[y] for y in self.outputs]
+        bind = getattr(self.op, "bind", None)  # of a routine
+        calls: Calls | None = None if bind is None else bind(given, outs, kept.scratch)
+        return bound_op(self.op, given, outs) if calls is None else calls
 
 
 class CopyStep(Step):
@@ -325,14 +328,16 @@ class RoutineStep(Step):
     how = "routine"
 
     def bind(self, arrays: dict[Value, Any], kept: Kept) -> Calls:
-        """One call."""
+        """Machine code, or one call."""
         assert isinstance(self.op, Written)
         from ..backends.native.lowering.bound import bound_routine
+        from ..backends.native.lowering.bound_routines import bound_forward
 
         given = [arrays[x] for x in self.values]
         outs = [arrays[y] for y in self.outputs]
         constant = [x.array is not None for x in self.values]
-        return [bound_routine(self.op.routine, given, outs, constant)]
+        calls = bound_forward(self.op.routine, given, outs, kept.scratch, constant)
+        return [bound_routine(self.op.routine, given, outs)] if calls is None else calls
 
 
 class KernelStep(Step):

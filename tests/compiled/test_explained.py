@@ -54,7 +54,7 @@ def test_a_layer_whose_backward_comes_later():
     compiled = ad.compile(nn.LSTM(6, 5))
     found = compiled.explain(ad.randn(4, 2, 6))
     assert found.backward[0].name == "recurrent_layer_backward"
-    assert [row.how for row in found.host_calls] == ["compute", "compute"]
+    assert not found.host_calls
     assert "when gradients of what was returned come in" in str(found)
 
 

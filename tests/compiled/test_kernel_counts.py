@@ -9,6 +9,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.backends import native
 from adjoint.nn import functional as F
+from benchmarks.steps import LARGE, ROWS, of_framework
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 
@@ -127,3 +128,14 @@ def test_gradients_that_are_dropped_last_are_written_over():
         scaled = set(schedule.overwritten).intersection(schedule.graph.outputs)
         found[last] = len(program.gradients), len(scaled)
     assert found == {False: (4, 0), True: (0, 4)}
+
+
+@pytest.mark.parametrize("row", [name for name in ROWS if name not in LARGE])
+def test_rows_of_the_benchmark_call_no_python(row):
+    step, batch = of_framework(ROWS[row](), ad)
+    compiled = ad.compile(step)
+    compiled(*batch)
+    found = compiled.explain(*batch)
+    assert not found.host_calls, found
+    [program] = compiled.programs
+    assert not program.late or row == "resnet"  # behind whose gradients convolutions may fail

@@ -8,6 +8,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.compiled.routines import Ahead, Behind
 from adjoint.core import policy
+from adjoint.inference import freeze
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 F = nn.functional
@@ -94,11 +95,70 @@ def test_recurrent_layers(name, wants):
     ad.manual_seed(0)
     run, parameters = LAYERS[name]()
     x = ad.randn(7, 3, 6, dtype=parameters[0].dtype).requires_grad_(wants)
-    found = ops(compared(run, parameters, x))
+    program = compared(run, parameters, x)
+    found = ops(program)
     if "Cell" in name:  # one step is products and kernels, without Python
         assert Ahead not in found
         return
     assert Ahead in found and found.count(Ahead) == found.count(Behind)
+    assert_machine_code(program)
+
+
+def assert_machine_code(program):
+    """That routines are calls of machine code, with nothing of Python between them."""
+    listed = [each for part in program.listed() for each in part]
+    assert all(native for steps, native, _ in listed if isinstance(steps[0].op, (Ahead, Behind)))
+
+
+SIZES = [  # steps, rows, inputs, units
+    (2, 1, 1, 1), (3, 15, 1, 33), (40, 2, 17, 16), (9, 64, 5, 7), (2, 3, 130, 31), (300, 3, 2, 15),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("lies", ["", "rows first", "gaps", "given states"])
+def test_recurrent_layers_of_sizes(kind, sizes, lies):
+    steps, rows, inputs, units = sizes
+    ad.manual_seed(1)
+    made = kind(inputs, units, batch_first=lies == "rows first")
+    x = ad.randn(rows, steps, inputs) if lies == "rows first" else ad.randn(steps, rows, inputs)
+    states = [ad.randn(units, rows).requires_grad_() for _ in range(2)]  # turned below
+
+    def run(x, *states):
+        if lies == "gaps":
+            x = ad.stack([x, -x], -1)[..., 0]
+        if lies != "given states":
+            return made(x)[0].square()
+        given = [s.t()[None] for s in states]
+        found, last = made(x, tuple(given) if kind is nn.LSTM else given[0])
+        last = last[0] + last[1] if kind is nn.LSTM else last
+        return found.sum(0) + last[0].sin()
+
+    given = states[: 2 if kind is nn.LSTM else 1] if lies == "given states" else []
+    program = compared(run, list(made.parameters()), x.requires_grad_(), *given, tolerance=1e-4)
+    if Ahead in ops(program):
+        assert_machine_code(program)
+
+
+@pytest.mark.parametrize("frozen", [["weight_ih_l0"], ["weight_hh_l0", "bias_ih_l0"], ["bias"]])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_of_which_parts_want_gradients(kind, frozen):
+    made = kind(6, 5, num_layers=2, bidirectional=True)
+    for name, p in made.named_parameters():
+        p.requires_grad_(not any(name.startswith(each) for each in frozen))
+    parameters = [p for p in made.parameters() if p.requires_grad]
+    assert_machine_code(compared(lambda x: made(x)[0], parameters, ad.randn(7, 3, 6)))
+
+
+def test_a_recurrent_layer_without_gradients_knows_weights_that_are_constants():
+    made = nn.LSTM(40, 33, 2)
+    for x in (ad.randn(5, 1, 40), ad.randn(5, 70, 40)):  # products of all inputs at once, and not
+        program = freeze(made, x)
+        expected = made(x)
+        for _ in range(2):
+            for y, z in zip(program(x)[0], expected[0], strict=True):
+                assert ad.allclose(y, z, atol=1e-6)
 
 
 MASKS = {
@@ -118,6 +178,28 @@ def test_attention(mask, length):
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), [], *given
     )
     assert (Ahead in ops(program)) == (length == policy.ATTENTION_WHOLE)
+    assert_machine_code(program)
+
+
+@pytest.mark.parametrize("heads", [(), (1,), (2, 3), (1, 9)])
+@pytest.mark.parametrize("features", [(8, 8), (16, 32), (1, 5), (33, 16)])
+@pytest.mark.parametrize("lies", ["", "one key head", "gaps", "masked rows"])
+def test_attention_of_shapes(heads, features, lies):
+    few, columns = features
+    length, source = policy.ATTENTION_WHOLE + 3, policy.ATTENTION_WHOLE + 30
+    of_keys = heads and (*heads[:-1], 1) if lies == "one key head" else heads
+    shapes = (*heads, length, few), (*of_keys, source, few), (*of_keys, source, columns)
+    given = [ad.randn(shape).requires_grad_() for shape in shapes]
+    mask = ad.rand(source) > 0.3 if lies == "masked rows" else None
+
+    def run(q, k, v):
+        if lies == "gaps":
+            q, k, v = (ad.stack([x, -x], -1)[..., 0] for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, mask)
+
+    program = compared(run, [], *given, tolerance=1e-4)
+    if Ahead in ops(program):
+        assert_machine_code(program)
 
 
 def test_attention_of_transposed_heads_and_of_queries_alone():

@@ -17,14 +17,15 @@ def drawn(*shape, seed=0, dtype=np.float32):
 
 
 def both(function, monkeypatch, *args):
-    """The rows that run and the results, with destinations and without."""
+    """The calls that run and the results, with destinations and without."""
     rows: list[list[str]] = []
     results = []
     for found in (schedule.destinations, lambda *_: []):
         monkeypatch.setattr(schedule, "destinations", found)
         compiled = ad.compile(lambda *args: function(*args))
         y = compiled(*args)
-        rows.append([row.name for row in compiled.explain(*args).rows])
+        [parts] = (program.listed() for program in compiled.programs)
+        rows.append([steps[0].op.name for part in parts for steps, *_ in part])
         results.append([x.numpy() for x in (y if isinstance(y, (tuple, list)) else [y])])
     for y, z in zip(*results, strict=True):
         np.testing.assert_array_equal(y, z)

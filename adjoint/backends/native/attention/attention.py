@@ -100,6 +100,10 @@ class Attention:
 
     def run(self, address: int, chunks: int, arrays: list[Any]) -> None:
         """Run a kernel."""
+        default_pool().run(address, self.words_of(address, arrays) + addresses(arrays), chunks)
+
+    def words_of(self, address: int, arrays: Sequence[Any]) -> bytes:
+        """What it gets but for the addresses of arrays, which come last."""
         key = tuple([x.strides for x in arrays])
         words = self.words.get(key)
         if words is None:
@@ -110,7 +114,7 @@ class Attention:
                 steps += [x.strides[0] for x in arrays[-2:]]  # from group to group
             words = struct.pack(f"{len(self.sizes) + len(steps)}q", *self.sizes, *steps)
             self.words[key] = words
-        default_pool().run(address, words + addresses(arrays), chunks)
+        return words
 
     def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
         """The output; kept is the logarithm of each query's sum of exponentials."""
@@ -120,7 +124,7 @@ class Attention:
         output = into[0] if fits else _empty(shape, query, inside=True)
         fits = into is not None and self.differentiates and into[1].flags.c_contiguous
         total = into[1] if fits else np.empty((*self.heads, self.length, 1), FLOAT32)
-        mask = self._mask(arrays[3]) if self.mask else query
+        mask = self._rows(self.masking(arrays[3])) if self.mask else query
         self.run(self.code.forward, self.chunks[0], [query, key, value, mask, output, total])
         return [self._narrowed(output)], [total] if self.differentiates else []
 
@@ -129,7 +133,7 @@ class Attention:
     ) -> list[Any]:
         """Gradients of the query, the key and the value."""
         query, key, value, output, grad = map(self._rows, (*arrays[:3], outputs[0], gs[0]))
-        mask = self._mask(arrays[3]) if self.mask else query
+        mask = self._rows(self.masking(arrays[3])) if self.mask else query
         query_grad, *parts = self._beside(query, key, value)
         found = [query, key, value, mask, output, kept[0], grad, query_grad, *parts]
         self.run(self.code.backward, self.chunks[1], found)
@@ -145,13 +149,13 @@ class Attention:
             x = x.astype(FLOAT32)
         return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
 
-    def _mask(self, x: Any) -> Any:
-        """A mask whose rows are contiguous and have all keys."""
+    def masking(self, x: Any) -> Any:
+        """A mask whose rows have all keys."""
         if x.ndim < 2:
             x = x.reshape(1, -1)
         if x.shape[-1] != self.source:
             x = np.broadcast_to(x, (*x.shape[:-1], self.source))
-        return self._rows(x)
+        return x
 
     def _narrowed(self, x: Any) -> Any:
         """A result, of the dtype of the inputs."""
@@ -172,11 +176,13 @@ class Attention:
 
     def _parts(self, x: Any) -> Any:
         """For the gradients of keys or values: one for each group of queries, rows of vectors."""
+        groups, *shape = self.shape_of_parts(x)
+        return _empty(tuple(shape), x)[None] if groups == 1 else np.empty((groups, *shape), FLOAT32)
+
+    def shape_of_parts(self, x: Any) -> Shape:
+        """The groups, the heads, and rows of whole vectors."""
         width = -(-x.shape[-1] // machine.FILLED) * machine.FILLED
-        shape = (*self.heads, x.shape[-2], width)
-        if self.groups == 1:
-            return _empty(shape, x)[None]
-        return np.empty((self.groups, *shape), FLOAT32)
+        return (self.groups, *self.heads, x.shape[-2], width)
 
 
 def _broadcasts(shape: Shape, to: Shape) -> bool:
@@ -241,10 +247,15 @@ def _steps(x: Any) -> list[int]:
 
 def _summed(parts: Any, shape: Shape) -> Any:
     """The gradient of an array of some shape that was broadcast to heads, of groups' parts."""
-    lead = parts.ndim - len(shape)
-    spread = (n + lead for n, size in enumerate(shape[:-2]) if size != parts.shape[n + lead])
-    axes = (*range(lead), *spread)
+    axes = summed_axes(parts.shape, shape)
     parts = parts[..., : shape[-1]]
     if axes == (0,) and len(parts) == 1:
         return parts[0]
     return parts.sum(axes).reshape(shape)
+
+
+def summed_axes(parts: Shape, shape: Shape) -> tuple[int, ...]:
+    """Those of groups' parts over which an array of some shape was broadcast."""
+    lead = len(parts) - len(shape)
+    spread = (n + lead for n, size in enumerate(shape[:-2]) if size != parts[n + lead])
+    return (*range(lead), *spread)

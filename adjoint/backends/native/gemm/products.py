@@ -666,19 +666,22 @@ def _run_of(plan: Any, copy_a: bool, copy_b: bool) -> Any:
 
 
 def is_little(a: Any, b: Any) -> bool:
-    """Whether generated code takes not much longer than NumPy for a product of two matrices,
-    whatever their shapes.
+    """Whether generated code takes not much longer than NumPy for products of matrices, whatever
+    their shapes.
     """
-    return a.ndim == 2 == b.ndim and a.size * b.shape[-1] <= policy.PRODUCT_FEW_COLUMNS
+    return math.prod((*a.shape[-2:], b.shape[-1])) <= policy.PRODUCT_FEW_COLUMNS
 
 
 def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
-    """A product of two matrices as they lie, by generated code; None where that has none."""
-    left, right = _strides(a, 2), _strides(b, 2)
+    """Products of as many matrices as they lie, by generated code; None where that has none."""
+    left, right = _strides(a, a.ndim), _strides(b, b.ndim)
     if left is None or right is None or a.dtype != b.dtype or not gemm.is_available(a.dtype):
         return None
-    (m, k), n = a.shape, b.shape[-1]
-    product = Product((), m, k, n, left, right, a.dtype, bias is not None, None)
+    batch, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
+    if b.shape[:-2] != batch or 0 in batch:
+        return None
+    sizes, left, right = _merged(batch, left, right)
+    product = Product(sizes, m, k, n, left, right, a.dtype, bias is not None, None)
     return _build_generated(product, threads())
 
 

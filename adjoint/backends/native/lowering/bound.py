@@ -24,11 +24,9 @@ from ....program.compute import quietly
 from ....program.executable import find
 from ..gemm import gemm, products
 from ..onednn.plan import Plan
-from ..recurrent.recurrent import Recurrent, biases
 from ..runtime.pool import default_pool
 from ..runtime.regions import Blocks
 from ..runtime.sequence import Call as Ready
-from ..runtime.sequence import joined
 from .composite import Composite
 from .scratch import Scratch
 
@@ -336,91 +334,8 @@ def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
     return None
 
 
-class _KeptWeights(Recurrent):
-    """A recurrent layer whose weights and biases are the same arrays in each call, with the same
-    content: they are brought into the order of their use once.
-    """
-
-    def __init__(self, routine: Recurrent, constants: Sequence[Any]) -> None:
-        self.__dict__.update(routine.__dict__)
-        self.constants = constants
-        self.made: dict[Any, Any] = {}
-
-    def _pack(self, weight: Any, gates: int, width: int) -> Any:
-        if not any(weight is x for x in self.constants):
-            return super()._pack(weight, gates, width)
-        key = (id(weight), gates, width)
-        if key not in self.made:
-            self.made[key] = super()._pack(weight, gates, width)
-        return self.made[key]
-
-    def bind(self, arrays: Sequence[Any], outs: Sequence[Any]) -> Call | None:
-        """What runs the layer on these arrays, which stay where they are; None where they would
-        have to be copied first.
-        """
-        given = dict(zip(self.names, arrays, strict=True))
-        layer, cell, order = self.layer, self.cell, self.order
-        x, h, output = given["x"], given["h"], outs[0].reshape(order.total, self.output)
-        if self.packed or layer.projected or not layer.loops:
-            return None
-        if not (outs[0].flags.c_contiguous and h.flags.c_contiguous):
-            return None
-        first: list[Call] = []
-        weight = None
-        if self.early:
-            rows = x.reshape(order.total, self.inputs)
-            if not np.may_share_memory(rows, x):
-                return None
-            x = np.empty((order.total, len(given["weight_ih"])), self.dtype)
-            operands = rows, given["weight_ih"].T
-            first += bound_product("product", operands, x, Scratch())
-        else:
-            if x.strides[-1] != x.itemsize:
-                return None
-            weight = self._pack(given["weight_ih"], cell.gates, self.width)
-        state = np.empty_like(outs[2]) if cell.has_c else None
-        operands = (
-            x, weight, self._pack(given["weight_hh"], cell.gates, self.width), *biases(given),
-            h, state, output, None, None, None,
-        )  # fmt: skip
-        table = order.forward
-        words = self._words((*self._strides(x, self.early), 0), table, operands)
-        run, loop, chunks = default_pool().run, self.loop, self.chunks
-        last = output[order.last_step]
-        first = joined(first)
-
-        def compute() -> None:
-            for each in first:
-                each()
-            if state is not None:
-                state[...] = given["c"]
-            run(loop.address, words, chunks)
-            outs[1][...] = last
-            if state is not None:
-                outs[2][...] = state
-
-        compute.__dict__["operands"] = operands  # which `words` only have the addresses of
-        return compute
-
-
-def bound_routine(
-    routine: Any, given: Sequence[Any], outs: Sequence[Any], constant: Sequence[bool]
-) -> Call:
-    """What computes `outs` from `given` by a composite's routine; `constant` says which arrays
-    never change.
-    """
-    constants = [x for x, is_constant in zip(given, constant, strict=True) if is_constant]
-    if isinstance(routine, Recurrent):
-        weights = [
-            is_constant
-            for name, is_constant in zip(routine.names, constant, strict=True)
-            if name.startswith(("weight", "bias"))
-        ]
-        if all(weights):
-            routine = _KeptWeights(routine, constants)
-            found: Call | None = routine.bind(given, outs)
-            if found is not None:
-                return found
+def bound_routine(routine: Any, given: Sequence[Any], outs: Sequence[Any]) -> Call:
+    """What computes `outs` from `given` by a composite's routine."""
     forward, arrays = routine.forward, list(given)
 
     def compute() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ....core.spec import prod
 from ..onednn.plan import aligned, aligned_bytes
 
 
@@ -32,6 +34,17 @@ class Scratch:
         if self._bytes.size < size:
             self._bytes = aligned_bytes(size)
         return self._bytes
+
+    def arrays(self, asked: Sequence[tuple[Sequence[int], Any]]) -> tuple[list[Any], Scratch]:
+        """Row-major arrays of shapes and dtypes, which lie one behind another, and what is left."""
+        sizes = [aligned(prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in asked]
+        memory = self(sum(sizes))
+        found, begin = [], 0
+        for (shape, dtype), size in zip(asked, sizes, strict=True):
+            count = prod(shape) * np.dtype(dtype).itemsize
+            found.append(memory[begin : begin + count].view(dtype).reshape(shape))
+            begin += size
+        return found, Scratch((self, begin))
 
     def like(self, x: Any) -> tuple[Any, Scratch]:
         """A row-major array of the shape and values of `x`, and what is left."""

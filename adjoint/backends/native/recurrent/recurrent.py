@@ -104,6 +104,8 @@ class _Order:
         self.total = int(self.rows.sum())
         end = int(self.starts[self.times[-1]])
         self.last_step = slice(end, end + self.batch)  # for sequences of the same length
+        begin = int(self.starts[self.times[0]])
+        self.first_step = slice(begin, begin + self.batch)
         self.forward = self._table(self.times)
         self.backward = self._table(self.times[::-1])
 
@@ -210,7 +212,7 @@ class Recurrent:
             x = matmul(x.reshape(order.total, self.inputs), given["weight_ih"].T)
         else:
             x = _rows(x)
-            weight = self._pack(given["weight_ih"], cell.gates, self.width)
+            weight = self.pack(given["weight_ih"], cell.gates, self.width)
         h = np.ascontiguousarray(given["h"])
         c = given["c"].copy() if cell.has_c else None
         place = self._places(into)
@@ -220,14 +222,14 @@ class Recurrent:
             saved = place(len(self.outputs), (order.total, cell.saved, self.hidden))
         if layer.projected:
             cells = np.empty((order.total, self.hidden), self.dtype)
-            weight_out = self._pack(given["weight_hr"], 1, self.width_out)
+            weight_out = self.pack(given["weight_hr"], 1, self.width_out)
         self._run(
             self.loop,
-            (*self._strides(x, self.packed or self.early), 0),
+            (*self.strides(x, self.packed or self.early), 0),
             order.forward,
             x,
             weight,
-            self._pack(given["weight_hh"], cell.gates, self.width)
+            self.pack(given["weight_hh"], cell.gates, self.width)
             if layer.loops
             else matmul(h, given["weight_hh"].T),
             *biases(given),
@@ -267,7 +269,7 @@ class Recurrent:
         strides = (0, 0, 0)
         if g is not None:
             g = _rows(g)
-            strides = self._strides(g, self.packed)
+            strides = self.strides(g, self.packed)
         if last is not None:
             last = np.ascontiguousarray(last)
         if cell.has_c and g_c[0] is not None:
@@ -279,13 +281,13 @@ class Recurrent:
         of_output = np.empty((order.total, self.layer.projected), self.dtype)
         weight_out = None
         if self.layer.projected:
-            weight_out = self._pack(given["weight_hr"].T, 1, self.width_back)
+            weight_out = self.pack(given["weight_hr"].T, 1, self.width_back)
         self._run(
             self.back,
             (*strides, 0 if last is None else last.strides[0]),
             order.backward,
             nothing if g is None else g,
-            self._pack(given["weight_hh"].T, 1, self.width_out) if self.layer.loops else None,
+            self.pack(given["weight_hh"].T, 1, self.width_out) if self.layer.loops else None,
             nothing if last is None else last,
             carry,
             kept[0] if kept else outputs[0],
@@ -367,18 +369,18 @@ class Recurrent:
 
     # Both ----------------------------------------------------------------------------------------
 
-    def _strides(self, x: Array, packed: bool) -> tuple[int, int, int]:
+    def strides(self, x: Array, packed: bool) -> tuple[int, int, int]:
         """From step to step, from row to row of all steps, and from row to row of a step."""
         if packed:
             return 0, x.strides[0], x.strides[0]
         return x.strides[0], 0, x.strides[1]
 
-    def _pack(self, weight: Array, gates: int, width: int) -> Array:
+    def pack(self, weight: Array, gates: int, width: int) -> Array:
         """Weights as tiles read them: of each group of units, each column, of each gate."""
         units, depth = len(weight) // gates, weight.shape[1]
-        tile = width * self.lanes
+        found = _aligned(self.packed_shape(weight, gates, width), self.dtype)
+        tile = found.shape[-1]
         groups, rest = divmod(units, tile)
-        found = _aligned((groups + (rest > 0), depth, gates, tile), self.dtype)
         if rest:
             found[groups, :, :, rest:] = 0
         if self.dtype == np.float32 and weight.strides[1] == weight.itemsize:
@@ -392,11 +394,16 @@ class Recurrent:
             found[groups, :, :, :rest] = split[:, groups * tile :].transpose(2, 0, 1)
         return found
 
+    def packed_shape(self, weight: Array, gates: int, width: int) -> tuple[int, ...]:
+        """The groups, the columns, the gates, and the units of a group."""
+        tile = width * self.lanes
+        return -(-(len(weight) // gates) // tile), weight.shape[1], gates, tile
+
     def _run(self, loop: Any, strides: Sequence[int], table: Array, *arrays: Array | None) -> None:
         """Run a loop over all chunks; for what it does not use, there may be None."""
-        default_pool().run(loop.address, self._words(strides, table, arrays), self.chunks)
+        default_pool().run(loop.address, self.words(strides, table, arrays), self.chunks)
 
-    def _words(self, strides: Sequence[int], table: Array, arrays: Sequence[Array | None]) -> bytes:
+    def words(self, strides: Sequence[int], table: Array, arrays: Sequence[Array | None]) -> bytes:
         """What a loop gets for these arrays."""
         numbers = struct.pack(f"{len(strides) + 2}q", len(table), self.chunk, *strides)
         return numbers + addresses([table, *(table if x is None else x for x in arrays)])
