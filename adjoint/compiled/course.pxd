@@ -20,7 +20,7 @@ cdef class Course:
     cdef list _wanting, _presence, _steps
     cdef bint _general
     cdef list _rounds, _bound, _owned, _owning, _targets, _added, _places, _dropped, _inputs
-    cdef list _streams, _stay, _movers
+    cdef list _streams, _stay, _stay_if_sound, _indices, _movers
     cdef Landing _landing
     cdef Results _results
     cdef Py_ssize_t _options
@@ -47,4 +47,5 @@ cpdef bint stands(
     list wanting, list bound, list presence, list steps, object guards) except -1
 
 @cython.locals(x=TensorBase)
+cdef bint are_sound(list arguments, list indices) except -1
 cdef bint _show(list tensors, dict known) except -1

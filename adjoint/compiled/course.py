@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..backends.native.runtime.pool import default_pool
 from ..core.dtype import get_default_dtype
 from ..core.mode import MODE
 from ..eager.arrays import address
-from ..eager.elements import copies, owner
+from ..eager.elements import are_below, copies, owner
 from ..program.standing import have_gradients, have_memory, want_gradients
 from .capture import CAPTURING
 from .handover import copy_all, give, move_all, take_all, take_gradients, write_all
@@ -42,9 +44,9 @@ class Course:
 
     __slots__ = (
         "_added", "_bound", "_copies", "_dropped", "_general", "_given_writes", "_guards",
-        "_inputs", "_landing", "_memory", "_movers", "_options", "_owned", "_owning", "_places",
-        "_presence", "_program", "_results", "_returned", "_rounds", "_settled", "_stay", "_steps",
-        "_streams", "_targets", "_threads", "_wanting", "_writes",
+        "_indices", "_inputs", "_landing", "_memory", "_movers", "_options", "_owned", "_owning",
+        "_places", "_presence", "_program", "_results", "_returned", "_rounds", "_settled", "_stay",
+        "_stay_if_sound", "_steps", "_streams", "_targets", "_threads", "_wanting", "_writes",
     )  # fmt: skip
 
     def __init__(self, program: Any, rounds: list[Round], threads: int) -> None:
@@ -65,7 +67,9 @@ class Course:
         self._owning, self._targets = program.owning, program.targets
         self._added = program.added
         self._places: list[int] = []  # where these gradients were
-        self._landing, self._stay, self._movers = program.landing, program.stay, program.movers
+        self._landing, self._movers = program.landing, program.movers
+        self._stay, self._stay_if_sound = program.stay, program.stay_if_sound
+        self._indices = program.indices
         self._dropped = captured.dropped
         self._memory = program.memory
         self._inputs = program.inputs
@@ -108,7 +112,10 @@ class Course:
             self._take_gradients(arguments)
         take_all(self._inputs, arguments)
         landing = self._landing
-        landing.prepare(self._stay)
+        stay = self._stay
+        if self._indices and are_sound(arguments, self._indices):
+            stay = self._stay_if_sound
+        landing.prepare(stay)
         move_all(self._movers, landing.tensors)
         for stream in self._streams:
             stream.begin()
@@ -235,6 +242,18 @@ def stands(
         if not (states.hold() and options.hold()) and not step.fits():
             return False
     return bool(guards.hold())
+
+
+def are_sound(arguments: Sequence[Any], indices: list[Any]) -> bool:
+    """Whether all elements of some arguments, by number, are indices below a bound."""
+    for n, below in indices:
+        array = arguments[n]._data
+        if array.size and (array.dtype != _INT64 or not are_below(array, below)):
+            return False
+    return True
+
+
+_INT64 = np.dtype(np.int64)
 
 
 def _show(tensors: list[Any], known: dict[int, Any]) -> bool:

@@ -52,6 +52,7 @@ from ..inference.rows import gather_rows
 from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..ops.index.advanced import Index, IndexSum
+from ..ops.index.pick import Pick, PlaceAt
 from ..program.program import Node, Program, Value
 from ..program.reads import Guards
 from ..program.standing import Held, hold_items, hooks_of, want_gradients
@@ -199,24 +200,28 @@ class Part:
             type(call) is not Calls or any(call.failing) for call in self.calls
         )
 
-    def may_fail_after(self, written: set[int]) -> bool:
-        """Whether it may raise an error when it has written one of these arrays, by id: gradients
-        of what an index has picked add to where that was, and refuse nothing that was not refused.
+    def refused_behind(self, written: set[int]) -> dict[tuple[Value, int], None] | None:
+        """What may be refused when it has written one of these arrays, by id: indices, and what all
+        of each must be below; None where errors may have other reasons. Gradients of what an index
+        has picked add to where that was, and refuse nothing that was not refused.
         """
         behind = False
-        taken: set[Any] = set()  # indices, with what they were found to be within
+        found: dict[tuple[Value, int], None] = {}
+        taken: set[Any] = set()
         by_call = iter(self.space.steps_by_call)
         for call in self.calls:
             for fails in call.failing if type(call) is Calls else (True,):
                 steps = next(by_call)
                 asked = _index_of(steps)
                 if behind and fails and asked not in taken:
-                    return True
+                    if asked is None:
+                        return None
+                    found[asked] = None
                 if asked is not None and isinstance(steps[0].op, Index):
                     taken.add(asked)
                 outputs = [y for step in steps for y in step.outputs]
                 behind = behind or any(id(self.space.arrays.get(y)) in written for y in outputs)
-        return False
+        return found
 
     def native_calls(self) -> list[Calls]:
         """Those that know their arrays by addresses."""
@@ -537,12 +542,16 @@ class Compiled:
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
         grads = set(map(id, homes))
-        # Whether errors come when gradients have been written: those that there are stay till then.
-        self.late = bool(self.checked) or any(fails[1:])
-        self.late = self.late or any(part.may_fail_after(grads) for part in self.parts)
+        # Whether errors come when gradients have been written: those that there are stay till then,
+        # but where arguments say that there will be none.
+        refused = [part.refused_behind(grads) for part in self.parts]
+        known_ones = None if self.checked or any(fails[1:]) else self._indices(refused)
+        self.late = known_ones is None or bool(known_ones)
+        self.indices = list((known_ones or {}).items())
         moved, read = {k for k, _ in self.movers}, set(map(id, self.owned.values()))
+        self.stay_if_sound = [id(x) in read for x in captured.leaves]
         self.stay = [
-            id(x) in read or (self.late and k in moved) for k, x in enumerate(captured.leaves)
+            stays or (self.late and k in moved) for k, stays in enumerate(self.stay_if_sound)
         ]
         parts = self.parts[:-1] if self.tangents else self.parts  # the last one: see `_back`
         steps = [*self.steps, None]
@@ -554,6 +563,30 @@ class Compiled:
         for part in self.parts:
             part.space.arrays.clear()  # what runs knows addresses, or has its own
         self.course = Course(self, rounds, threads)
+
+    def _indices(
+        self, refused: Sequence[dict[tuple[Value, int], None] | None]
+    ) -> dict[int, int] | None:
+        """The arguments of which all indices are that parts may refuse, and what these must be
+        below; None where there are others, or other reasons for errors.
+        """
+        found: dict[int, int] = {}
+        for part, indices in zip(self.parts, refused, strict=True):
+            if indices is None:
+                return None
+            names = dict(zip(part.graph.inputs, part.inputs, strict=True))
+            for index, below in indices:
+                home = part.schedule.roots.get(index, index)
+                if (array := home.array) is not None and (
+                    array.size == 0 or 0 <= array.min() <= array.max() < below
+                ):
+                    continue
+                value = names.get(home)
+                if value is None or value not in self.arguments:
+                    return None
+                n = self.arguments.index(value)
+                found[n] = min(below, found.get(n, below))
+        return found
 
     def _apart(self, known: dict[Value, Any], shown: set[Value], skips: set[Value]) -> set[Value]:
         """Values whose memory may move: what uses it knows its address, and no other value that is
@@ -763,14 +796,20 @@ class Compiled:
         return cast(Course, self.course).run(arguments, observer, lease, numbers)
 
 
-def _index_of(steps: Sequence[Step]) -> Any:
-    """The index that a call may refuse, and what it must be within; None where errors may have
-    other reasons.
+def _index_of(steps: Sequence[Step]) -> tuple[Value, int] | None:
+    """The index that a call may refuse, and what all of it must be below; None where errors may
+    have other reasons.
     """
-    if len(steps) != 1 or not isinstance(op := steps[0].op, (Index, IndexSum)):
+    if len(steps) != 1:
         return None
-    x, index = steps[0].values
-    return index, op.bounds(x.spec)
+    op = steps[0].op
+    if isinstance(op, (Index, IndexSum)):
+        x, index = steps[0].values
+        return index, min(op.bounds(x.spec)[1])
+    if isinstance(op, (Pick, PlaceAt)):
+        x, index = steps[0].values
+        return index, op.classes if isinstance(op, PlaceAt) else x.shape[op.axis]
+    return None
 
 
 def _check(guard: Any, spec: Any, array: Any, nodes: Sequence[tuple[Any, int]]) -> None:

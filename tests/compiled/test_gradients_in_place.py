@@ -9,6 +9,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.compiled import step as steps
+from adjoint.core import policy
 from adjoint.core.errors import Unsupported
 
 from ..backends.native.onednn.onednn_cases import needs_onednn, without_memory  # noqa: F401
@@ -391,6 +392,52 @@ def test_a_step_that_fails_behind_its_gradients_leaves_those_of_before(clears, w
     if width == 16:  # else sums lie apart until the last term is added
         assert any(program.late and program.movers for program in compiled.programs)
     assert len(bindings) == len(compiled.programs)  # each once
+
+
+@pytest.mark.parametrize("kind", [ad.int64, ad.int32])
+def test_arguments_say_whether_a_step_fails_behind_its_gradients(kind, monkeypatch):
+    """Where all indices are sound, gradients are written over those of before."""
+    monkeypatch.setattr(policy, "APART", 0)
+    monkeypatch.setattr(policy, "RUNNING_SUM", 0)
+    table, layer = nn.Embedding(9, 8), nn.Linear(8, 5)
+    parameters = [*table.parameters(), *layer.parameters()]
+    optimizer = ad.optim.SGD(parameters, lr=0.01)
+    x, y = ad.randint(0, 9, (3, 4)).to(kind), ad.randint(0, 5, (3, 4))
+
+    def step(x, y):
+        optimizer.zero_grad()
+        for k in range(3):
+            F.cross_entropy(layer(table(x[k])), y[k]).backward()
+
+    compiled = ad.compile(step)
+    compiled(x, y)
+    [program] = compiled.programs
+    assert program.late and program.movers
+    for wrong in (None, None, (x, 9), (x, -10), (y, 5), (y, -100), (y, -1), None, None):
+        given = x.clone(), y.clone()
+        if wrong is not None:
+            given[wrong[0] is y][2, 3] = wrong[1]
+        before = [(p.grad, p.grad.clone()) for p in parameters]
+        fails = wrong is not None and wrong[1] != -100  # which is ignored
+        if fails:
+            with pytest.raises(IndexError):
+                compiled(*given)
+            for p, (g, values) in zip(parameters, before, strict=True):
+                assert p.grad is g and ad.equal(g, values)
+            continue
+        del before
+        compiled(*given)
+        found = [p.grad.clone() for p in parameters]
+        step(*given)
+        for g, p in zip(found, parameters, strict=True):
+            assert ad.allclose(g, p.grad, atol=1e-5)
+        for p, g in zip(parameters, found, strict=True):
+            p.grad = g
+        del found, g
+    compiled(x, y)
+    places = [p.grad.data_ptr() for p in parameters]
+    compiled(x, y)
+    assert (places == [p.grad.data_ptr() for p in parameters]) == (kind is ad.int64)
 
 
 def several_batches(compiled):
