@@ -141,6 +141,39 @@ def test_recurrent_layers_of_sizes(kind, sizes, lies):
         assert_machine_code(program)
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_whose_parameters_lie_with_gaps(kind):
+    made = kind(6, 5)
+    for p in made.parameters():
+        wide = ad.stack([p.detach(), -p.detach()], -1)
+        p.data = wide[..., 0] if p.ndim == 1 else wide[..., 0].t().contiguous().t()
+    assert not any(p.is_contiguous() for p in made.parameters())
+    x = ad.randn(7, 3, 6)
+
+    def step():
+        made.zero_grad()
+        loss = made(x)[0].square().sum()
+        loss.backward()
+        return loss
+
+    def losses(step):
+        found = []
+        with ad.no_grad():
+            for p, value in zip(made.parameters(), begun, strict=True):
+                p.copy_(value)
+        for _ in range(4):
+            found.append(step().item())
+            with ad.no_grad():  # values change where they lie
+                for p in made.parameters():
+                    p.sub_(p.grad, alpha=0.01)
+        return found
+
+    begun = [p.detach().clone() for p in made.parameters()]
+    expected = losses(step)
+    assert len(set(expected)) == 4
+    assert losses(ad.compile(step)) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("frozen", [["weight_ih_l0"], ["weight_hh_l0", "bias_ih_l0"], ["bias"]])
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_layers_of_which_parts_want_gradients(kind, frozen):

@@ -17,7 +17,7 @@ from ....eager.arrays import addresses
 from ....kernels import Compiled, Kernel
 from ..attention.attention import Attention, summed_axes
 from ..recurrent.packing import packing
-from ..recurrent.recurrent import Recurrent, SingleCell, biases
+from ..recurrent.recurrent import Recurrent, SingleCell
 from ..runtime.pool import default_pool
 from ..runtime.sequence import Call as Ready
 from .bound import Call, bound_copy, bound_kernel, bound_product, memory_of
@@ -242,7 +242,8 @@ class _Layer:
             weight_out = self.packed("weight_hr", 1, routine.width_out, fixed["weight_hr"])
         output = outs[0].reshape(order.total, routine.output)
         state = self.packed("weight_hh", cell.gates, routine.width, fixed["weight_hh"])
-        operands = [x, weight, state, *biases(given), self.dense(given["h"]), c, output]
+        added = [self.dense(given[n]) if n in given else None for n in ("bias_ih", "bias_hh")]
+        operands = [x, weight, state, *added, self.dense(given["h"]), c, output]
         strides = (*routine.strides(x, routine.early), 0)
         self.loop(routine.loop, strides, order.forward, [*operands, saved, cells, weight_out])
         return [*self.calls, *bound_copy(states[0], output[order.last_step])]
@@ -302,10 +303,10 @@ class _Layer:
         total = routine.order.total
         sizes = {"weight_ih": routine.inputs, "weight_hh": routine.output}
         weights = [name for name in sizes if name in names]
-        biases_ = [name for name in names if name not in sizes]
+        biases = [name for name in names if name not in sizes]
         many = total >= policy.RECURRENT_MANY
         width = sum(sizes[name] for name in weights)
-        factors = self.array(total, width + bool(biases_)) if many else None
+        factors = self.array(total, width + bool(biases)) if many else None
         places, end = {}, 0
         for name in weights:
             start, end = end, end + sizes[name]
@@ -318,16 +319,16 @@ class _Layer:
             if factors is None:
                 self.multiply(of_sums.T, part, targets[name])
         if factors is None:
-            for name in biases_:
+            for name in biases:
                 self.calls += _sum(of_sums, (0,), targets[name])
             return
-        if biases_:
+        if biases:
             self.calls += _filled(factors[:, width:], 1.0)
         product = self.array(factors.shape[1], of_sums.shape[1])
         self.multiply(factors.T, of_sums, product)
         for name, at in places.items():
             self.calls += bound_copy(targets[name], product[at].T)
-        for name in biases_:
+        for name in biases:
             self.calls += bound_copy(targets[name], product[width])
 
     def put_before(self, output: Any, to: Any) -> None:
