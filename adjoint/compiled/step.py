@@ -207,7 +207,7 @@ class Part:
         """
         behind = False
         found: dict[tuple[Value, int], None] = {}
-        taken: set[Any] = set()
+        taken: set[Any] = set()  # indices, with what they were found to be within
         by_call = iter(self.space.steps_by_call)
         for call in self.calls:
             for fails in call.failing if type(call) is Calls else (True,):
@@ -216,7 +216,8 @@ class Part:
                 if behind and fails and asked not in taken:
                     if asked is None:
                         return None
-                    found[asked] = None
+                    index, (_, sizes) = asked
+                    found[index, min(sizes)] = None
                 if asked is not None and isinstance(steps[0].op, Index):
                     taken.add(asked)
                 outputs = [y for step in steps for y in step.outputs]
@@ -796,19 +797,20 @@ class Compiled:
         return cast(Course, self.course).run(arguments, observer, lease, numbers)
 
 
-def _index_of(steps: Sequence[Step]) -> tuple[Value, int] | None:
-    """The index that a call may refuse, and what all of it must be below; None where errors may
-    have other reasons.
+def _index_of(steps: Sequence[Step]) -> tuple[Value, tuple[Any, Sequence[int]]] | None:
+    """The index that a call may refuse, and what it must be within: axes and their sizes; None
+    where errors may have other reasons.
     """
     if len(steps) != 1:
         return None
     op = steps[0].op
     if isinstance(op, (Index, IndexSum)):
         x, index = steps[0].values
-        return index, min(op.bounds(x.spec)[1])
+        return index, op.bounds(x.spec)
     if isinstance(op, (Pick, PlaceAt)):
         x, index = steps[0].values
-        return index, op.classes if isinstance(op, PlaceAt) else x.shape[op.axis]
+        size = op.classes if isinstance(op, PlaceAt) else x.shape[op.axis]
+        return index, (op.axis, (size,))
     return None
 
 
