@@ -21,7 +21,7 @@ from .steps import ROWS, perceptron, prepared, ways_of
 from .timing import _time
 
 PAUSE = 0.02  # seconds: the threads of who had the last turn have stopped looking for work
-STEPS = 5  # whose memory is measured: the first is eager, since it makes the optimizer's state
+STEPS = 5  # whose memory is measured
 REPEATS = 3
 
 
@@ -65,7 +65,7 @@ def first(row: str, way: str) -> dict[str, float]:
 
 def _first(step: Callable[[], object]) -> dict[str, float]:
     began, used = time.perf_counter(), time.process_time()
-    for _ in range(3):  # ours compiles with the second, once optimizers have a state
+    for _ in range(3):
         step()
     return {"wall": time.perf_counter() - began, "processor": time.process_time() - used}
 

@@ -702,6 +702,7 @@ class Begun:
         """
         optimizer = error.optimizer
         states: list[tuple[Any, Any]] = []
+        alike = True
         rests: list[tuple[Any, Any]] = []
         for group, parameters in error.groups:
             for p in parameters:
@@ -709,8 +710,10 @@ class Begun:
                 if state:
                     rests += _lacking(optimizer, group, [state])
                 else:
-                    states.append((p, optimizer.begin(p, group)))
-        if not all("step" in state for _, state in states):
+                    state = optimizer.begin(p, group)
+                    states.append((p, state))
+                    alike = alike and optimizer.begins_alike(group, state)
+        if not alike:
             return False
         if states:
             rests.append((optimizer.state, dict(states)))

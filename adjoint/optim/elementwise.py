@@ -71,6 +71,10 @@ class ElementwiseOptimizer(Optimizer):
         """What the state of `p` is before its first step."""
         return {"step": new_scalar(0.0), **{name: zeros_like(p) for name in self.zeros}}
 
+    def begins_alike(self, group: Group, state: State) -> bool:
+        """Whether a first step, from what `begin` gives, is computed as all later ones are."""
+        return "step" in state
+
     def complete(self, group: Group, states: list[State]) -> None:
         """Add to states that began with other options what the present ones need."""
 

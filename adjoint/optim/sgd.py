@@ -78,6 +78,10 @@ class SGD(ElementwiseOptimizer):
         """The velocity, where there is momentum."""
         return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}
 
+    def begins_alike(self, group: Group, state: State) -> bool:
+        """Without dampening: a velocity of zeros becomes the gradient."""
+        return group["dampening"] == 0
+
     def numbers(self, group: Group, state: State, step: float) -> Any:
         """Rate, momentum, and the gradient's share in the velocity: all of it in the beginning."""
         share = 1.0 if step == 1 else 1 - group["dampening"]

@@ -65,6 +65,27 @@ def test_the_first_call_is_one_of_the_program(options):
             assert found["exp_avg"].dtype is state["exp_avg"].dtype
 
 
+@pytest.mark.parametrize("options", [{}, {"nesterov": True}, {"weight_decay": 0.1}], ids=str)
+def test_the_first_step_with_momentum_is_one_of_the_program(options):
+    """A velocity of zeros becomes the gradient, and no eager step's memory is needed."""
+    pairs = []
+    for compiles in (True, False):
+        model, _ = make(2)
+        optimizer = ad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, **options)
+        step = training(model, optimizer)
+        pairs.append((model, optimizer, ad.compile(step) if compiles else step))
+    (model, optimizer, compiled), (other, eagerly, eager) = pairs
+    for _ in range(3):
+        x, y = batch()
+        assert abs(compiled(x, y).item() - eager(x, y).item()) < 1e-6
+        assert compiled.reasons == ["first call"]
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            found, state = optimizer.state[p], eagerly.state[q]
+            assert [*found] == [*state] == ["momentum_buffer"]
+            assert ad.allclose(found["momentum_buffer"], state["momentum_buffer"], atol=1e-6)
+            assert ad.allclose(p, q, atol=1e-6)
+
+
 def test_a_parameter_without_gradient_gets_no_state():
     model, optimizer = make(1)
     unused = nn.Parameter(ad.ones(3))
