@@ -138,4 +138,4 @@ def test_rows_of_the_benchmark_call_no_python(row):
     found = compiled.explain(*batch)
     assert not found.host_calls, found
     [program] = compiled.programs
-    assert not program.late or row == "resnet"  # behind whose gradients convolutions may fail
+    assert not program.late  # no error comes behind gradients

@@ -163,6 +163,8 @@ class Step(NamedTuple):
     arguments: dict[int, Argument]
 
 
+# Implementations, by the beginnings of their names, which are given all memory that they use.
+_TAKE_NONE = ("jit", "brg", "simple")
 Phases = Sequence[Sequence[Sequence[Step]]]
 
 
@@ -318,6 +320,11 @@ class Plan:
         self.scratch = scratch + aligned(max((p.size for p in pads.values() if p), default=0))
         self.workers = min(max(map(len, phases)), threads() + 1, 63)
         self.work = shared + self.scratch * self.workers
+        # Whether the library may find no memory: its products of whole matrices take some.
+        self.fails = not all(
+            step.primitive.implementation.startswith(_TAKE_NONE)
+            for phase in phases for chunk in phase for step in chunk
+        )  # fmt: skip
         self.parallel = self.workers > 1 and _run() is not None and _pool().entry() is not None
         self.phases = [
             [[_placed(step, pads[id(step.primitive)], shared, scratch) for step in c] for c in p]
@@ -380,8 +387,8 @@ class Plan:
 
         return Call(
             run, 1, head + addresses(places) + bytes(8), range(first, first + len(places)), False,
-            False, (self, context, work), otherwise, shows=False, fails=instead is None,
-            hires=self.parallel,
+            False, (self, context, work), otherwise, shows=False,
+            fails=self.fails and instead is None, hires=self.parallel,
         )  # fmt: skip
 
 
