@@ -621,6 +621,14 @@ def addresses(arrays: tuple[Any, ...] | list[Any]) -> bytes:
     return np.array([x.ctypes.data for x in arrays], np.int64).tobytes()
 
 
+def array_at(place: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) -> Any:
+    """The array that begins at an address, whose strides are not negative; whoever uses it keeps
+    the memory.
+    """
+    end = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + kind.itemsize
+    return np.ndarray(shape, kind, (ctypes.c_char * end).from_address(place), 0, strides)
+
+
 def write_rows(
     columns: tuple[tuple[Any, ...], ...], kinds: tuple[Any, ...], written: tuple[int, ...],
     rows: Any, length: int, first: int,

@@ -21,7 +21,7 @@ import numpy as np
 
 from ....core import dispatch_log, policy
 from ....core.errors import InvalidArgument, Unsupported
-from ....eager.arrays import address, addresses, call
+from ....eager.arrays import address, addresses, array_at, call
 from ....kernels.emit import Module, Reg
 from ..runtime.sequence import Call
 from ..runtime.shared_code import Writer, function
@@ -383,21 +383,14 @@ class Plan:
             else:
                 word = onednn.library().word(status)
                 dispatch_log.said(self.what, "computed by NumPy", f"oneDNN says {word}")
-                instead(*map(_at, context.places, like))
+                places = zip(context.places, like, strict=False)
+                instead(*(array_at(place, *each) for place, each in places))
 
         return Call(
             run, 1, head + addresses(places) + bytes(8), range(first, first + len(places)), False,
             False, (self, context, work), otherwise, shows=False,
             fails=self.fails and instead is None, hires=self.parallel,
         )  # fmt: skip
-
-
-def _at(place: int, like: tuple[Sequence[int], Any, Sequence[int]]) -> Any:
-    """The array that begins at an address, whose strides are not negative."""
-    shape, dtype, strides = like
-    end = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + dtype.itemsize
-    memory = (ctypes.c_char * end).from_address(place)
-    return np.ndarray(shape, dtype, memory, 0, strides)
 
 
 def _placed(step: Step, pad: Descriptor | None, shared: int, scratch: int) -> Step:
