@@ -10,6 +10,8 @@ from adjoint.compiled.routines import Ahead, Behind
 from adjoint.core import policy
 from adjoint.inference import freeze
 
+from ..sweep import swept
+
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
 F = nn.functional
 
@@ -111,7 +113,8 @@ def assert_machine_code(program):
 
 
 SIZES = [  # steps, rows, inputs, units
-    (2, 1, 1, 1), (3, 15, 1, 33), (40, 2, 17, 16), (9, 64, 5, 7), (2, 3, 130, 31), (300, 3, 2, 15),
+    (3, 15, 1, 33), (40, 2, 17, 16), *map(swept, [
+        ((2, 1, 1, 1),), ((9, 64, 5, 7),), ((2, 3, 130, 31),), ((300, 3, 2, 15),)])
 ]  # fmt: skip
 
 
@@ -214,8 +217,8 @@ def test_attention(mask, length):
     assert_machine_code(program)
 
 
-@pytest.mark.parametrize("heads", [(), (1,), (2, 3), (1, 9)])
-@pytest.mark.parametrize("features", [(8, 8), (16, 32), (1, 5), (33, 16)])
+@pytest.mark.parametrize("heads", [(), (2, 3), swept(((1,),)), swept(((1, 9),))])
+@pytest.mark.parametrize("features", [(16, 32), (33, 16), swept(((8, 8),)), swept(((1, 5),))])
 @pytest.mark.parametrize("lies", ["", "one key head", "gaps", "masked rows"])
 def test_attention_of_shapes(heads, features, lies):
     few, columns = features
