@@ -97,10 +97,12 @@ def test_a_model_gives_and_trains_as_eagerly(name):
         expected = eager(x)
         ad.manual_seed(seed)
         np.testing.assert_allclose(within(x).item(), expected.item(), rtol=1e-7)
-        for (key, p), q in zip(
-            both[0].state_dict().items(), both[1].state_dict().values(), strict=True
-        ):
+        state = both[0].state_dict()
+        for (key, p), q in zip(state.items(), both[1].state_dict().values(), strict=True):
             scale = 1e-6 * float(p.double().abs().max()) + 1e-9
+            if key.endswith("running_mean"):  # which may be rounding alone, beside the spread
+                spread = state[key.replace("running_mean", "running_var")].max().sqrt()
+                scale += 1e-6 * float(spread)
             np.testing.assert_allclose(q.numpy(), p.numpy(), rtol=0, atol=scale, err_msg=key)
     assert len(within.programs) == 1
 
