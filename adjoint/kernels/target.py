@@ -171,9 +171,9 @@ _waiting: list[weakref.ref[Code]] = []
 
 def _link(wanted: Code) -> None:
     with _lock:
-        waiting, _waiting[:] = list(_waiting), []
         if wanted._object is None:  # another thread was quicker
             return
+        waiting, _waiting[:] = list(_waiting), []
         found = {wanted, *(code for each in waiting if (code := each()) is not None)}
         codes = [code for code in found if code._object is not None]
         try:
