@@ -79,8 +79,9 @@ class SGD(ElementwiseOptimizer):
         return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}
 
     def begins_alike(self, group: Group, state: State) -> bool:
-        """Without dampening: a velocity of zeros becomes the gradient."""
-        return group["dampening"] == 0
+        """Without dampening: a velocity of zeros becomes the gradient. Subclasses may differ."""
+        own = (getattr(type(self), x) is getattr(SGD, x) for x in ("begin", "change", "numbers"))
+        return group["dampening"] == 0 and all(own)
 
     def numbers(self, group: Group, state: State, step: float) -> Any:
         """Rate, momentum, and the gradient's share in the velocity: all of it in the beginning."""

@@ -86,6 +86,28 @@ def test_the_first_step_with_momentum_is_one_of_the_program(options):
             assert ad.allclose(p, q, atol=1e-6)
 
 
+class Slow(ad.optim.SGD):
+    """Its first step is half of a step."""
+
+    def change(self, group, numbers, state, p, g):
+        lr, *rest, is_first = numbers
+        super().change(group, (lr / 2 if is_first else lr, *rest, is_first), state, p, g)
+
+
+def test_a_subclass_may_have_a_first_step_of_its_own():
+    pairs = []
+    for wrap in (ad.compile, lambda step: step):
+        model, _ = make(2)
+        optimizer = Slow(model.parameters(), lr=0.1, momentum=0.9)
+        pairs.append((model, wrap(training(model, optimizer))))
+    (model, compiled), (other, eager) = pairs
+    for _ in range(3):
+        x, y = batch()
+        assert abs(compiled(x, y).item() - eager(x, y).item()) < 1e-6
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            assert ad.allclose(p, q, atol=1e-6)
+
+
 def test_a_parameter_without_gradient_gets_no_state():
     model, optimizer = make(1)
     unused = nn.Parameter(ad.ones(3))
