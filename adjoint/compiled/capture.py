@@ -22,6 +22,7 @@ from ..core import policy
 from ..core.deferred import Later
 from ..core.device import CPU, device_of, is_device_array
 from ..core.errors import Unsupported
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.overrides import asks
 from ..core.spec import Spec
@@ -149,6 +150,7 @@ class _Recorder:
 
     def __init__(self, operands: Operands) -> None:
         self.operands = operands
+        self.mode = MODE.get()  # outside
         operands.settle, operands.undo = self.assert_delayed, self.undo_delayed
         self.calls: list[tuple[Callable[..., Any], Any, Any]] = []  # to be made after each run
         self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # what they change
@@ -550,7 +552,9 @@ class _Recorder:
             op = Update(optimizer, groups)
         except NotReady as error:
             error.skips = self.skip is not None
-            raise
+            if not self._begin(error):
+                raise
+            op = Update(optimizer, groups)
         op.options = self.operands.options(groups)
         self.updates += 1
         for x in op.given():
@@ -562,6 +566,30 @@ class _Recorder:
             self.note(value)
             x._data = value
         self.counts += announce_changes(op.written())
+
+    def _begin(self, error: NotReady) -> bool:
+        """Give an optimizer that has no state yet what it begins with, as things are outside. False
+        where it cannot have that now.
+        """
+        begun, reads, state = self.operands.begun, self.operands.reads, error.optimizer.state
+        parameters = [p for _, each in error.groups for p in each]
+        if begun is None or reads is None or error.skips or any(state.get(p) for p in parameters):
+            return False
+        if any(id(p) not in self.met for p in parameters):
+            return False
+        within = [p._data for p in parameters]
+        token = MODE.set(self.mode)
+        try:
+            for p in parameters:
+                p._data = self.met[id(p)].array
+            if not begun.begin(error):
+                return False
+        finally:
+            MODE.reset(token)
+            for p, value in zip(parameters, within, strict=True):
+                p._data = value
+        reads.renew(state, ("state", "state_dict"))
+        return True
 
     def not_ready(self, why: str) -> None:
         """The function is to be run eagerly first.

@@ -43,7 +43,7 @@ from ..ops.create.conversion import strided
 from ..ops.random.random import is_following
 from ..optim import optimizer
 from ..optim.lr_scheduler import OPTIONS
-from ..program.reads import PLAIN, Guards, Moved, Reads, Slot, now, place_of, watched
+from ..program.reads import PLAIN, Guards, Moved, Reads, Renewed, Slot, now, place_of, watched
 from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
 from .course import OTHER, Entry
 from .device_step import lowered
@@ -561,6 +561,7 @@ class CompiledFunction:
         """
         while True:
             variant = _Variant(self._learnt, self._leaves, tensors, objects, places)
+            variant.operands.begun = begun
             try:
                 variant.capture(self.function, self._body, mode, args, kwargs)
                 return variant
@@ -576,6 +577,8 @@ class CompiledFunction:
             except NotReady as error:
                 if error.skips or not begun.begin(error):
                     raise
+            except Renewed:  # the optimizers have their states now
+                continue
             except Reached:
                 raise
             except Exception as error:

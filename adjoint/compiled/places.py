@@ -296,6 +296,7 @@ class Operands:
     def __init__(self) -> None:
         self.arithmetic = Numbers(self._symbol)
         self.reads: Reads | None = None  # what there was before
+        self.begun: Any = None  # gives optimizers the states that they begin with (capture.Begun)
         self.standing: dict[Any, Any] = {}  # what stands for it, by a place's holder and key
         self.options_given: list[Number] = []
         self.resized: Resized | None = None  # sizes that are numbers
@@ -308,7 +309,7 @@ class Operands:
     def close(self) -> None:
         """The capture is over: nothing of it is kept."""
         self.settle = self.undo = _nothing
-        self.reads = None
+        self.reads = self.begun = None
         self.standing.clear()
         self._made.clear()
 

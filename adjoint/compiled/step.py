@@ -53,7 +53,7 @@ from ..inference.schedule import Schedule
 from ..inference.steps import Step
 from ..ops.index.advanced import Index, IndexSum
 from ..ops.index.pick import Pick, PlaceAt
-from ..program.program import Node, Program, Value
+from ..program.program import Node, Program, Value, take_apart
 from ..program.reads import Guards
 from ..program.standing import Held, hold_items, hooks_of, want_gradients
 from .arguments import Memory, are_alike, assert_apart, assert_ordered
@@ -107,9 +107,9 @@ class Part:
         _optimize(self, nearly)
         (lower or to_native_code)(self)
         runs = set(self.graph.nodes)
-        for x in wanted:  # only names in what follows: what was captured is let go
-            if x.node not in runs:
-                x.node = None
+        kernels = [node.op for node in runs if isinstance(node.op, Kernel)]
+        runs.update(node for op in kernels for node in op.program.nodes)
+        take_apart(set(nodes) - runs)
 
     def let_go(self) -> None:
         """Of the memory that it has been bound to."""

@@ -12,7 +12,7 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..program.compute import compute
 from ..program.partition import regions
-from ..program.program import Node, Program, Value
+from ..program.program import Node, Program, Value, take_apart
 from ..program.rewriting import rewriting
 from .passes import sort
 from .recompute import recompute, recompute_behind
@@ -110,6 +110,7 @@ def fuse_kernels(
     changes: dict[Value, Value] = {}
     places: dict[Node, list[Node]] = {}  # the last node of a group -> what takes its place
     gone: set[Node] = set()
+    kept: set[Node] = set()  # by kernels, which others have copies of
     users = graph.users()
     outputs = set(graph.outputs)
     stack = list(reversed(groups))
@@ -136,6 +137,7 @@ def fuse_kernels(
         kernel = Node(op, inputs, op.specs)
         changes.update(zip(results, kernel.outputs, strict=True))
         gone |= members
+        kept.update(op.program.nodes)
         places[nodes[-1]] = [kernel]
         made += 1
     graph.nodes = [
@@ -143,6 +145,7 @@ def fuse_kernels(
     ]
     graph.replace(changes)
     sort(graph)
+    take_apart(gone - kept)
     return made
 
 

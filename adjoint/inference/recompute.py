@@ -17,7 +17,7 @@ from typing import Any
 
 from ..core import policy
 from ..core.spec import prod
-from ..program.program import Node, Program, Value
+from ..program.program import Node, Program, Value, take_apart
 from ..program.rewriting import rewriting
 from .passes import SAME, drop_dead, sort
 
@@ -116,6 +116,7 @@ def recompute_behind(
         many = len(nodes) + len(own) > policy.PROGRAM_OPS
         spared = sum(x.nbytes for x in wanted) * (1 + 1 / policy.KEPT_SHARE)  # statistics are free
         if many or sum(root(x).nbytes for x in further) > spared:
+            take_apart(own)
             continue  # a sum of many values, say, all of which are read elsewhere
         for node in nodes:
             node.inputs = tuple([made.get(x, x) if type(x) is Value else x for x in node.inputs])

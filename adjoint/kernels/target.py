@@ -15,6 +15,7 @@ from typing import Any
 
 from adjoint.core import config, debug, policy
 from adjoint.core.errors import Unsupported
+from adjoint.eager.arrays import keep
 
 from . import cache
 
@@ -100,7 +101,6 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 _engines: dict[bool, tuple[Any, int]] = {}  # the last, and how much code it may get yet
-_loaded: list[Any] = []  # they own the code
 _numbers = itertools.count()
 _libraries: list[Any] = []
 
@@ -211,10 +211,12 @@ def _object_code(name: str, text: Callable[[], str]) -> bytes:
 
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:
-    """Makes object code executable, for the process's life, and gives symbols' addresses."""
+    """Makes object code executable, for the process's life, and gives symbols' addresses: threads
+    and NumPy arrays may run it while the interpreter is being torn down.
+    """
     with _lock:
         loaded = _linked([(code, *symbols)])
-    _loaded.append(loaded)
+    keep(loaded)
     return tuple(int(loaded[symbol]) for symbol in symbols)
 
 
@@ -250,5 +252,7 @@ def _engine(passing: bool) -> Any:
         # places them apart, and aborts the process where the distance is larger.
         engine = llvm.create_lljit_compiler(_machine(host()), use_jit_link=True)
         left = policy.LINKED_TOGETHER if passing else -1
+        if not passing:
+            keep(engine)
     _engines[passing] = engine, left - 1
     return engine

@@ -115,6 +115,15 @@ def make(op: Op, *inputs: Any) -> Node:
     return Node(op, inputs, inferred(op, inputs))
 
 
+def take_apart(nodes: Iterable[Node]) -> None:
+    """Let values of nodes that run in no program any more be names only: a node and what it gives
+    hold each other, and would stay until the collector of cycles comes.
+    """
+    for node in nodes:
+        for y in node.outputs:
+            y.node = None
+
+
 class Program:
     """A computation without Python: nodes in an order in which each follows its inputs."""
 

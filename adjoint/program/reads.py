@@ -237,6 +237,7 @@ class Reads:
         # Entries of dicts, by their ids, that calls after each run change: who does not name them
         # does not read them.
         self.later: dict[int, frozenset[Any]] = {}
+        self.renewed: dict[int, frozenset[str]] = {}  # ids of dicts, and names: see `renew`
         while True:
             known = len(self._names), self._everything
             self.slots: list[Slot] = []
@@ -409,6 +410,18 @@ class Reads:
             if registry or everything or name in names:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
+
+    def renew(self, x: dict[Any, Any], names: Iterable[str]) -> None:
+        """What a dict contains now is what it contained, though the function has run a while. If
+        its code reads it, or names one of these, it is to run again: see `guards_of`.
+        """
+        self.renewed[id(x)] = frozenset(names)
+        for place, slot in enumerate(self.slots):
+            if slot.kind == "items" and slot.holder is x:
+                self.slots[place] = slot._replace(value=(*x.keys(), *x.values()))
+                self._waiting.extend((each, place) for each in x.values())
+        while self._waiting:
+            self._visit(*self._waiting.popleft())
 
     def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
         """What a dict contained; None where that is not known."""
@@ -728,6 +741,10 @@ class Moved(Unsupported):
         self.slots = slots
 
 
+class Renewed(Unsupported):
+    """The function may have read what has been renewed since (`Reads.renew`)."""
+
+
 def moved(reads: Reads, changed: Iterable[Slot]) -> list[Slot] | None:
     """The places of one value in which changed slots differ, with what they held; None where these
     are not all: containers that have grown, arrays, what was deleted.
@@ -786,9 +803,10 @@ def place_key(slot: Slot) -> Any:
 def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards:
     """What code that ran has read of all that it could have, but for `places`.
 
-    Errors: Moved for places that the function has set, Unsupported for what a program could not do
-    again, with everything put back: calls with effects, other changes of what was there before,
-    iterators and large arrays from outside.
+    Errors: Moved for places that the function has set, Renewed where it may have read what was
+    renewed while it ran, Unsupported for what a program could not do again, with everything put
+    back: calls with effects, other changes of what was there before, iterators and large arrays
+    from outside.
     """
     changed = list(reads.changed())
     if changed:
@@ -817,6 +835,8 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
         if _is_users(code):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
+    if any(not each.isdisjoint(users) for each in reads.renewed.values()):
+        raise Renewed("compile: what the function reads has been renewed")
     known = set(map(place_key, places))
     items: dict[int, set[Any]] = {}
     for place in places:
@@ -836,6 +856,8 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
         used = used and (slot.parent < 0 or read[slot.parent])
         read.append(used)
         named.append(by_name and (slot.parent < 0 or named[slot.parent]))
+        if used and id(slot.holder) in reads.renewed:
+            raise Renewed(f"compile: {reads.path(slot)} has been renewed")
         if not used or slot.kind == "root" or type(slot.holder) in (tuple, frozenset):
             continue
         if place_key(slot) in known:

@@ -12,7 +12,6 @@ import ctypes
 import functools
 import struct
 from collections.abc import Sequence
-from string import Template
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from ....eager.arrays import Launcher, call
 from ....eager.arrays import address as place_of
 from ....kernels import target
 from ..onednn import api as onednn
-from ..runtime import machine_code, object_code
+from ..runtime import object_code
 from ..runtime.regions import Blocks, Spans
 from ..runtime.sequence import Call
 from . import code as gemm_code
@@ -34,18 +33,42 @@ __all__ = ["BIAS", "TASK_WORDS", "Plan", "Shape", "address", "is_available"]
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
 # oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
-_LIMITED = Template("""
+_LIMITED = """
+@product = internal global ptr null
+@threads = internal global ptr null
+@limit = internal global ptr null
+
+define void @find(ptr %product, ptr %threads, ptr %limit) {
+  store ptr %product, ptr @product
+  store ptr %threads, ptr @threads
+  store ptr %limit, ptr @limit
+  ret void
+}
+
 define i32 @sgemm(i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float %alpha,
                   ptr %a, i64 %lda, ptr %b, i64 %ldb, float %beta, ptr %c, i64 %ldc) {
-  %before = $BEFORE
-  $LIMIT
-  %status = call i32 inttoptr (i64 $SGEMM to ptr)(
+  %product = load ptr, ptr @product
+  %threads = load ptr, ptr @threads
+  %limit = load ptr, ptr @limit
+  %alone = icmp eq ptr %limit, null
+  br i1 %alone, label %compute, label %first
+first:
+  %before = call i32 %threads()
+  call void %limit(i32 1)
+  br label %compute
+compute:
+  %after = phi i32 [0, %0], [%before, %first]
+  %status = call i32 %product(
     i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float %alpha,
     ptr %a, i64 %lda, ptr %b, i64 %ldb, float %beta, ptr %c, i64 %ldc)
-  $RESTORE
+  br i1 %alone, label %end, label %last
+last:
+  call void %limit(i32 %after)
+  br label %end
+end:
   ret i32 %status
 }
-""")
+"""
 
 
 class _Code(NamedTuple):
@@ -100,17 +123,13 @@ def _library() -> int | None:
     """oneDNN's product, on the calling thread alone; None where it cannot be loaded."""
     try:
         lib = onednn.library()
-        sgemm = _address_of(lib.dll.dnnl_sgemm)
-        before, limit, restore = "add i32 0, 0", "", ""
-        if lib.threads:
-            set_threads, get_threads = map(_address_of, lib.threads)
-            before = f"call i32 inttoptr (i64 {get_threads} to ptr)()"
-            limit = f"call void inttoptr (i64 {set_threads} to ptr)(i32 1)"
-            restore = f"call void inttoptr (i64 {set_threads} to ptr)(i32 %before)"
-        text = _LIMITED.substitute(SGEMM=sgemm, BEFORE=before, LIMIT=limit, RESTORE=restore)
-        return machine_code.load(text, ["sgemm"])[0]
+        sgemm, find = object_code.library(__name__, lambda: _LIMITED, ["sgemm", "find"])
     except Unsupported:
         return None
+    limit, threads = map(_address_of, lib.threads or (None, None))
+    places = _address_of(lib.dll.dnnl_sgemm), threads, limit
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(find)(*places)
+    return sgemm
 
 
 def _address_of(function: object) -> int:
@@ -184,15 +203,18 @@ class Plan:
         if whole is not None and min(whole[3:8]) >= 0:
             found.work = float(whole.m * whole.n * whole.k)
             found.spans = self._spans(whole, 0, len(given) > 2)
-            found.rows, found.blocks = whole.m, functools.partial(self._blocks, found, whole)
+            found.rows = whole.m
+            found.blocks = functools.partial(self._blocks, words[len(before) :], whole)
         return found
 
-    def _blocks(self, call: Call, whole: Shape, rows: int, size: int) -> Blocks | None:
-        """A call in chunks that are `size` of so many rows, each of one or several of c's."""
+    def _blocks(self, places: bytes, whole: Shape, rows: int, size: int) -> Blocks | None:
+        """A call for arrays at these places in chunks that are `size` of so many rows, each of one
+        or several of c's.
+        """
         steps, left = divmod(whole.m, rows)
         if left or not steps:
             return None
-        mode, item, biased = int(self._shapes[0][-1]), self._itemsize, len(call.pointers) > 3
+        mode, item, biased = int(self._shapes[0][-1]), self._itemsize, len(places) > 3 * 8
         shapes: list[Shape] = []
         tasks, spans = [], []
         for begin in range(0, whole.m, size * steps):
@@ -204,8 +226,7 @@ class Plan:
             spans.append(self._spans(shape, begin, biased))
         plan = copy.copy(self)
         plan._shapes, plan._tasks = np.array(shapes, np.int64), np.array(tasks, np.int64)
-        before = plan._before(biased)
-        return Blocks(before + call.words[len(before) :], spans, (plan._shapes, plan._tasks))
+        return Blocks(plan._before(biased) + places, spans, (plan._shapes, plan._tasks))
 
     def _spans(self, shape: Shape, begin: int, biased: bool) -> Spans:
         """From where to where rows from `begin` on go in a, b, perhaps the bias, and c."""

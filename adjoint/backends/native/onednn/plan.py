@@ -123,17 +123,21 @@ def _write_run(module: Module) -> None:
 @functools.cache
 def _run() -> int | None:
     """The address of the generated `run`; None without llvmlite."""
-    from ..runtime import machine_code
+    from ..runtime import object_code
 
+    try:
+        [found] = object_code.library(__name__, _text, ["run"])
+    except Unsupported:
+        return None
+    return found
+
+
+def _text() -> str:
     module = Module()
     module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
     _write_chunks(module)
     _write_run(module)
-    try:
-        [found] = machine_code.load(str(module), ["run"])
-    except Unsupported:
-        return None
-    return found
+    return str(module)
 
 
 @functools.cache

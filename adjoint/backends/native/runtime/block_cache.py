@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ....core import policy
 from ....core.errors import Unsupported
 from ....kernels.emit import Module, Reg
-from . import machine_code
+from . import object_code
 from .shared_code import Writer, function
 
 SMALLEST = policy.BLOCK_SMALLEST  # bytes; smaller requests go to NumPy's own handler
@@ -32,10 +32,23 @@ _MARGIN = 64  # small requests stay so far below SMALLEST that their blocks do, 
 HUGE = 1 << 22  # bytes from which the system is asked for huge pages, as NumPy does
 
 
+class Allocator(ctypes.Structure):
+    """NumPy's PyDataMemAllocator."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
 class State(ctypes.Structure):
     """The counters and free blocks; sizes are those of the classes, in bytes."""
 
     _fields_ = (
+        ("small", Allocator),  # serves small requests, and has nothing but libc's blocks
         ("limit", ctypes.c_int64),  # `cached` stays at or below
         ("cached", ctypes.c_int64),  # in slots, or about to be put there or just taken
         ("allocated", ctypes.c_int64),  # in arrays
@@ -58,18 +71,6 @@ class Code(NamedTuple):
     realloc: int  # void *(State *, void *, size_t)
     free: int  # void (State *, void *, size_t)
     trim: int  # void (State *, int64 target): frees blocks until `cached` is at most the target
-
-
-class Allocator(ctypes.Structure):
-    """NumPy's PyDataMemAllocator."""
-
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("malloc", ctypes.c_void_p),
-        ("calloc", ctypes.c_void_p),
-        ("realloc", ctypes.c_void_p),
-        ("free", ctypes.c_void_p),
-    )
 
 
 _EXPONENT = SMALLEST.bit_length() - 1
@@ -268,23 +269,25 @@ def _is_small(b: Writer, size: Reg) -> Reg:
     return b.compare("lt", size, SMALLEST - _MARGIN, unsigned=True)
 
 
-def _by_default(b: Writer, small: Allocator, name: str, result: str, *arguments: Reg) -> Reg:
+def _by_default(b: Writer, state: Reg, name: str, result: str, *arguments: Reg) -> Reg:
     """What serves small requests, given one."""
-    function = b.const("ptr", getattr(small, name))
-    return b.invoke(result, function, b.const("ptr", small.context or 0), *arguments)
+    base = State.small.offset
+    places = [base + getattr(Allocator, field).offset for field in (name, "context")]
+    function, context = (b.get(b.place("ptr", state, place)) for place in places)
+    return b.invoke(result, function, context, *arguments)
 
 
-def _write_malloc(module: Module, small: Allocator) -> None:
+def _write_malloc(module: Module) -> None:
     with function(module, "ptr @adjoint_malloc(ptr %state, i64 %bytes)") as (b, state, size):
         with b.when(_is_small(b, size)):
-            b.ret(_by_default(b, small, "malloc", "ptr", size))
+            b.ret(_by_default(b, state, "malloc", "ptr", size))
         block = b.invoke("ptr", "reuse", state, size)
         with b.when(b.compare("ne", block, 0)):
             b.ret(block)
         b.ret(b.invoke("ptr", "fresh", state, size))
 
 
-def _write_calloc(module: Module, small: Allocator) -> None:
+def _write_calloc(module: Module) -> None:
     header = "ptr @adjoint_calloc(ptr %state, i64 %elements, i64 %element)"
     with function(module, header) as (b, state, *sizes):
         product = b.invoke("{i64, i1}", "llvm.umul.with.overflow.i64", *sizes)
@@ -293,7 +296,7 @@ def _write_calloc(module: Module, small: Allocator) -> None:
         with b.when(b.emit("i1", 0, f"extractvalue {{i64, i1}} {product.ref}, 1")):
             b.ret(null)
         with b.when(_is_small(b, size)):
-            b.ret(_by_default(b, small, "calloc", "ptr", *sizes))
+            b.ret(_by_default(b, state, "calloc", "ptr", *sizes))
         slot = b.alloca("ptr", 0, b.invoke("ptr", "reuse", state, size))
         with b.when(b.compare("eq", b.get(slot), 0)):
             new = b.invoke("ptr", "fresh", state, size)
@@ -342,17 +345,17 @@ def _put(b: Writer, state: Reg, block: Reg, kind: Reg) -> None:
             b.update("sub", count, 1)
 
 
-def _write_free(module: Module, small: Allocator) -> None:
+def _write_free(module: Module) -> None:
     header = "void @adjoint_free(ptr %state, ptr %block, i64 %bytes)"
     with function(module, header) as (b, state, block, size):
         with b.when(_is_small(b, size)):
-            _by_default(b, small, "free", "void", block, size)
+            _by_default(b, state, "free", "void", block, size)
             b.ret()
         with b.when(b.compare("ne", block, 0)):
             b.invoke("void", "free_large", state, block)
 
 
-def _write_realloc(module: Module, small: Allocator) -> None:
+def _write_realloc(module: Module) -> None:
     header = "ptr @adjoint_realloc(ptr %state, ptr %block, i64 %bytes)"
     with function(module, header) as (b, state, block, size):
         with b.when(b.compare("eq", block, 0)):
@@ -360,7 +363,7 @@ def _write_realloc(module: Module, small: Allocator) -> None:
         usable = b.invoke("i64", "malloc_usable_size", block)
         was_small = b.compare("lt", usable, SMALLEST, unsigned=True)
         with b.when(was_small & _is_small(b, size)):
-            b.ret(_by_default(b, small, "realloc", "ptr", block, size))
+            b.ret(_by_default(b, state, "realloc", "ptr", block, size))
         new = b.invoke("ptr", "adjoint_malloc", state, size)
         with b.when(b.compare("ne", new, 0)):
             b.invoke("ptr", "memcpy", new, block, b.intrinsic("umin", size, usable))
@@ -371,8 +374,8 @@ def _write_realloc(module: Module, small: Allocator) -> None:
         b.ret(new)
 
 
-def text(small: Allocator) -> str:
-    """The handler's LLVM IR; `small` serves small requests and has nothing but libc's blocks.
+def text() -> str:
+    """The handler's LLVM IR.
 
     Errors: Unsupported where the system is not Linux.
     """
@@ -383,14 +386,13 @@ def text(small: Allocator) -> str:
         module.declare(name, result, list(parameters))
     for write in (_write_take, _write_evict, _write_trim, _write_reuse, _write_fresh):
         write(module)
-    _write_free_large(module)
-    for write_public in (_write_malloc, _write_calloc, _write_realloc, _write_free):
-        write_public(module, small)
+    for write in (_write_free_large, _write_malloc, _write_calloc, _write_realloc, _write_free):
+        write(module)
     return str(module)
 
 
 @functools.cache
-def code(small: tuple[int, ...]) -> Code:
-    """The functions, compiled on first use; `small` are the fields of an Allocator."""
+def code() -> Code:
+    """The functions."""
     names = [name if name == "trim" else f"adjoint_{name}" for name in Code._fields]
-    return Code(*machine_code.load(text(Allocator(*small)), names))
+    return Code(*object_code.library(__name__, text, names))

@@ -1,4 +1,7 @@
-"""LLVM IR to functions in memory that stay there until the process ends."""
+"""LLVM IR with addresses of this process to functions in memory, which stay there until it ends.
+
+What has none is kept on disk: see `object_code.py`.
+"""
 
 from __future__ import annotations
 

@@ -64,9 +64,10 @@ def _cache() -> _Cache | None:
         return None
     small = theirs.allocator
     try:
-        code = block_cache.code(tuple(getattr(small, name) for name, _ in small._fields_))
+        code = block_cache.code()
     except Unsupported:
         return None
+    _STATE.small = small
     state = ctypes.addressof(_STATE)
     ours = _Handler(b"adjoint", 1, (state, code.malloc, code.calloc, code.realloc, code.free))
     keep(ours)

@@ -35,6 +35,20 @@ def load(
     return found
 
 
+def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple[int, ...]:
+    """The same for functions that have these names in the `text()` of the module `writer`, which
+    its sources determine: no address of this process is in it.
+
+    Errors: Unsupported where no code can be generated.
+    """
+    name = cache.digest(writer, *names, repr(target.host()))
+    with _loading:
+        found = _loaded.get(name)
+        if found is None:
+            found = _loaded[name] = target.kept(name, text, *names)
+    return found
+
+
 def _after_fork() -> None:
     """Another thread may have been loading when the process was forked."""
     global _loading

@@ -19,7 +19,7 @@ import numpy as np
 
 from ....core import policy
 from ....kernels.emit import Module
-from . import machine_code
+from . import object_code
 from .shared_code import function
 
 FEWEST = 4  # rows of a block: products have tiles of so many
@@ -127,7 +127,8 @@ class _Touched:
     """What parts of calls touch, and whether they keep apart."""
 
     def __init__(self) -> None:
-        self._all = np.empty((0, 4), np.int64)  # begin, end, part, whether it is written
+        self._all = np.empty((64, 4), np.int64)  # begin, end, part, whether it is written
+        self._count = 0  # of its rows that are known
 
     def add(self, call: Any, words: bytes, parts: Any) -> bool:
         """Note another call's, numbers and spans; False, with nothing noted, where one would touch
@@ -135,21 +136,25 @@ class _Touched:
         """
         known = np.frombuffer(words, np.int64)
         places = [int(known[n]) for n in call.pointers]
-        first = len(places) - call.outputs
+        inputs = len(places) - call.outputs
         own = np.array(
             [
-                (places[k] + low, places[k] + high, number, k >= first)
+                (places[k] + low, places[k] + high, number, k >= inputs)
                 for number, spans in parts
                 for k, (low, high) in enumerate(spans)
             ],
             np.int64,
         )
-        everyone = np.concatenate([self._all, own])
-        begin, end, part, written = (column[:, None] for column in own.T)
-        meets = (begin < everyone[:, 1]) & (everyone[:, 0] < end) & (part != everyone[:, 2])
-        if (meets & ((written | everyone[:, 3]) != 0)).any():
+        end = self._count + len(own)
+        if end > len(self._all):
+            self._all = np.concatenate([self._all, np.empty((end, 4), np.int64)])
+        everyone = self._all[:end]
+        everyone[self._count :] = own
+        first, last, part, written = (column[:, None] for column in own.T)
+        meets = (first < everyone[:, 1]) & (everyone[:, 0] < last) & (part != everyone[:, 2])
+        if (meets & ((written != 0) | (everyone[:, 3] != 0))).any():
             return False
-        self._all = everyone
+        self._count = end
         return True
 
 
@@ -172,6 +177,10 @@ def table(region: Region, codes: Sequence[int], places: Sequence[int]) -> list[i
 @functools.cache
 def code() -> int:
     """What runs parts `begin` to `end` of a region, whose words are those of `table`."""
+    return object_code.library(__name__, _text, ["region"])[0]
+
+
+def _text() -> str:
     module = Module()
     with function(module, "void @region(i64 %begin, i64 %end, ptr %words)") as (
         b, begin, end, words,
@@ -185,4 +194,4 @@ def code() -> int:
                 run, its = (b.get(b.place("ptr", record, n, "i64")) for n in (_CODE, _WORDS))
                 chunks = [b.get(b.place("i64", record, n, "i64")) for n in (_BEGIN, _END)]
                 b.invoke("void", run, *chunks, its)
-    return machine_code.load(str(module), ["region"])[0]
+    return str(module)

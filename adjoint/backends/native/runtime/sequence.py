@@ -24,7 +24,7 @@ from ....eager.arrays import address, call
 from ....eager.elements import put_addresses
 from ....kernels.emit import Module
 from ....kernels.target import Code
-from . import machine_code
+from . import object_code
 from .pool import default_pool
 from .regions import Blocks, Spans, regions, table
 from .regions import code as region_code
@@ -80,6 +80,10 @@ def _code() -> int:
     """The loop: records from the next to `end` of a table, which says afterwards which is the next:
     the one behind that which refused, or the first.
     """
+    return object_code.library(__name__, _text, ["sequence"])[0]
+
+
+def _text() -> str:
     module = Module()
     header = "void @sequence(i64 %begin, i64 %end, ptr %table)"
     with function(module, header) as (b, _, end, table):
@@ -107,7 +111,7 @@ def _code() -> int:
                 with b.when(b.compare("ne", b.get(refused), 0)):
                     b.put(refused, 0)
                     b.go(over)
-    return machine_code.load(str(module), ["sequence"])[0]
+    return str(module)
 
 
 class Sequence:

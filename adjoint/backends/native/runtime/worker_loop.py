@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ....core.errors import Unsupported
 from ....kernels.emit import Module, Reg
-from . import machine_code
+from . import object_code
 from .shared_code import Writer, function
 
 MAX_THREADS = 256
@@ -330,7 +330,7 @@ def text(yield_after: int = 300_000, wait_spin: int = 1_000_000) -> str:
 @functools.cache
 def code() -> Code:
     """The functions, compiled on first use."""
-    return Code(*machine_code.load(text(), Code._fields))
+    return Code(*object_code.library(__name__, text, Code._fields))
 
 
 def library_call(function_pointer: int, n_arguments: int) -> str:
