@@ -577,8 +577,8 @@ class CompiledFunction:
             except NotReady as error:
                 if error.skips or not begun.begin(error):
                     raise
-            except Renewed:  # the optimizers have their states now
-                continue
+            except Renewed as error:  # the function looks at optimizers that have no state yet
+                raise NotReady(None, (), str(error)) from error
             except Reached:
                 raise
             except Exception as error:

@@ -9,6 +9,7 @@ from adjoint import nn
 from adjoint.backends import native
 from adjoint.backends.native.lowering.composite import Composite
 from adjoint.backends.native.runtime import memory
+from adjoint.compiled import function
 from adjoint.graph.lazy import LazyValue
 from adjoint.inference import kernels, recompute
 from adjoint.inference.buffers import aligned
@@ -106,6 +107,73 @@ def test_a_subclass_may_have_a_first_step_of_its_own():
         assert abs(compiled(x, y).item() - eager(x, y).item()) < 1e-6
         for p, q in zip(model.parameters(), other.parameters(), strict=True):
             assert ad.allclose(p, q, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adagrad", "NAdam", "RMSprop", "Rprop"])
+def test_a_function_is_captured_once_where_its_optimizer_has_no_state(name, monkeypatch):
+    captured = []
+    capture = function._Variant.capture
+    monkeypatch.setattr(
+        function._Variant, "capture", lambda *args: captured.append(args) or capture(*args)
+    )
+    model, _ = make()
+    step = ad.compile(training(model, getattr(ad.optim, name)(model.parameters())))
+    for _ in range(3):
+        step(*batch())
+    assert len(captured) == 1
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda optimizer: len(optimizer.state),
+        lambda optimizer: len(optimizer.state_dict()["state"]),
+        lambda optimizer: 0.0 if not optimizer.state else 1.0,
+    ],
+)
+def test_what_looks_at_an_optimizer_without_state_sees_none(look):
+    """As it does eagerly: state that is made for the capture must not be seen in the first call."""
+    losses = []
+    for compiled in (False, True):
+        ad.manual_seed(0)
+        model, optimizer = make()
+
+        def step(x, y, model=model, optimizer=optimizer):
+            scale = 1 + look(optimizer)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y) * scale
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = ad.compile(step) if compiled else step
+        losses.append([run(*batch()).item() for _ in range(4)])
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+def test_captured_nodes_do_not_wait_for_the_collector():
+    """A node and what it gives hold each other: what no program has any more is taken apart."""
+    model, optimizer = make(layers=20)
+    step = ad.compile(training(model, optimizer))
+    gc.collect()
+    before = {id(x) for x in gc.get_objects() if type(x) is Node}
+    gc.disable()
+    try:
+        step(*batch())
+        made = [x for x in gc.get_objects() if type(x) is Node and id(x) not in before]
+    finally:
+        gc.enable()
+    kept = {id(node) for part in step.programs[0].parts for node in nodes_of(part.graph)}
+    assert len(kept) > 50
+    waiting = [node for node in made if id(node) not in kept]
+    assert len(waiting) < len(kept) / 2
+
+
+def nodes_of(graph):
+    """A program's nodes, and those that its kernels are made of."""
+    for node in graph.nodes:
+        yield node
+        yield from node.op.program.nodes if isinstance(node.op, kernels.Kernel) else ()
 
 
 def test_a_parameter_without_gradient_gets_no_state():

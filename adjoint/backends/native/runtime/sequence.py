@@ -142,36 +142,42 @@ class Sequence:
             blank = [0] * len(pointers)
             laid.append((bytes(8 * len(table(region, blank, blank))), range(0)))
         starts = [0, *itertools.accumulate(len(words) // 8 for words, _ in laid)]
-        self._words = np.frombuffer(bytearray(b"".join(words for words, _ in laid)), np.int64)
-        places = [address(self._words) + 8 * n for n in starts]
-        self._pointers = np.array(
-            [s + n for s, (_, pointers) in zip(starts, laid, strict=False) for n in pointers],
-            np.int64,
-        )
-        records = []
+        self._words = np.empty(starts[-1], np.int64)
+        self._pointers = np.empty(sum(len(pointers) for _, pointers in laid), np.int64)
+        count = 0
+        for start, end, (words, pointers) in zip(starts, starts[1:], laid, strict=False):
+            self._words[start:end] = np.frombuffer(words, np.int64)
+            self._pointers[count : count + len(pointers)] = pointers
+            self._pointers[count : count + len(pointers)] += start
+            count += len(pointers)
+        first = address(self._words)
+        runs = len(calls) + len(found) - sum(region.last - region.first for region in found)
+        self._runs = runs
+        # Where the calls are, one by one.
+        self._one = runs if found else 0
+        self._table = np.zeros(_HEAD + _RECORD * (self._one + len(calls)), np.int64)
+        records = self._table[_HEAD:].reshape(-1, _RECORD)
+        alone = records[self._one :]
         for k, each in enumerate(calls):
-            status = places[k + 1] - 8 if each.otherwise is not None else 0
-            records.append((codes[k], each.chunks, places[k], int(each.shared), status))
-        runs, behind = [], []
+            status = first + 8 * starts[k + 1] - 8 if each.otherwise is not None else 0
+            alone[k] = codes[k], each.chunks, first + 8 * starts[k], int(each.shared), status
+        self._behind: list[Any] = []
         k, word = 0, len(calls)
         for region in found:
-            runs += records[k : region.first]
-            behind += self._otherwise[k : region.first]
+            here = len(self._behind)
+            self._behind += [*self._otherwise[k : region.first], None]
+            records[here : len(self._behind) - 1] = alone[k : region.first]
             k = region.last
             last = word + k - region.first
-            within = codes[region.first : k], places[word:last]
-            self._words[starts[last] : starts[last + 1]] = table(region, *within)
-            runs.append((region_code(), len(region.parts), places[last], 1, 0))
-            behind.append(None)
+            places = [first + 8 * start for start in starts[word:last]]
+            self._words[starts[last] : starts[last + 1]] = table(
+                region, codes[region.first : k], places
+            )
+            own = region_code(), len(region.parts), first + 8 * starts[last], 1, 0
+            records[len(self._behind) - 1] = own
             word = last + 1
-        runs += records[k:]
-        behind += self._otherwise[k:]
-        self._behind, self._runs = behind, len(runs)
-        # Where the calls are, one by one.
-        self._one = self._runs if found else 0
-        rows = [*runs, *records] if found else records
-        self._table = np.zeros(_HEAD + _RECORD * len(rows), np.int64)
-        self._table[_HEAD:] = np.array(rows, np.int64).reshape(-1)
+        records[len(self._behind) : runs] = alone[k:]
+        self._behind += self._otherwise[k:]
         self._quick = all(each.quick for each in calls)
         self._shared = bool(found) or any(each.shared or each.hires for each in calls)
         self.failing = [each.otherwise is not None and each.fails for each in calls]
