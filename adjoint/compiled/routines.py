@@ -20,7 +20,11 @@ from ..core.tensor_base import TensorBase
 from ..eager.dispatch import apply
 from ..eager.fused import Declared, worthwhile
 from ..eager.views import asked
+from ..ops.index.slicing import Place
+from ..ops.shape.movement import Permute
 from ..program.compute import quietly
+from ..program.program import Program, Value
+from ..program.rewriting import rewriting
 
 
 class Ahead(Op, abstract=True):
@@ -117,6 +121,44 @@ class Behind(Op, abstract=True):
         given = iter(arrays)
         inputs, outputs, kept = ([next(given) for _ in range(count)] for count in places)
         return inputs, outputs, kept, [next(given) if has else None for has in self.given]
+
+
+@rewriting
+def give_final_states(graph: Program) -> int:
+    """Let a gradient that reaches only the last step of a recurrent layer's output, as that of
+    `output[:, -1]` does, come in as that of the final state, which is the same: no zeros are
+    written, and read, for all other steps. How many there were.
+    """
+    made = 0
+    for node in graph.nodes:
+        op = node.op
+        if isinstance(op, Behind) and op.given[:2] == (True, False):
+            place = len(node.inputs) - sum(op.given)
+            step = getattr(op.written.routine, "final", None)
+            found = None if step is None else _of_step(node.inputs[place], step)
+            if found is not None:
+                node.op = Behind(op.written, (False, True, *op.given[2:]))
+                node.inputs = (*node.inputs[:place], found, *node.inputs[place + 1 :])
+                made += 1
+    return made
+
+
+def _of_step(g: Value, step: int) -> Value | None:
+    """What is placed into one step of zeros, of shape (batch, units); None where `g`, of shape
+    (steps, batch, units), is anything else.
+    """
+    axes = [0, 1, 2]  # where they are before they are permuted
+    while g.node is not None and isinstance(g.node.op, Permute):
+        axes = [g.node.op.axes[axis] for axis in axes]
+        [g] = g.node.values
+    op = None if g.node is None else g.node.op
+    if not isinstance(op, Place) or op.value != 0 or axes[1] > axes[2]:
+        return None
+    whole = [(0, size, 1) for size in op.shape]
+    wanted = [step if axis == axes[0] else each for axis, each in enumerate(whole)]
+    if [*op.items, *whole[len(op.items) :]] != wanted:
+        return None
+    return g.node.values[0]  # type: ignore[union-attr]
 
 
 def bare(found: Sequence[Any]) -> Any:

@@ -65,6 +65,7 @@ from .handover import Argument, Fresh, Mover, copy_all
 from .places import Result
 from .renewal import follow
 from .reserve import Reserve
+from .routines import give_final_states
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 _BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
@@ -848,6 +849,8 @@ def _optimize(part: Part, nearly: bool) -> None:
 def to_native_code(part: Part) -> None:
     """The passes that lead to kernels and libraries of the host."""
     graph = part.graph
+    if give_final_states(graph):
+        drop_dead(graph)
     if block_layouts(graph):
         drop_identities(graph)
         drop_dead(graph)

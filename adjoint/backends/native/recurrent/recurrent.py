@@ -161,6 +161,8 @@ class Recurrent:
         self.packed = sizes is not None
         rows_of_steps = sizes or (x.shape[1],) * x.shape[0]
         self.order = _order(tuple(map(int, rows_of_steps)), reverse)
+        # The step whose output is the final state, of sequences of the same length.
+        self.final = None if self.packed else 0 if reverse else len(rows_of_steps) - 1
         batch = sizes[0] if sizes else x.shape[1]
         self.output, self.inputs = int(specs["weight_hh"].shape[1]), int(x.shape[-1])
         self.hidden = int(specs["weight_hh"].shape[0]) // self.cell.gates
