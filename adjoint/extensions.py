@@ -26,6 +26,7 @@ MODULES = (
     "adjoint.eager.elements",
     "adjoint.program.executable",
     "adjoint.program.standing",
+    "adjoint.program.watch",
     "adjoint.graph.node",
     "adjoint.graph.lazy",
     "adjoint.graph.chains",

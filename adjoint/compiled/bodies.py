@@ -34,7 +34,7 @@ from ..ops.random.draws import Draw
 from ..program.capture import program_of, recording
 from ..program.compute import spec_of
 from ..program.program import Program, Value
-from ..program.reads import place_of_caller
+from ..program.watch import place_of_caller
 from .drawing import Streams
 from .handover import Argument
 from .routines import recorded

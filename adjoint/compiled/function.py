@@ -43,7 +43,8 @@ from ..ops.create.conversion import strided
 from ..ops.random.random import is_following
 from ..optim import optimizer
 from ..optim.lr_scheduler import OPTIONS
-from ..program.reads import PLAIN, Guards, Moved, Reads, Renewed, Slot, now, place_of, watched
+from ..program.reads import PLAIN, Guards, Moved, Reads, Renewed, Slot, now, watched
+from ..program.watch import place_of
 from .capture import CAPTURING, Begun, Captured, NotReady, Reached, Varying, capture
 from .course import OTHER, Entry
 from .device_step import lowered

@@ -18,7 +18,8 @@ from ..core.errors import RecordingError, ShapeError, Unsupported
 from ..core.mode import MODE, Mode
 from ..core.spec import Spec
 from ..graph.cells import Cell
-from ..program.reads import Guards, place_of, watched
+from ..program.reads import Guards, watched
+from ..program.watch import place_of
 from .bodies import Body, keep, like, symbol
 from .capture import CAPTURING
 from .control import Capture

@@ -14,16 +14,11 @@ from __future__ import annotations
 
 import dis
 import functools
-import gc
 import operator
-import os
-import random
-import sys
-import sysconfig
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,14 +28,9 @@ from ..core.op import Op
 from ..core.scalar import Number
 from ..core.tensor_base import TensorBase
 from .standing import Held
+from .watch import OURS, Watch, is_library, is_users, place_in
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = (_PACKAGE, os.path.basename(_PACKAGE[:-1]) + os.sep)  # compiled files have relative names
-_LIBRARIES = tuple(
-    os.path.abspath(sysconfig.get_path(name)) + os.sep
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 PLAIN: frozenset[Any] = frozenset(
     (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice)
 )
@@ -55,14 +45,6 @@ _METHODS = (
     "get set "
 )
 _IMPLIED = frozenset(f"__{name}__" for name in _METHODS.split())
-_PURE_MODULES = (
-    "builtins math cmath operator _operator itertools functools _functools collections "
-    "_collections _abc _weakref _weakrefset _struct _bisect _heapq contextlib _contextvars copy "
-    "copyreg types typing _typing abc warnings _warnings re _sre string numbers fractions "
-    "decimal _decimal dataclasses inspect enum sys _thread threading gc cython_runtime "
-)
-_PURE = frozenset(_PURE_MODULES.split())
-_IMPURE = frozenset(("print", "input", "open", "breakpoint", "exec", "eval", "compile"))
 
 
 class Slot(NamedTuple):
@@ -80,148 +62,6 @@ class Users(str):
     """A name that counts only in code of users."""
 
     __slots__ = ()
-
-
-class Watch:
-    """Which code runs within it, and calls that a program could not repeat."""
-
-    def __init__(self) -> None:
-        self.codes: dict[Any, None] = {}
-        self.refused: str = ""  # the first call with an effect, and where
-        self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
-        self._outer: Any = None
-        self._collects = False
-        self._random: Any = None  # states of generators that are not ours
-
-    def __enter__(self) -> Watch:
-        self._outer = sys.getprofile()
-        self._collects = gc.isenabled()
-        gc.disable()  # finalizers of others are no code of the function's
-        self._random = random.getstate(), np.random.get_state()
-        sys.setprofile(self._event)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._outer is None or callable(self._outer):
-            sys.setprofile(self._outer)
-        else:  # cProfile's, which are called from C
-            sys.setprofile(None)
-            self._outer.enable()
-        if self._collects:
-            gc.enable()
-        state, numpy_state = self._random
-        self._random = None
-        drew = ""
-        if random.getstate() != state:
-            random.setstate(state)  # the function will run again
-            drew = "random"
-        if not _same_numpy_state(numpy_state):
-            np.random.set_state(numpy_state)
-            drew = drew or "numpy.random"
-        if drew and exception[0] is None and not self.refused:
-            self.refused = f"numbers of the module {drew}, which other calls would not get"
-
-    def _event(self, frame: Any, event: str, arg: Any) -> None:
-        if event == "call":
-            self.codes[frame.f_code] = None
-        elif event == "c_call":
-            code = frame.f_code
-            if code.co_filename.startswith(_OURS):
-                return
-            owner = getattr(arg, "__self__", None)
-            if type(owner) in _CONTAINERS:
-                self.changed[id(owner)] = _place(code, frame.f_lineno)
-            elif not self.refused and _has_effect(arg, owner):
-                users = _users_frame(frame)
-                if users is not None:
-                    where = _place(users.f_code, users.f_lineno)
-                    self.refused = f"{_name_of(arg)}(), of which a program knows nothing{where}"
-
-
-_CONTAINERS = (list, dict, set, deque)
-
-
-def _has_effect(function: Any, owner: Any) -> bool:
-    """Whether a function without Python code may do something, or give something else next time."""
-    if isinstance(owner, types.ModuleType) or owner is None:
-        module = function.__module__ or (owner.__name__ if owner is not None else "")
-        if module == "builtins":
-            return function.__name__ in _IMPURE
-        return module not in _PURE and not _is_known(module)
-    kind = owner if isinstance(owner, type) else type(owner)
-    module = kind.__module__
-    if module.startswith("numpy.random") or module == "_io":
-        return True
-    return module not in _PURE and not _is_known(module)
-
-
-def _is_known(module: str) -> bool:
-    """Whether a program knows what a module has in C."""
-    return module.partition(".")[0] in ("numpy", "adjoint", config.CALLED)
-
-
-def _name_of(function: Any) -> str:
-    module = function.__module__ or type(function.__self__).__module__
-    return f"{module}.{function.__qualname__}".removeprefix("builtins.")
-
-
-def _users_frame(frame: Any) -> Any:
-    """The first frame of a user's, from this one outwards; None if the package called before, and
-    for what happens while something is imported, which does so once.
-    """
-    found = None
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name.startswith(_OURS):
-            break
-        if name == _IMPORTS:
-            return None
-        if found is None and not _is_library(name):
-            found = frame
-        frame = frame.f_back
-    return found
-
-
-_IMPORTS = "<frozen importlib._bootstrap>"
-
-
-def _is_library(path: str) -> bool:
-    return path.startswith(("<frozen", *_LIBRARIES))
-
-
-def _is_users(code: Any) -> bool:
-    return not code.co_filename.startswith(_OURS) and not _is_library(code.co_filename)
-
-
-def _place(code: Any, line: int) -> str:
-    return f" ({code.co_filename}:{line}, in {code.co_name})"
-
-
-def _same_numpy_state(state: Any) -> bool:
-    kind, keys, *more = cast(Any, np.random.get_state())
-    return bool((kind, *more) == (state[0], *state[2:]) and np.array_equal(keys, state[1]))
-
-
-def place_of_caller() -> str:
-    """The user's line that is running, in words; '' where there is none."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and not _is_users(frame.f_code):
-        frame = frame.f_back
-    return "" if frame is None else _place(frame.f_code, frame.f_lineno)
-
-
-def place_of(error: BaseException) -> str:
-    """The user's line that raised an error, or its cause, in words; '' where there is none."""
-    found = ""
-    cause: BaseException | None = error
-    while cause is not None:
-        trace = cause.__traceback__
-        while trace is not None:
-            if _is_users(trace.tb_frame.f_code):
-                found = _place(trace.tb_frame.f_code, trace.tb_lineno)
-            trace = trace.tb_next
-        cause = cause.__cause__
-    return found
 
 
 # ---- what can be reached -------------------------------------------------------------------------
@@ -273,7 +113,7 @@ class Reads:
         """Names in code, and in the code of functions that it makes."""
         names = code.co_names
         self._names.update(names)
-        if not _ANY_NAME.isdisjoint(names) and _is_users(code):
+        if not _ANY_NAME.isdisjoint(names) and is_users(code):
             self._everything = True
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
@@ -325,7 +165,7 @@ class Reads:
     def _visit_function(self, x: Any, place: int) -> None:
         code = x.__code__
         self._learn(code)
-        ours = code.co_filename.startswith(_OURS)
+        ours = code.co_filename.startswith(OURS)
         if not ours:
             self.slots.append(Slot("attr", x, "__code__", code, place, code))
         for name in ("__defaults__", "__kwdefaults__", "__wrapped__"):
@@ -479,7 +319,7 @@ def _is_users_module(x: Any) -> bool:
     """Whether a user wrote a module: one without a file was made by hand, or in a session."""
     path = x.__dict__.get("__file__") or ""
     if path:
-        return not path.startswith(_OURS) and not _is_library(path)
+        return not path.startswith(OURS) and not is_library(path)
     return x.__dict__.get("__spec__") is None and _module_of(type(x)) != "adjoint"
 
 
@@ -830,9 +670,9 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
         )
     names: set[str] = set(_IMPLIED)
     users: set[str] = set()
-    for code in watch.codes:
+    for code in watch.codes.values():
         names.update(code.co_names)
-        if _is_users(code):
+        if is_users(code):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
     if any(not each.isdisjoint(users) for each in reads.renewed.values()):
@@ -851,7 +691,7 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
         elif type(needs) is Users:
             by_name = needs in users
         else:
-            by_name = needs in (names if type(needs) is str else watch.codes)
+            by_name = needs in names if type(needs) is str else id(needs) in watch.codes
         used = by_name or needs is None or (everything and isinstance(needs, str))
         used = used and (slot.parent < 0 or read[slot.parent])
         read.append(used)
@@ -892,14 +732,14 @@ def _where_changed(slot: Slot, watch: Watch) -> str:
         wanted = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
     elif slot.kind == "cell":
         wanted = ("STORE_DEREF", "DELETE_DEREF")
-    for code in watch.codes:
-        if not _is_users(code):
+    for code in watch.codes.values():
+        if not is_users(code):
             continue
         line, lines = code.co_firstlineno, dict(dis.findlinestarts(code))
         for each in dis.get_instructions(code):
             line = lines.get(each.offset) or line
             if each.opname in wanted and (slot.key is None or each.argval == slot.key):
-                return _place(code, line)
+                return place_in(code, line)
     return ""
 
 

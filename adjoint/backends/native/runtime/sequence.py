@@ -145,11 +145,11 @@ class Sequence:
         self._words = np.empty(starts[-1], np.int64)
         self._pointers = np.empty(sum(len(pointers) for _, pointers in laid), np.int64)
         count = 0
-        for start, end, (words, pointers) in zip(starts, starts[1:], laid, strict=False):
+        for start, end, (words, own) in zip(starts, starts[1:], laid, strict=False):
             self._words[start:end] = np.frombuffer(words, np.int64)
-            self._pointers[count : count + len(pointers)] = pointers
-            self._pointers[count : count + len(pointers)] += start
-            count += len(pointers)
+            self._pointers[count : count + len(own)] = own
+            self._pointers[count : count + len(own)] += start
+            count += len(own)
         first = address(self._words)
         runs = len(calls) + len(found) - sum(region.last - region.first for region in found)
         self._runs = runs
@@ -173,8 +173,8 @@ class Sequence:
             self._words[starts[last] : starts[last + 1]] = table(
                 region, codes[region.first : k], places
             )
-            own = region_code(), len(region.parts), first + 8 * starts[last], 1, 0
-            records[len(self._behind) - 1] = own
+            whole = region_code(), len(region.parts), first + 8 * starts[last], 1, 0
+            records[len(self._behind) - 1] = whole
             word = last + 1
         records[len(self._behind) : runs] = alone[k:]
         self._behind += self._otherwise[k:]
