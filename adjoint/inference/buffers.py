@@ -5,6 +5,7 @@ where they lie before that is known, each at an address of its own, in memory th
 from __future__ import annotations
 
 import mmap
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -131,24 +132,21 @@ def plan(
 
 def _plan(buffers: Sequence[Buffer]) -> Layout:
     offsets = [0] * len(buffers)
-    placed: list[int] = []
+    placed: list[tuple[int, int, int, int]] = []  # where they begin and end, and when, in order
     total = 0
     for i in sorted(range(len(buffers)), key=lambda i: -buffers[i].size):
         own = buffers[i]
-        taken = sorted(
-            (offsets[j], offsets[j] + aligned(buffers[j].size))
-            for j in placed
-            if buffers[j].begin <= own.end and own.begin <= buffers[j].end
-        )
-        size = aligned(own.size)
+        size, first, last = aligned(own.size), own.begin, own.end
         best: tuple[int, int] | None = None  # size of the gap, where it begins
         reached = 0
-        for begin, end in taken:
-            gap = begin - reached
-            if gap >= size and (best is None or gap < best[0]):
-                best = gap, reached
-            reached = max(reached, end)
+        for begin, end, since, until in placed:
+            if since <= last and first <= until:
+                gap = begin - reached
+                if gap >= size and (best is None or gap < best[0]):
+                    best = gap, reached
+                if end > reached:
+                    reached = end
         offsets[i] = reached if best is None else best[1]
-        placed.append(i)
+        insort(placed, (offsets[i], offsets[i] + size, first, last))
         total = max(total, offsets[i] + size)
     return Layout(tuple(offsets), total)
