@@ -111,6 +111,7 @@ class _Regions:
         self.merged: list[int] = []  # the number that took a number's place, or itself
         self.above: list[set[int]] = []
         self.before: list[int] = []
+        self.needed: set[int] = set()  # numbers on which others depend
         self.home: dict[Node, int] = {}
         self.regions: dict[int, _Region] = {}
         self.cuts: list[tuple[Node, str]] = []
@@ -128,6 +129,7 @@ class _Regions:
         self.merged.append(len(self.merged))
         self.above.append(above)
         self.before.append(self._with_before(above))
+        self.needed |= above
         return len(self.merged) - 1
 
     def _with_before(self, numbers: set[int]) -> int:
@@ -140,12 +142,14 @@ class _Regions:
     def depend(self, number: int, above: set[int]) -> None:
         """Let a number, and all that depends on it, depend on others."""
         self.above[number] |= above
+        self.needed |= above
         gained = self._with_before(above) & ~self.before[number]
         if gained:
-            self.before[number] |= gained
             before = self.before
-            for n in [n for n, bits in enumerate(before) if bits >> number & 1]:
-                before[n] |= gained
+            before[number] |= gained
+            if number in self.needed:
+                for n in [n for n, bits in enumerate(before) if bits >> number & 1]:
+                    before[n] |= gained
 
     def reaches(self, start: set[int], target: int) -> bool:
         """Whether one of `start` is the target or depends on it."""
@@ -178,10 +182,11 @@ class _Regions:
                 chosen = parent
                 break
         if chosen is None:
-            chosen = self.new(set())
+            chosen = self.new(set(parents))
             self.regions[chosen] = step
+        else:
+            self.depend(chosen, parents - {chosen})
         self.home[node] = chosen
-        self.depend(chosen, parents - {chosen})
         for other in sorted(joining - {chosen}, reverse=True):
             reason = self.merge(chosen, other)
             if reason:
@@ -228,6 +233,7 @@ class _Regions:
             above = {self.find(n) for n in self.above[other]} - {into}
             self.above[into] = outside
             self.depend(into, above)
+            self.needed.add(into)
             for n, bits in enumerate(self.before):  # what has read one of them depends on both
                 if bits >> other & 1 and n != into:
                     self.before[n] = bits | self.before[into] | 1 << into

@@ -144,6 +144,49 @@ def test_recurrent_layers_of_sizes(kind, sizes, lies):
         assert_machine_code(program)
 
 
+LAST = {  # what is read of an output of 7 steps, and whether it is the last step's alone
+    "first": (lambda y, rest: y[0], False),
+    "last": (lambda y, rest: y[-1], True),
+    "by number": (lambda y, rest: y[6], True),
+    "as a part": (lambda y, rest: y[6:], False),
+    "rows first": (lambda y, rest: y.transpose(0, 1)[:, -1], True),
+    "units first": (lambda y, rest: y.permute(2, 1, 0)[:, :, -1], False),
+    "some rows": (lambda y, rest: y[-1, :2], False),
+    "some units": (lambda y, rest: y[-1, :, 1:], False),
+    "backwards": (lambda y, rest: y[-1].flip(0), True),
+    "twice": (lambda y, rest: y[-1] * y[-1], None),
+    "two steps": (lambda y, rest: y[-1] + y[2], False),
+    "with the final state": (lambda y, rest: y[-1] * rest[0][0], False),
+    "with the final cells": (lambda y, rest: y[-1] * rest[1][0], True),
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_give_final_states(name):
+    """Gradients of the last step alone are those of the final state."""
+    ad.manual_seed(0)
+    read, gives = LAST[name]
+    made = nn.LSTM(6, 5)
+    x = ad.randn(7, 3, 6).requires_grad_()
+    program = compared(lambda x: read(*made(x)), list(made.parameters()), x)
+    [behind] = [
+        node.op for part in program.parts for node in part.graph.nodes if type(node.op) is Behind
+    ]
+    if gives is not None:
+        assert (behind.given[:2] == (False, True)) is gives
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_final_states_of_layers_that_go_back(reverse):
+    """Where a direction ends is its last step: the first one of those that go back."""
+    ad.manual_seed(0)
+    made = nn.GRU(6, 5, bidirectional=True)
+    half = slice(5, None) if reverse else slice(0, 5)
+    x = ad.randn(7, 3, 6).requires_grad_()
+    for step in (0, -1):
+        compared(lambda x, step=step: made(x)[0][step, :, half], list(made.parameters()), x)
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_layers_whose_parameters_lie_with_gaps(kind):
     made = kind(6, 5)
