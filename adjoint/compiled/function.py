@@ -129,6 +129,8 @@ def compile(
         )  # fmt: skip
     if not callable(model):
         raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
+    if dynamic is not None and type(dynamic) is not bool:
+        raise InvalidType(f"compile: dynamic={dynamic!r}; it is True, False or None")
     if fallback not in ("error", "eager"):
         raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
     if not keep_grads and (mode == "pieces" or disable or backend == "eager"):

@@ -4,6 +4,7 @@ captured from.
 
 from __future__ import annotations
 
+import copy
 import os
 import struct
 import threading
@@ -71,9 +72,24 @@ class ExportedProgram:
         self.numbers: dict[str, Any] = next(own, {})
         self._settings = [settings_of(each) for each in self.scalers]
         self._positional = [short(x) for x in checked_list(found["positional"])]
-        self._texts = [Text(contents, each) for each in checked_list(found["programs"])]
+        self._begin()
+
+    def _begin(self) -> None:
+        """As it is before the first call, with the state that it has."""
+        texts = checked_list(self._found["programs"])
+        self._texts = [Text(self._contents, each) for each in texts]
         self._compiled: dict[int, Compiled] = {}  # by the place of their text
         self._turn = threading.RLock()  # of calls that change numbers
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedProgram:
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        with self._turn:
+            for name, x in vars(self).items():
+                if name not in ("_texts", "_compiled", "_turn"):
+                    setattr(made, name, copy.deepcopy(x, memo))
+        made._begin()
+        return made
 
     def __repr__(self) -> str:
         return f"<exported {self.name}: {'; '.join(self.signatures)}>"

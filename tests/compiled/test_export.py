@@ -1,5 +1,6 @@
 """Programs in files: what is loaded computes, and trains on, as the function it was made of."""
 
+import copy
 import dataclasses
 import io
 import os
@@ -453,6 +454,45 @@ def _saved(program):
     file = io.BytesIO()
     ad.export.save(program, file)
     return file.getvalue()
+
+
+@pytest.mark.parametrize("ran", [0, 2])
+def test_a_copy_goes_on_by_itself(ran):
+    """Also of what has run, whose programs are bound to the first one's memory."""
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    optimizer = ad.optim.Adam(model.parameters(), lr=0.1)
+    scheduler = ad.optim.lr_scheduler.StepLR(optimizer, 3)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        return loss
+
+    x = ad.ones(5, 3)
+    first = exported(step, x)
+    for _ in range(ran):
+        first(x)
+    second = copy.deepcopy(first)
+    wanted = [first(x).item() for _ in range(4)]
+    third = copy.deepcopy(first)
+    assert [second(x).item() for _ in range(4)] == wanted
+    assert [third(x).item() for _ in range(2)] == [first(x).item() for _ in range(2)]
+
+
+def test_a_copied_module_has_parameters_of_its_own():
+    model = nn.Linear(3, 2)
+    first = exported(model, ad.ones(4, 3)).module()
+    x = ad.ones(4, 3)
+    before = first(x)
+    second = copy.deepcopy(first)
+    with ad.no_grad():
+        for p in second.parameters():
+            p.zero_()
+    assert (first(x) == before).all() and (second(x) == 0).all()
 
 
 def test_a_state_of_another_form_is_refused_until_it_is_put_back():

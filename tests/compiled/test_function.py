@@ -380,6 +380,8 @@ def test_options():
             ad.compile(len, **wrong)
     with pytest.raises(TypeError):
         ad.compile(3)
+    with pytest.raises(TypeError, match="dynamic='yes'; it is True, False or None"):
+        ad.compile(len, dynamic="yes")
     assert repr(ad.compile(len, name="size", options={"max_autotune": True})) == "<compiled size>"
     with pytest.raises(Unsupported, match="shapes_spec"):
         ad.compile(len, shapes_spec={})
