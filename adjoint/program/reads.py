@@ -324,7 +324,8 @@ def _is_users_module(x: Any) -> bool:
 
 
 def _module_of(x: type) -> str:
-    return x.__module__.partition(".")[0]
+    name: Any = x.__module__
+    return name.partition(".")[0] if type(name) is str else ""  # of Cython's, in Python 3.10
 
 
 _NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
