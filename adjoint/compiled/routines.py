@@ -182,7 +182,7 @@ def whole(declared: Declared, args: tuple[Any, ...]) -> tuple[Ahead, tuple[Any, 
         return None
     place = inputs[0].device
     if place.type == "cpu":
-        if not declared.native or not worthwhile(declared, args):
+        if not declared.native or declared.apart or not worthwhile(declared, args):
             return None
     elif not _is_one_kernel(declared.function.__name__, place):
         return None

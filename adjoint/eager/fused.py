@@ -43,8 +43,10 @@ SMALLEST = policy.COMPOSITE_SMALLEST  # elements of the first argument from whic
 @overload
 def fused(function: F) -> F: ...
 @overload
-def fused(*, native: str, always: bool = ...) -> Callable[[F], F]: ...
-def fused(function: Any = None, *, native: str = "", always: bool = False) -> Any:
+def fused(*, native: str, always: bool = ..., apart: bool = ...) -> Callable[[F], F]: ...
+def fused(
+    function: Any = None, *, native: str = "", always: bool = False, apart: bool = False
+) -> Any:
     """Declare that `function` may run as kernels, forward and backward, derived from its ops.
 
     It takes positional arguments: tensors, the largest one first, and hashable values. It returns a
@@ -55,26 +57,32 @@ def fused(function: Any = None, *, native: str = "", always: bool = False) -> An
     `native` names a module of `backends.native` for what cannot be derived, such as loops over
     time: its `plan(specs, statics, wants)` makes a `Routine` (see `autograd.fusion`). A recorder
     may take a composite as a whole: its `composite(declared, args)` returns the result, or
-    NotImplemented. `always` says that it pays for tensors of every size.
+    NotImplemented. `always` says that it pays for tensors of every size; `apart` that compiled
+    programs of the host compute it by its own ops, whatever routine there is.
     """
     if function is None:
-        return functools.partial(_declare, native=native, always=always)
-    return _declare(function, native, always)
+        return functools.partial(_declare, native=native, always=always, apart=apart)
+    return _declare(function, native, always, apart)
 
 
 class Declared:
     """A composite, and what was worked out for calls of it."""
 
-    __slots__ = ("__weakref__", "always", "families", "function", "native", "plans", "run")
+    __slots__ = (
+        "__weakref__", "always", "apart", "families", "function", "native", "plans", "run",
+    )  # fmt: skip
 
     run: Callable[..., Any]  # the public function, which calls this one or its kernels
     plans: dict[Any, Any]  # the op that it is, or the reason why none; by arguments and casts
     families: dict[Any, Variants]  # of such ops, by the same without numbers
 
-    def __init__(self, function: Callable[..., Any], native: str, always: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], native: str, always: bool, apart: bool
+    ) -> None:
         self.function = function
         self.native = native
         self.always = always
+        self.apart = apart
         self.plans = {}
         self.families = {}
         _every.add(self)
@@ -101,8 +109,8 @@ def declared_with_routines() -> dict[str, Declared]:
     }
 
 
-def _declare(function: F, native: str, always: bool) -> F:
-    declared = Declared(function, native, always)
+def _declare(function: F, native: str, always: bool, apart: bool) -> F:
+    declared = Declared(function, native, always, apart)
 
     @functools.wraps(function)
     def run(*args: Any) -> Any:

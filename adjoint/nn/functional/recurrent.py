@@ -95,7 +95,7 @@ def recurrent_layer(
     return (output, *state)
 
 
-@fused(native="recurrent.recurrent", always=True)
+@fused(native="recurrent.recurrent", always=True, apart=True)
 def recurrent_cell(
     x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any, h: Any, c: Any, kind: str
 ) -> State:

@@ -186,6 +186,8 @@ class Recurrent:
         self.width = form.width(self.hidden, self.cell.sums)  # of tiles: cells, forward
         self.width_back = form.width(self.hidden, 1)  # cells, backward
         self.width_out = form.width(self.output, 1)  # outputs
+        self.loop = forward(self.layer)
+        self.back = backward(self.layer) if grad else None
         output = Spec((*x.shape[:-1], self.output), x.dtype, x.device)
         final = output.with_(shape=(batch, self.output))
         c = final.with_(shape=(batch, self.hidden))
@@ -198,16 +200,6 @@ class Recurrent:
         self.kept = tuple([output.with_(shape=shape) for shape in saved if self.layer.saves])
         self.chunk = max(policy.RECURRENT_CHUNK, -(-self.order.batch // 64))
         self.chunks = -(-self.order.batch // self.chunk)
-
-    @functools.cached_property
-    def loop(self) -> Any:
-        """The machine code, which a program that takes a step apart never asks for."""
-        return forward(self.layer)
-
-    @functools.cached_property
-    def back(self) -> Any:
-        """That of the gradient."""
-        return backward(self.layer)
 
     # Forward -------------------------------------------------------------------------------------
 
