@@ -93,7 +93,10 @@ class Entry:
         self.work = work  # in additions
         self.quick = work < QUICK
         self.chunks, self.makers = planned.chunks, makers
-        self._kernel, self._planned = kernel, planned  # until `forget`
+        self._kernel, self._layout = kernel, planned.layout  # until `forget`
+        self._units = planned.units
+        # How many rows there are for `in_blocks`; 0: any number that divides them.
+        self.rows = planned.words["o0"] if planned.layout.outer else 0
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
         self.head = self._head(planned.words)
         codes = {"float32": "f4x", "float64": "d"}
@@ -102,27 +105,27 @@ class Entry:
         self.spans = planned.spans  # what is touched of each operand: see Plan
         self._inputs, self._same = len(kernel.inputs), same
 
-    def _head(self, words: Mapping[str, int]) -> bytes:
+    def _fixed(self) -> list[str]:
         """The words before pointers."""
-        names = word_names(self._kernel, self._planned.layout)
-        fixed = names[: names.index("p0")] if "p0" in names else names
+        names = word_names(self._kernel, self._layout)
+        return names[: names.index("p0")] if "p0" in names else names
+
+    def _head(self, words: Mapping[str, int]) -> bytes:
+        fixed = self._fixed()
         return struct.pack(f"{len(fixed)}q", *(words[name] for name in fixed))
 
     def in_blocks(self, rows: int, size: int) -> tuple[bytes, list[list[tuple[int, int]]]] | None:
         """The head for chunks that are `size` of so many rows, and of each chunk where what it
         touches of each operand begins and ends (see `schedule.in_blocks`).
         """
-        found = in_blocks(self._planned, self._kernel, rows, size)
+        fixed = self._fixed()
+        words = dict(zip(fixed, struct.unpack(f"{len(fixed)}q", self.head), strict=True))
+        found = in_blocks(self._kernel, self._layout, words, self._units, rows, size)
         return None if found is None else (self._head(found[0]), found[1])
 
     def forget(self) -> None:
         """What only `in_blocks` asks for, where many are kept."""
-        del self._kernel, self._planned
-
-    @property
-    def rows(self) -> int:
-        """How many there are for `in_blocks`; 0 where that may be any number that divides them."""
-        return self._planned.words["o0"] if self._planned.layout.outer else 0
+        del self._kernel, self._layout
 
     @property
     def address(self) -> int:

@@ -215,13 +215,12 @@ def plan(
 
 
 def in_blocks(
-    planned: Plan, kernel: Kernel, rows: int, size: int
+    kernel: Kernel, layout: Layout, words: dict[str, int], units: int, rows: int, size: int
 ) -> tuple[dict[str, int], list[list[tuple[int, int]]]] | None:
     """A plan's words with chunks of `size` of the `rows` into which the outermost loop falls, and
     of each chunk where what it touches of each operand begins and ends, in bytes from its pointer,
     or a little beyond that; None where no chunk has rows of its own.
     """
-    layout, words = planned.layout, planned.words
     if layout.columns or layout.split or (kernel.reduced and not layout.outer):
         return None
     loop = "o0" if layout.outer else "v"
@@ -230,7 +229,7 @@ def in_blocks(
         return None
     if not layout.outer:
         changed = {"length": size * steps, "units": -(-rows // size), "group": 1}
-    elif kernel.reduced or planned.units == words["rows"]:
+    elif kernel.reduced or units == words["rows"]:
         changed = {"group": size * steps * (words["rows"] // words[loop])}
     elif "s" in layout.classes:
         return None  # whose tiles are short for a reason
