@@ -77,7 +77,7 @@ class Declared:
     families: dict[Any, Variants]  # of such ops, by the same without numbers
 
     def __init__(
-        self, function: Callable[..., Any], native: str, always: bool, apart: bool
+        self, function: Callable[..., Any], native: str, always: bool, apart: bool = False
     ) -> None:
         self.function = function
         self.native = native
