@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from adjoint.backends.native.runtime import machine_code, memory
+from adjoint.backends.native.runtime import memory, object_code
 from adjoint.backends.native.runtime.pool import Pool
 
 from .timing import _time, compare, row
@@ -193,7 +193,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 def main() -> None:
     """Print the tables."""
-    nothing, repeat, polynomial = machine_code.load(CODE, ["nothing", "repeat", "polynomial"])
+    nothing, repeat, polynomial = object_code.of_text(CODE, ["nothing", "repeat", "polynomial"])
     overhead(nothing, repeat)
     for threads in dict.fromkeys((2, os.cpu_count() or 1)):
         busy_core(polynomial, threads)

@@ -211,7 +211,7 @@ def test_columns_of_different_lengths_are_refused(arrays):
 @pytest.mark.parametrize("shared", [False, True])
 def test_calls_by_bytes_and_by_address(arrays, quick, shared):
     pytest.importorskip("llvmlite")
-    from adjoint.backends.native.runtime import machine_code
+    from adjoint.backends.native.runtime import object_code
     from adjoint.backends.native.runtime.pool import Pool
 
     text = """
@@ -229,7 +229,7 @@ return:
   ret void
 }
 """
-    [note] = machine_code.load(text, ["note"])
+    [note] = object_code.of_text(text, ["note"])
     with Pool(2) as pool:
         entry = pool.entry() if shared else None
         for chunks in (1, 5):

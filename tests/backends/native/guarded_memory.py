@@ -99,7 +99,7 @@ done:
 
 def install() -> None:
     """From now on: NumPy's arrays of this context, and those of adjoint's operations."""
-    from adjoint.backends.native.runtime import machine_code, memory
+    from adjoint.backends.native.runtime import memory, object_code
     from adjoint.eager.arrays import capsule, keep, set_memory_handler
     from adjoint.program import compute
 
@@ -109,7 +109,7 @@ def install() -> None:
         flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
     )  # fmt: skip
     names = [f"{kind}_guarded" for kind in ("malloc", "calloc", "realloc", "free")]
-    handler = memory._Handler(b"guarded", 1, (0, *machine_code.load(text, names)))
+    handler = memory._Handler(b"guarded", 1, (0, *object_code.of_text(text, names)))
     keep(handler)  # arrays may be freed when the interpreter ends
     ours = capsule(ctypes.addressof(handler), memory._CAPSULE)
     cache = memory._Cache(handler.allocator, lambda: set_memory_handler(ours), lambda limit: None)

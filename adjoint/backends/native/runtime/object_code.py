@@ -49,6 +49,20 @@ def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple
     return found
 
 
+def of_text(text: str, names: Sequence[str]) -> tuple[int, ...]:
+    """The same, compiled now, of text in which there are addresses of this process.
+
+    Errors: Unsupported where no code can be generated.
+
+    >>> import ctypes
+    >>> from adjoint.backends.native.runtime import object_code
+    >>> [address] = object_code.of_text("define i64 @one() { ret i64 1 }", ["one"])
+    >>> ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+    1
+    """
+    return target.load(target.host().compile(text), *names)
+
+
 def _after_fork() -> None:
     """Another thread may have been loading when the process was forked."""
     global _loading

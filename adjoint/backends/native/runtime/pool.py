@@ -18,7 +18,7 @@ from typing import Any
 from ....core import policy
 from ....core.errors import InvalidArgument, InvalidType, Unsupported
 from ....eager.arrays import call
-from . import machine_code, worker_loop
+from . import object_code, worker_loop
 from .cores import default_num_threads
 
 _CHANGES = threading.RLock()  # held while threads start or leave, and while the process forks
@@ -211,7 +211,7 @@ def library_loop(function_pointer: int, n_arguments: int) -> int:
             f"library_loop: no function at {function_pointer}, or {n_arguments} arguments"
         )
     text = worker_loop.library_call(function_pointer, n_arguments)
-    return machine_code.load(text, ["loop"])[0]
+    return object_code.of_text(text, ["loop"])[0]
 
 
 def _checked(threads: int) -> int:

@@ -22,7 +22,7 @@ pytestmark = [
 
 from numpy._core.multiarray import get_handler_name  # noqa: E402
 
-from adjoint.backends.native.runtime import block_cache, machine_code, memory  # noqa: E402
+from adjoint.backends.native.runtime import block_cache, memory, object_code  # noqa: E402
 from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
 from adjoint.eager import arrays  # noqa: E402
@@ -456,7 +456,7 @@ return:
   ret void
 }
 """
-    [churn] = machine_code.load(text, ["churn"])
+    [churn] = object_code.of_text(text, ["churn"])
     allocator = memory._cache().allocator
     args = np.array([allocator.malloc, allocator.free, allocator.context, 0], np.int64)
     with Pool(4) as workers:

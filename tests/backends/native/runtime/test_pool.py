@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 
-from adjoint.backends.native.runtime import cores, machine_code, pool, worker_loop  # noqa: E402
+from adjoint.backends.native.runtime import cores, object_code, pool, worker_loop  # noqa: E402
 from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
 from adjoint.core.errors import InvalidArgument, InvalidType  # noqa: E402
 from tests.sweep import few_or_many  # noqa: E402
@@ -150,7 +150,7 @@ class Kernels:
 @pytest.fixture(scope="module")
 def kernels():
     found = Kernels()
-    for name, address in zip(Kernels.names, machine_code.load(CODE, Kernels.names), strict=True):
+    for name, address in zip(Kernels.names, object_code.of_text(CODE, Kernels.names), strict=True):
         setattr(found, name, address)
     return found
 
@@ -269,7 +269,7 @@ def test_whatever_is_slow(kernels, monkeypatch):
         lines.append(line)
     assert lines.count("  call void @dawdle()") > 15
     text = "\n".join(lines) + DAWDLE
-    code = worker_loop.Code(*machine_code.load(text, worker_loop.Code._fields))
+    code = worker_loop.Code(*object_code.of_text(text, worker_loop.Code._fields))
     monkeypatch.setattr(worker_loop, "code", lambda: code)
     with Pool(4) as workers:
 
@@ -481,8 +481,8 @@ def test_programs_end_while_loops_run(ending):
     """When a program ends, a daemon thread is in a loop and workers are in it, spin or sleep."""
     program = f"""
 import atexit, ctypes, threading, time
-from adjoint.backends.native.runtime import machine_code, pool
-[address] = machine_code.load("define void @k(i64 %a, i64 %b, ptr %c) {{ ret void }}", ["k"])
+from adjoint.backends.native.runtime import object_code, pool
+[address] = object_code.of_text("define void @k(i64 %a, i64 %b, ptr %c) {{ ret void }}", ["k"])
 workers = pool.Pool(4)
 def loops():
     while True:
