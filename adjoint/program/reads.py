@@ -676,8 +676,12 @@ def guards_of(reads: Reads, watch: Watch, places: Sequence[Slot] = ()) -> Guards
         if is_users(code):
             users.update(code.co_names)
     everything = not _ANY_NAME.isdisjoint(users)
-    if any(not each.isdisjoint(users) for each in reads.renewed.values()):
-        raise Renewed("compile: what the function reads has been renewed")
+    for renewed in reads.renewed.values():
+        if any(
+            not renewed.isdisjoint(code.co_names) and not code.co_filename.startswith(OURS)
+            for code in watch.codes.values()
+        ):
+            raise Renewed(f"compile: the function names {', '.join(sorted(renewed))}")
     known = set(map(place_key, places))
     items: dict[int, set[Any]] = {}
     for place in places:

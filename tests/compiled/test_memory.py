@@ -14,6 +14,7 @@ from adjoint.graph.lazy import LazyValue
 from adjoint.inference import kernels, recompute
 from adjoint.inference.buffers import aligned
 from adjoint.kernels import run, target
+from adjoint.program import watch
 from adjoint.program.program import Node
 
 pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
@@ -149,6 +150,16 @@ def test_what_looks_at_an_optimizer_without_state_sees_none(look):
         run = ad.compile(step) if compiled else step
         losses.append([run(*batch()).item() for _ in range(4)])
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+def test_libraries_that_look_at_an_optimizer_without_state_see_none(tmp_path, monkeypatch):
+    """Their code is no user's, by which a program would be guarded."""
+    monkeypatch.setattr(watch, "_LIBRARIES", (*watch._LIBRARIES, str(tmp_path)))
+    (tmp_path / "looking.py").write_text("def look(optimizer): return len(optimizer.state)")
+    monkeypatch.syspath_prepend(tmp_path)
+    import looking
+
+    test_what_looks_at_an_optimizer_without_state_sees_none(looking.look)
 
 
 def test_captured_nodes_do_not_wait_for_the_collector():
