@@ -82,6 +82,7 @@ class Tracer:
         self.kernel.close()
         self.kernel.values.clear()
         self.kernel.inputs.clear()
+        vars(self.names).clear()
 
 
 def name_of(dtype: Any) -> str:
