@@ -10,7 +10,7 @@ from types import ModuleType
 from ....kernels import cache, target
 from ....kernels.target import Target
 
-_loading = threading.Lock()  # two threads would define the same symbols twice
+_loading = threading.RLock()  # two threads would compile the same twice; a finalizer may come
 _loaded: dict[str, tuple[int, ...]] = {}
 
 
@@ -26,13 +26,8 @@ def load(
     """
     host = target.host()
     name = cache.digest(writer.__name__, what, repr(host))
-    with _loading:
-        found = _loaded.get(name)
-        if found is None:
-            symbol = "o" + name
-            symbols = [f"{symbol}.{entry}" for entry in entries]
-            found = _loaded[name] = target.kept(name, lambda: text(host, symbol), *symbols)
-    return found
+    symbol = "o" + name
+    return _kept(name, lambda: text(host, symbol), [f"{symbol}.{entry}" for entry in entries])
 
 
 def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple[int, ...]:
@@ -41,11 +36,14 @@ def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple
 
     Errors: Unsupported where no code can be generated.
     """
-    name = cache.digest(writer, *names, repr(target.host()))
+    return _kept(cache.digest(writer, *names, repr(target.host())), text, names)
+
+
+def _kept(name: str, text: Callable[[], str], symbols: Sequence[str]) -> tuple[int, ...]:
     with _loading:
         found = _loaded.get(name)
         if found is None:
-            found = _loaded[name] = target.kept(name, text, *names)
+            found = _loaded[name] = target.kept(name, text, *symbols)
     return found
 
 
@@ -66,7 +64,7 @@ def of_text(text: str, names: Sequence[str]) -> tuple[int, ...]:
 def _after_fork() -> None:
     """Another thread may have been loading when the process was forked."""
     global _loading
-    _loading = threading.Lock()
+    _loading = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
