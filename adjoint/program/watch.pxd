@@ -10,8 +10,7 @@ cdef int _on_event(object watch, PyFrameObject *frame, int what, PyObject *arg) 
 
 cdef class Watch:
     cdef public dict codes
-    cdef dict _ours
-    cdef list _kept
+    cdef dict _callers
     cdef public str refused
     cdef public dict changed
     cdef object _outer

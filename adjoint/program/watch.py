@@ -43,8 +43,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
-        self._ours: dict[int, bool] = {}  # whether code that calls is, likewise
-        self._kept: list[Any] = []
+        self._callers: dict[int, tuple[Any, bool]] = {}  # likewise, and whether it is ours
         self.refused: str = ""  # the first call with an effect, and where
         self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
         self._outer: Any = None
@@ -93,11 +92,10 @@ class Watch:
             self.codes[id(code)] = code
         elif event == "c_call":
             code = frame.f_code
-            ours = self._ours.get(id(code))
-            if ours is None:
-                self._kept.append(code)  # as its id is
-                ours = self._ours[id(code)] = code.co_filename.startswith(OURS)
-            if ours:
+            caller = self._callers.get(id(code))
+            if caller is None:
+                caller = self._callers[id(code)] = code, code.co_filename.startswith(OURS)
+            if caller[1]:
                 return
             owner = getattr(arg, "__self__", None)
             if type(owner) in _CONTAINERS:
