@@ -13,23 +13,77 @@ from hypothesis import settings  # noqa: E402
 
 import adjoint  # noqa: E402
 from adjoint import extensions  # noqa: E402
+from adjoint.ir import rewriting  # noqa: E402
 from adjoint.nn.roots import ROOTS  # noqa: E402
-from adjoint.program import rewriting  # noqa: E402
 from tests.programs import Programs  # noqa: E402
+from tests.sweep import part_of  # noqa: E402
 
-# Compiled modules are no Python files: tests/test_extensions.py runs the examples of their docs.
+# Compiled modules are no Python files: tests/core/test_extensions.py runs their docs' examples.
 collect_ignore = (
     [f"{name.replace('.', '/')}.py" for name in extensions.MODULES]
     if extensions.state() == "compiled"
     else []
 )
-collect_ignore += ["adjoint/alias/site", "adjoint/alias/ops.py"]  # the latter has every name
+collect_ignore += ["adjoint/torch_api/alias/ops.py"]  # it has every name
 if importlib.util.find_spec("ray") is None:
     collect_ignore += ["adjoint/distributed/ray.py"]  # importing it says what installs Ray
 collect_ignore += ["tests/ecosystem"]  # programs for an environment of their own: make ecosystem
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")
+
+
+def pytest_addoption(parser):
+    """The option by which `.ci/run` runs a part of the sweep."""
+    parser.addoption("--seventh", type=int, choices=range(7), help="only that part of the tests")
+
+
+def pytest_report_header(config):
+    """Which part runs."""
+    part = config.getoption("--seventh")
+    return [] if part is None else [f"seventh {part} (of 0 to 6) of these tests"]
+
+
+def leaves_sweep(config):
+    """Whether the sweep is left out, as by default."""
+    return config.option.markexpr == "not sweep"
+
+
+def is_swept(marks):
+    """Whether one of the marks leaves a test to the sweep."""
+    return any(mark.name == "sweep" for mark in marks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name, obj):
+    """No items of functions and classes that are swept as a whole."""
+    if name.startswith(("test", "Test")) and leaves_sweep(collector.config):
+        marks = getattr(obj, "pytestmark", [])
+        if is_swept(marks if isinstance(marks, list) else [marks]):
+            return []
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Nor of swept cases: nearly half of all items. Those that stay have the names that they have
+    among all.
+    """
+    yield
+    if leaves_sweep(metafunc.config):
+        kept = [call for call in metafunc._calls if not is_swept(call.marks)]
+        metafunc._calls[:] = kept or metafunc._calls  # none: their mark leaves them out
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave what is in other parts."""
+    part = config.getoption("--seventh")
+    if part is None:
+        return
+    here = [part_of(item.nodeid, 7) == part for item in items]
+    others = [item for item, kept in zip(items, here, strict=True) if not kept]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item, kept in zip(items, here, strict=True) if kept]
 
 
 def pytest_collection_finish():

@@ -1,7 +1,7 @@
-"""`python -m adjoint`: the same as the command `adjoint`."""
+"""`python -m adjoint`: equivalent to the command `adjoint`."""
 
 import sys
 
-from .cli.main import main
+from .tools.cli.main import main
 
 sys.exit(main())

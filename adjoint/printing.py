@@ -16,8 +16,9 @@ from .autograd.levels import Leveled
 from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
-from .graph.lazy import concrete
+from .core.mode import note_switch
 from .ops.create.conversion import Sparse, sparse_coo, sparse_parts
+from .runtime.lazy import concrete
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 
@@ -50,7 +51,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Set how tensors are printed; what is None stays as it is, except `sci_mode`.
+    """Set how tensors are printed; options that are None stay as they are, except `sci_mode`.
 
     `profile` is "default", "short", "full" (never summarised), "slices": tensors of more than
     two dimensions as 2-d slices in memory order, each headed by its index, and a last line with
@@ -89,14 +90,15 @@ def set_printoptions(
         raise InvalidArgument(
             f"set_printoptions: unknown profile {profile!r}; use one of {', '.join(_PROFILES)}"
         )
-    given = {
+    changes = {
         "precision": precision, "threshold": threshold, "edgeitems": edgeitems,
         "linewidth": linewidth,
     }  # fmt: skip
-    for name, value in given.items():
+    for name, value in changes.items():
         if value is not None:
             setattr(new, name, value)
     new.sci_mode = sci_mode
+    note_switch("set_printoptions")
     vars(_options).update(vars(new))
 
 
@@ -173,7 +175,9 @@ class _Formatter:
 
 
 def _number_format(values: Any) -> tuple[Callable[[Any], str], int]:
-    """How to write one element, given all that will be shown, and how wide it will be."""
+    """The function that formats one element, and its width, given all elements that will be
+    shown.
+    """
     if values.dtype.kind != "c":
         formatter = _Formatter(values, values.dtype.kind in "fV")
         return formatter, formatter.width
@@ -187,7 +191,7 @@ def _number_format(values: Any) -> tuple[Callable[[Any], str], int]:
 
 
 def _edges(data: Any) -> Any:
-    """`data` without the middle of dimensions that are summarised."""
+    """`data` without the middle of the dimensions that are summarised."""
     edge = _options.edgeitems
     for axis, size in enumerate(data.shape):
         if size > 2 * edge:
@@ -235,13 +239,13 @@ def _body(data: Any, indent: int) -> str:
 
 
 def _tensor_str(self: Any, indent: int) -> str:
-    """The numbers of a tensor, as packages ask PyTorch for them."""
+    """The numbers of a tensor as text, for packages that call PyTorch's private function."""
     return _body(self.numpy(force=True), indent)
 
 
 def format_tensor(tensor: Any) -> str:
-    """`tensor` as PyTorch prints it, or in slices where that profile is set; inside a function
-    transform, what it wraps.
+    """`tensor` as PyTorch prints it, or in slices with that profile; inside a function transform,
+    the wrapped tensor.
     """
     if isinstance(tensor._data, OpenDual):
         concrete(tensor)  # which is plain where the level was left
@@ -284,7 +288,7 @@ def format_tensor(tensor: Any) -> str:
 
 
 def _format_meta(tensor: Any, history: list[str]) -> str:
-    """What there is to say of a tensor without elements."""
+    """A tensor without elements: its device, size, dtype."""
     suffixes = [f"device='{tensor.device}'", f"size={tuple(tensor.shape)}"]
     if tensor.dtype is not get_default_dtype():
         suffixes.append(f"dtype={tensor.dtype}")
@@ -292,7 +296,7 @@ def _format_meta(tensor: Any, history: list[str]) -> str:
 
 
 def _format_sparse(tensor: Any, history: list[str]) -> str:
-    """The places, the values, and what there is to say of them."""
+    """A sparse tensor: its indices, values, and properties."""
     kept, parts, _ = sparse_parts(tensor)
     coordinates = kept is sparse_coo
     names = ["indices"] if coordinates else ["crow_indices", "col_indices"]
@@ -312,8 +316,8 @@ def _format_sparse(tensor: Any, history: list[str]) -> str:
 
 
 def _join(text: str, suffixes: list[str], indent: int, below: bool = False) -> str:
-    """The suffixes after `text`, each on a new line where it would not fit; the first one `below`
-    in any case.
+    """The suffixes after `text`, each on a new line where it would not fit; the first one always,
+    if `below`.
     """
     column = len(text) - text.rfind("\n") + 1
     for i, suffix in enumerate(suffixes):

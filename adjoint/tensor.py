@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import os
 import sys
 import warnings
 import weakref
@@ -20,7 +18,7 @@ from .autograd.gradients import backward as autograd_backward
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
-from .core.asking import AskingMethod, assert_no_dispatch, prepare
+from .core.argument_errors import REFLECTED, assert_tensor, misplaced
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import (
     AutogradError,
@@ -31,40 +29,40 @@ from .core.errors import (
     ShapeError,
     Unsupported,
 )
+from .core.faces import load
 from .core.handles import RemovableHandle, register
-from .core.mistakes import REFLECTED, assert_tensor, misplaced
-from .core.mode import MODE
+from .core.mode import MODE, note_fact
 from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
-from .core.sizes import as_size, is_size
+from .core.package import FOLDER
 from .core.spec import Size, normalize_axis
+from .core.symbolic_sizes import as_size, is_size
 from .core.tensor_base import TensorBase
-from .eager.operators import binary_operator
-from .eager.public import FUNCTIONS, METHODS
-from .eager.tensors import wrap
-from .eager.views import alias, laid_out
-from .eager.writes import exported, values_of
-from .graph.cells import Cell, Source, wants_gradient
-from .graph.editing import refollow
-from .graph.lazy import LazyValue, concrete
-from .graph.node import INFERENCE, Item, Leaf
-from .ops.create import conversion, creation, memory, older, ranges
+from .core.torch_function import OverridableMethod, assert_no_dispatch, prepare
+from .ops.create import conversion, creation, deprecated_creation, exchange, memory, ranges
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
 from .ops.linalg import householder, linalg, matmul
 from .ops.nn import activation, convolution
-from .ops.random import random
+from .ops.random import filling, random
 from .ops.reduce import counting, extrema, quantiles, reduction, scan, sort, statistics
 from .ops.shape import arranging, copies, joining, movement
 from .ops.signal import fft, spectrograms
 from .ops.special import incomplete
 from .printing import format_tensor
+from .runtime.cells import Cell, SourceCell, wants_gradient
+from .runtime.editing import refollow
+from .runtime.lazy import LazyValue, concrete
+from .runtime.node import INFERENCE, Item, Leaf
+from .runtime.op_functions import binary_operator
+from .runtime.public import FUNCTIONS, METHODS
+from .runtime.tensors import wrap
+from .runtime.views import alias, laid_out, register_view
+from .runtime.writes import exported, values_of
 
 __all__ = ["RemovableHandle", "Tensor"]
 
-assert numpy_backend and older  # importing them registers what they have
-
-_PACKAGE = os.path.dirname(__file__) + os.sep
+assert numpy_backend and deprecated_creation  # importing them registers what they have
 
 
 def _size(self: Any, dim: int | None = None) -> Any:
@@ -89,7 +87,9 @@ _size.__name__ = _size.__qualname__ = "size"
 
 
 class _Count(int):
-    """A tensor's number of elements; called, PyTorch's `size`."""
+    """The value of `Tensor.size`: the number of elements as an int; called, PyTorch's method
+    `size`.
+    """
 
     _tensor: Any
 
@@ -98,13 +98,13 @@ class _Count(int):
 
 
 class _AskingCount(_Count):
-    """The same where it is asked."""
+    """A `_Count` that consults `__torch_function__` when called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _ASKING_SIZE.asking(self._tensor, *args, **kwargs)
 
 
-_ASKING_SIZE = AskingMethod(_size)
+_ASKING_SIZE = OverridableMethod(_size)
 
 
 class _SizeOrCount:
@@ -126,24 +126,26 @@ class _SizeOrCount:
 
 
 class _Attributes:
-    """`__dict__` of a tensor, which may be set, as PyTorch's may: to the entries of another."""
+    """Descriptor of a tensor's `__dict__`, which may be assigned, as in PyTorch: its entries are
+    replaced.
+    """
 
     def __get__(self, x: Any, owner: Any = None) -> Any:
         return _ATTRIBUTES.__get__(x, owner)
 
     def __set__(self, x: Any, entries: dict[str, Any]) -> None:
-        given, own = dict(entries), _ATTRIBUTES.__get__(x, type(x))
+        new, own = dict(entries), _ATTRIBUTES.__get__(x, type(x))
         own.clear()
-        own.update(given)
+        own.update(new)
 
 
 _ATTRIBUTES: Any = vars(TensorBase)["__dict__"]
 
 
 def _let_attributes_be_set(kind: type) -> None:
-    """A class beside Tensor, before it among the bases of `kind`, brings a `__dict__` of its own,
-    which Python looks up first, and which cannot be set for objects of compiled classes: `kind`
-    sets its own then.
+    """Give `kind` its own `__dict__` descriptor, if a class beside Tensor, before it among the
+    bases, brings one: Python would find that first, and it cannot be set for objects of compiled
+    classes.
     """
     first = next(vars(each)["__dict__"] for each in kind.__mro__ if "__dict__" in vars(each))
     if isinstance(first, _Attributes) or getattr(kind.__setattr__, "attributes", None):
@@ -209,7 +211,7 @@ class Tensor(TensorBase):
     def __new__(
         cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Any:
-        """See the class."""
+        """A new tensor: see the class."""
         assert_no_dispatch(cls)
         kind = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
         source = conversion.legacy_new(kind, data, device)
@@ -229,8 +231,8 @@ class Tensor(TensorBase):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """What a public function gives for tensors of a subclass: what it gives for any tensors, as
-        tensors of the subclass. Classes may say otherwise, and call this with `super()`.
+        """The default override for subclasses: the result of the public function with tensors
+        converted to the subclass. Classes may override it, and call this with `super()`.
 
         NotImplemented where there are others among the arguments, of which it does not derive.
         Source: https://docs.pytorch.org/docs/stable/notes/extending.html#subclassing-torch-tensor
@@ -247,12 +249,12 @@ class Tensor(TensorBase):
         """
         if not all(issubclass(cls, each) for each in types) or any(map(_is_anothers, args)):
             return NotImplemented
-        found = unasked(func, args, kwargs or {})
-        return found if func in NOT_WRAPPED else converted(found, cls)
+        result = unasked(func, args, kwargs or {})
+        return result if func in NOT_WRAPPED else converted(result, cls)
 
     def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
-        """What a parameter becomes where `other` is loaded into it: `other` itself, where `assign`,
-        else this tensor, with the values of `other`; without history. A subclass may say otherwise.
+        """The new value of a parameter when `other` is loaded into it: `other` itself, if `assign`,
+        else this tensor with the values of `other`; without history. A subclass may override it.
 
         Errors: ShapeError where `other` does not broadcast to this tensor's shape.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.module_load.html
@@ -321,11 +323,16 @@ class Tensor(TensorBase):
     @property
     def is_leaf(self) -> bool:
         """Whether this tensor was made by the user, not computed from one that requires grad."""
+        note_fact("is_leaf", self)
+        return self._is_leaf()
+
+    def _is_leaf(self) -> bool:
         return self._node is None or self._node is self._leaf
 
     @property
     def grad_fn(self) -> Any:
         """The Node that recorded how this tensor was computed; None for a leaf."""
+        note_fact("grad_fn", self)
         node = self._node
         if node is self._leaf or (type(node) is Cell and not wants_gradient(node)):
             return None
@@ -333,7 +340,7 @@ class Tensor(TensorBase):
 
     @property
     def _version(self) -> int:
-        """How often this tensor's memory was written to, also through views.
+        """The number of writes to this tensor's memory, also through views.
 
         Errors: AutogradError for a tensor of inference mode, which keeps no count.
         Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks
@@ -344,6 +351,7 @@ class Tensor(TensorBase):
         >>> x._version
         2
         """
+        note_fact("_version", self)
         changes = self._changes
         if changes is INFERENCE:
             raise AutogradError(
@@ -354,7 +362,7 @@ class Tensor(TensorBase):
 
     @property
     def output_nr(self) -> int:
-        """Which output of its op this tensor is."""
+        """The index of this tensor among the outputs of its op."""
         op = getattr(self._node, "op", None)
         return getattr(op, "index", 0) if isinstance(op, Item) else 0
 
@@ -373,10 +381,10 @@ class Tensor(TensorBase):
             return leaf.grad
         if self._node is None:
             return None
-        found = refreshing.retained_gradient(self) if type(self._data) is Cell else None
-        if found is None:
+        retained = refreshing.retained_gradient(self) if type(self._data) is Cell else None
+        if retained is None:
             _warn_of_no_gradient(self)
-        return found
+        return retained
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -526,13 +534,13 @@ class Tensor(TensorBase):
         False
         """
         _captured(self)
-        found = alias(self)
+        detached = alias(self)
         if isinstance(self._data, Leveled):
-            found._data = self._data.without_history()
-        return found
+            detached._data = self._data.without_history()
+        return detached
 
     def as_subclass(self, cls: Any) -> Any:
-        """This tensor as one of a class that derives from Tensor: with its memory and history.
+        """This tensor as an instance of a subclass of Tensor, with its memory and history.
 
         Errors: InvalidType for another class.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.as_subclass.html
@@ -541,18 +549,18 @@ class Tensor(TensorBase):
         'Parameter'
         """
         _assert_class("as_subclass", cls)
-        found = unasked(FUNCTIONS["view_as"], (self, self), {})
-        found.__class__ = cls
-        return found
+        converted_tensor = unasked(FUNCTIONS["view_as"], (self, self), {})
+        converted_tensor.__class__ = cls
+        return converted_tensor
 
     @staticmethod
     def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False, **_: Any) -> Any:
-        """A tensor of a class that derives from Tensor, with the memory of `data`; no history."""
+        """A tensor of a subclass of Tensor, with the memory of `data` and no history."""
         _assert_class("_make_subclass", cls)
         assert_tensor("_make_subclass", data, "data")
-        found = Tensor.detach(data)
-        found.__class__ = cls
-        return Tensor.requires_grad_(found) if require_grad else found
+        made = Tensor.detach(data)
+        made.__class__ = cls
+        return Tensor.requires_grad_(made) if require_grad else made
 
     @staticmethod
     def _make_wrapper_subclass(*_: Any, **__: Any) -> Any:
@@ -589,11 +597,13 @@ class Tensor(TensorBase):
             return shown
         if isinstance(self._data, Leveled):
             return self.detach()
-        if isinstance(self._data, (Cell, conversion.Sparse)):
+        if isinstance(self._data, Cell):
+            return alias(self)
+        if isinstance(self._data, conversion.Sparse):
             return wrap(self._data, None, alias(self)._changes)
         data = concrete(self)
-        if self._changes is not None and self._changes.watchers is not None:
-            return wrap(data, None, self._changes)
+        if (self._changes is not None and self._changes.watchers is not None) or MODE.get().blocks:
+            return alias(self)  # of which graphs are told
         exported(self)  # neither of the two is told of writes to the other
         return exported(wrap(data))
 
@@ -606,7 +616,7 @@ class Tensor(TensorBase):
         if capture is not None:
             capture.replace(self, value)
             return
-        if isinstance(self._data, Source):
+        if isinstance(self._data, SourceCell):
             self.set(value)
             return
         if value.layout is not self.layout:
@@ -620,7 +630,7 @@ class Tensor(TensorBase):
         exported(self)
 
     def _show(self, data: Any) -> None:
-        """Have `data` for memory from now on, which nobody else writes to unseen."""
+        """Take `data` as memory from now on, which nobody else writes to unseen."""
         self._data = data
         if self._leaf is not None:
             self._leaf.shape = tuple(data.shape)
@@ -629,8 +639,8 @@ class Tensor(TensorBase):
             self._changes.bump("data")
 
     def freeze(self) -> Tensor:
-        """Store no gradient for this leaf from now on, and drop the one that it has: optimizers
-        leave it alone. `requires_grad_(False)` keeps that one, and they take it, as in PyTorch.
+        """Store no gradient for this leaf from now on, and drop the present one, so that optimizers
+        skip it. (`requires_grad_(False)` keeps it, and optimizers apply it, as in PyTorch.)
 
         >>> ad.ones(1, requires_grad=True).freeze().is_frozen
         True
@@ -655,8 +665,8 @@ class Tensor(TensorBase):
 
     @property
     def is_computed(self) -> bool:
-        """Whether the value is there and up to date: not so before a lazy tensor is read, or where
-        a tensor of a Graph was released, or an input above it has changed since.
+        """Whether the value is computed and up to date: not before a lazy tensor is read, nor if a
+        tensor of a Graph was released or one of its inputs has changed.
 
         >>> with ad.lazy():
         ...     x = ad.ones(2) + 1
@@ -674,6 +684,7 @@ class Tensor(TensorBase):
         >>> ad.ones(1).is_inference()
         False
         """
+        note_fact("is_inference", self)
         return self._changes is INFERENCE
 
     @property
@@ -699,7 +710,7 @@ class Tensor(TensorBase):
     ndimension = dim
 
     def dim_order(self) -> tuple[int, ...]:
-        """The dimensions, from the one with the longest steps in memory to the shortest.
+        """The dimensions, ordered from the longest step in memory to the shortest.
 
         >>> ad.zeros(2, 3).T.dim_order()
         (1, 0)
@@ -721,7 +732,7 @@ class Tensor(TensorBase):
         return tuple(self.shape) == tuple(other.shape)
 
     def is_distributed(self) -> bool:
-        """Whether this is a tensor of several ranks: False."""
+        """Whether this tensor is spread over several ranks: always False."""
         return False
 
     def numel(self) -> int:
@@ -765,17 +776,21 @@ class Tensor(TensorBase):
         return strides if dim is None else strides[normalize_axis(dim, self.ndim, "stride")]
 
     def storage_offset(self) -> int:
-        """Where this view begins in its storage, in elements.
+        """The position of this view's first element in its storage, in elements.
 
         >>> ad.arange(4)[2:].storage_offset()
         2
         """
+        note_fact("storage_offset", self)
+        return self._storage_offset()
+
+    def _storage_offset(self) -> int:
         data = laid_out(self)
         return int(data.ctypes.data - memory.owner_of(data).ctypes.data) // self.element_size()
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order without gaps; with a `memory_format` of
-        channels last, whether the second dimension is the last in memory.
+        channels last, whether the second dimension is last in memory.
 
         >>> ad.zeros(2, 3).T.is_contiguous()
         False
@@ -834,7 +849,7 @@ class Tensor(TensorBase):
 
     @property
     def layout(self) -> Any:
-        """How the elements are kept: `strided`, `sparse_coo` or `sparse_csr`.
+        """The storage layout of the elements: `strided`, `sparse_coo` or `sparse_csr`.
 
         Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
 
@@ -842,8 +857,8 @@ class Tensor(TensorBase):
         adjoint.strided
         """
         data = self._data
-        found = data.kept if isinstance(data, LazyValue) else None
-        return conversion.strided if found is None else found
+        kept = data.kept if isinstance(data, LazyValue) else None
+        return conversion.strided if kept is None else kept
 
     @property
     def is_sparse(self) -> bool:
@@ -894,7 +909,7 @@ class Tensor(TensorBase):
 
     @property
     def volatile(self) -> bool:
-        """False; PyTorch's old word for `no_grad`, whose setter does nothing but warn.
+        """Always False; PyTorch's old word for `no_grad`, whose setter only warns.
 
         >>> ad.ones(1).volatile
         False
@@ -914,7 +929,7 @@ class Tensor(TensorBase):
         >>> ad.ones(1).grad_dtype
         adjoint.float32
         """
-        if not self.is_leaf:
+        if not self._is_leaf():
             raise AutogradError("grad_dtype can only be accessed on leaf tensors.")
         return self.dtype
 
@@ -955,7 +970,7 @@ class Tensor(TensorBase):
         return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
     def _read(self) -> Any:
-        """The array, for a decision or number that the program goes on with."""
+        """The array, for a decision or number that the program continues with."""
         executor = MODE.get().executor
         if executor is not None and hasattr(executor, "note_read"):
             executor.note_read()
@@ -974,7 +989,7 @@ class Tensor(TensorBase):
         return (data.astype(np.float32) if narrow else data).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """A new NumPy array of this tensor's memory; `force` copies what is elsewhere.
+        """A new NumPy array that shares this tensor's memory; `force` copies from other devices.
 
         Errors: AutogradError for a tensor that requires grad, InvalidType for one on CUDA, unless
         `force`.
@@ -989,9 +1004,9 @@ class Tensor(TensorBase):
                 "tensor.detach().numpy() instead"
             )
         if _captured(self) is not None:
-            found = values_of(self).view()  # known as long as nobody writes there
-            found.flags.writeable = False
-            return found
+            view = values_of(self).view()  # known as long as nobody writes there
+            view.flags.writeable = False
+            return view
         data = concrete(self)
         if not is_device_array(data):
             exported(self)
@@ -1024,7 +1039,7 @@ class Tensor(TensorBase):
                 "__dlpack__: can't export tensors that require gradient; use tensor.detach()"
             )
         options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return memory.export_dlpack(concrete(exported(self)), options)
+        return exchange.export_dlpack(concrete(exported(self)), options)
 
     def __dlpack_device__(self) -> Any:
         return concrete(self).__dlpack_device__()
@@ -1034,10 +1049,10 @@ class Tensor(TensorBase):
             raise InvalidArgument(
                 f"__array_namespace__: adjoint.array_api is version 2024.12, not {api_version!r}"
             )
-        return importlib.import_module("adjoint.array_api")  # it stands on this layer
+        return load("interop.array_api")  # it stands on this room
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """This tensor on another device; `to(device)` in the words of the array API standard.
+        """This tensor on another device; the array API standard's name of `to(device)`.
 
         Errors: DeviceError for a device that does not exist here.
         Source: https://data-apis.org/array-api/2024.12/API_specification/generated/array_api.array.to_device.html
@@ -1108,7 +1123,7 @@ class Tensor(TensorBase):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        if not self.is_leaf:
+        if not self._is_leaf():
             raise AutogradError(
                 "deepcopy: only Tensors created explicitly by the user (graph leaves) support the "
                 "deepcopy protocol; detach() first"
@@ -1116,7 +1131,7 @@ class Tensor(TensorBase):
         import copy
 
         data = self._data if self.layout is not conversion.strided else concrete(self)
-        result = adopt(type(self), wrap(data.copy(order="K")))
+        result = memory.copied(self, data, memo, functools.partial(adopt, type(self)))
         memo[id(self)] = result
         for name, value in self.__dict__.items():
             setattr(result, name, copy.deepcopy(value, memo))
@@ -1133,8 +1148,8 @@ class Tensor(TensorBase):
         return result
 
     def __reduce__(self) -> Any:
-        if not self.is_leaf:
-            raise AutogradError("pickle: a tensor with history cannot be pickled; detach() first")
+        if isinstance(self._data, Cell) and not self._is_leaf():
+            raise AutogradError("pickle: a node of a graph cannot be pickled; detach() it first")
         if self.layout is not conversion.strided:
             made = (*conversion.sparse_parts(self), type(self), self.requires_grad)
             return (_rebuild_sparse, (*made, dict(self.__dict__)))
@@ -1194,25 +1209,29 @@ def _assert_class(name: str, cls: Any) -> None:
 
 
 def _is_anothers(value: Any) -> bool:
-    """Whether it is a tensor of PyTorch itself, whose functions would ask ours again."""
+    """Whether a value is a tensor of PyTorch itself, whose functions would call ours again."""
     kind = type(value)
     is_tensor_like = not isinstance(value, TensorBase) and hasattr(kind, "__torch_function__")
     return is_tensor_like and not asks(kind)
 
 
-def converted(found: Any, cls: type) -> Any:
-    """Tensors, also in tuples and lists, as those of a class that derives from Tensor."""
-    if isinstance(found, Tensor):
-        return found if cls is Tensor or isinstance(found, cls) else Tensor.as_subclass(found, cls)
-    if isinstance(found, (tuple, list)) and type(found) is not Size:
-        parts = [converted(each, cls) for each in found]
-        kind = type(found)
+def converted(result: Any, cls: type) -> Any:
+    """Tensors, also in tuples and lists, converted to a subclass of Tensor."""
+    if isinstance(result, Tensor):
+        return (
+            result if cls is Tensor or isinstance(result, cls) else Tensor.as_subclass(result, cls)
+        )
+    if isinstance(result, (tuple, list)) and type(result) is not Size:
+        parts = [converted(each, cls) for each in result]
+        kind = type(result)
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)  # type: ignore[arg-type]
-    return found
+    return result
 
 
 def _captured(x: Any) -> Any:
-    """What captures a function as a program, which knows `x` from now on; None elsewhere."""
+    """The capture that runs here, after noting that the function uses `x`; None where there is
+    none.
+    """
     executor = MODE.get().executor
     if executor is None or not hasattr(executor, "meet"):
         return None
@@ -1221,7 +1240,7 @@ def _captured(x: Any) -> Any:
 
 
 def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> RemovableHandle:
-    """Add to the hooks of `x`."""
+    """Add a hook to those of `x`; returns its handle."""
     executor = MODE.get().executor
     if executor is not None and hasattr(executor, "note_hooks"):
         executor.note_hooks(x, hooks)
@@ -1229,9 +1248,9 @@ def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> Rem
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:
-    """Say why `x`, which was computed, shows no gradient; the package itself may look for one."""
+    """Warn that `x`, which was computed, has no `.grad`, unless the package itself reads it."""
     reader = sys._getframe(2).f_code.co_filename
-    if x.requires_grad and not reader.startswith(_PACKAGE):
+    if x.requires_grad and not reader.startswith(FOLDER):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
             ".grad attribute won't be populated during autograd.backward(). If you indeed want "
@@ -1298,11 +1317,14 @@ for _name, _function in list(vars(Tensor).items()):
 
 
 def adopt(cls: type, source: Any) -> Any:
-    """`source`'s data in a new tensor of class `cls`."""
+    """A new tensor of class `cls` with the data of `source`."""
     tensor: Any = TensorBase.__new__(cls)
     tensor._data = source._data
     tensor._node = tensor._leaf = tensor._view = None
-    tensor._changes = source._changes
+    tensor._changes = version = source._changes
+    if isinstance(tensor._data, LazyValue) and version is not None and version is not INFERENCE:
+        tensor._view = source._view  # writes to recorded values must find it
+        register_view(tensor)
     return tensor
 
 
@@ -1325,13 +1347,15 @@ def _rebuild_sparse(
 
 
 class _OfSparse:
-    """A method for sparse tensors, all of which are imported where the first is asked for."""
+    """Descriptor of a method for sparse tensors; the module of all of them is imported on first
+    use.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        from .ops.sparse.older import METHODS
+        from .ops.sparse.deprecated_sparse import METHODS
 
         for name, method in METHODS.items():
             setattr(Tensor, name, method)
@@ -1362,7 +1386,7 @@ for _name, _function in movement.PROPERTIES.items():
 
 NOT_WRAPPED = frozenset((Tensor._base.__get__, Tensor.grad.__get__))  # type: ignore[attr-defined]
 
-_UNASKED = frozenset((  # what makes, or is the tensor's own state, or asks itself
+_UNASKED = frozenset((  # constructors, the tensor's own state, and methods that ask themselves
     "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__new__", "__pos__",
     "__abs__", "__iter__", "__neg__", "__torch_function__", "_read", "_show",
     "_version_count", "as_subclass", "spec",
@@ -1372,8 +1396,10 @@ _UNASKED = frozenset((  # what makes, or is the tensor's own state, or asks itse
 
 
 def silent() -> tuple[type, dict[str, Any]]:
-    """Tensor, and by name its methods and properties that may not ask by themselves."""
-    found = {}
+    """Tensor, and its methods and properties, by name, that do not consult `__torch_function__`
+    themselves.
+    """
+    members = {}
     operators = {_operator("eq").__code__, _augmented("add_").__code__}
     for name, value in {**vars(TensorBase), **vars(Tensor)}.items():
         if name in _UNASKED or isinstance(value, (staticmethod, classmethod)):
@@ -1381,12 +1407,12 @@ def silent() -> tuple[type, dict[str, Any]]:
         is_method = name in METHODS or getattr(value, "__module__", "") == __name__
         if is_method and callable(value):
             if getattr(value, "__code__", None) not in operators:
-                found[name] = value
+                members[name] = value
         elif isinstance(value, _SizeOrCount) or (
             hasattr(type(value), "__set__") and not name.startswith("__")
         ):
-            found[name] = value
-    return Tensor, found
+            members[name] = value
+    return Tensor, members
 
 
 for _name in ("__getitem__", "__setitem__", "split", "where", "type"):

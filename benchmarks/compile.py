@@ -6,7 +6,7 @@ The machine's multiply-add peak and bandwidth, measured beside it, say what a st
 least.
 `python -m benchmarks compile --rows mlp gpt` measures some rows only. Instead of times, `--memory`
 measures peaks of memory, `--first` the first calls, `--floors` what the machine would take at
-least, `--busy` how much slower steps get while one core is busy, `--sizes` what new sizes cost.
+least, `--busy` how much slower steps get while one core is busy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 
-from . import floors, fresh, sizes
+from . import floors, fresh
 from .steps import LARGE, ROWS, WAYS, Row, prepared, ways_of
 from .timing import BusyCore, _time
 
@@ -51,9 +51,9 @@ def _compare(name: str) -> None:
         ratios = sorted(a / b for a, b in pairs)
         low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
         print(
-            f"  {name:14s} {statistics.median(each[1:]):9.1f} us, best {min(each[1:]):9.1f}; three "
-            f"first calls {each[0]:6.2f} s; compiled is {statistics.median(ratios):.2f} times as "
-            f"fast ({low:.2f} to {high:.2f}){'  <- the best peer' if name == best else ''}",
+            f"  {name:14s} {statistics.median(each[1:]):9.1f} {min(each[1:]):9.1f} {each[0]:7.2f} s"
+            f" {statistics.median(ratios):6.2f} x ({low:.2f} to {high:.2f})"
+            f"{' *' if name == best else ''}",
             flush=True,
         )
 
@@ -67,7 +67,8 @@ def _machine() -> None:
     print(
         f"{torch.get_num_threads()} threads: {2 * 1024**3 / seconds / 1e9:.0f} GFLOP/s in a product"
         f" of 1024 x 1024, {2 * big.nbytes / moved / 1e9:.1f} GB/s in a copy; load average "
-        f"{os.getloadavg()[0]:.1f}"
+        f"{os.getloadavg()[0]:.1f}\n\n"
+        f"{'':16s}a step, us      best  first calls   compiled is so many times as fast"
     )
 
 
@@ -105,7 +106,6 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="first calls, a process each")
     parser.add_argument("--floors", action="store_true", help="time over the machine's least")
     parser.add_argument("--busy", action="store_true", help="slowdown while one core is busy")
-    parser.add_argument("--sizes", action="store_true", help="what new sizes of a batch cost")
     options = parser.parse_args()
     rows = options.rows or [name for name in ROWS if name not in LARGE]
     if options.memory:
@@ -116,9 +116,7 @@ def main() -> None:
         _print_busy(rows, options.ways)
     if options.floors:
         floors.print_floors(rows)
-    if options.sizes:
-        sizes.print_sizes(rows)
-    if options.memory or options.first or options.busy or options.floors or options.sizes:
+    if options.memory or options.first or options.busy or options.floors:
         return
     _machine()
     for name in rows:

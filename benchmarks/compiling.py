@@ -34,7 +34,7 @@ REPEATS = 3
 def measure() -> None:
     """For each expression, the kernels compiled and the processor time of all, in milliseconds."""
     import adjoint as ad
-    from adjoint.kernels import run
+    from adjoint.backends.codegen import run
 
     spent: list[float] = []
 

@@ -62,6 +62,6 @@ def print_floors(rows: Sequence[str]) -> None:
         print(f"{name:12s}" + "".join(measure(ROWS[name]())), flush=True)
 
 
-def _peaks() -> ad.inference.explained.Peaks:
+def _peaks() -> ad.inference.performance_report.Peaks:
     doubled = ad.compile(lambda x: x * 2)
     return doubled.explain(ad.ones(1)).peaks

@@ -96,7 +96,7 @@ def _products(torch: object, narrow: bool) -> Iterator[Case]:
 def _convolutions(torch: object, batch: int, narrow: bool) -> Iterator[Case]:
     import ml_dtypes
 
-    from adjoint.backends.native.onednn import convolution as ours
+    from adjoint.backends.native.onednn import eager_convolution as ours
 
     kind = ml_dtypes.bfloat16 if narrow else np.float32
     for name, inputs, outputs, k, s, p, n in CONVOLUTIONS:
@@ -140,7 +140,7 @@ def _convolutions(torch: object, batch: int, narrow: bool) -> Iterator[Case]:
 
 
 def _pools(torch: object, batch: int) -> Iterator[Case]:
-    from adjoint.backends.native.onednn import pooling as ours
+    from adjoint.backends.native.onednn import pooling_plans as ours
 
     for name, channels, k, s, p, n in POOLS:
         count = (n + 2 * p - k) // s + 1

@@ -243,10 +243,14 @@ class Data(dict):
     def __init__(self, t: Any, n: int, label: str = "") -> None:
         super().__init__(t=t, n=n, F=t.nn.functional)
         self.label = label
+        self.ones: dict[Any, Any] = {}  # cotangents, by shape
         side = 1 << (n.bit_length() - 1) // 2
         self.matrix = (3, 5) if n == 15 else (side, n // side)
         cubes = {1: (1, 1, 1), 15: (3, 1, 5), 64: (4, 4, 4)}
         self.cube = cubes.get(n) or (side // 4, 16, side // 4)
+        self.images = (max(n // 1024, 1), 16, 8, 8) if n > 1024 else (2, 8, 2, 2)
+        heads = (max(n // 4096, 1), 8, -(-min(n, 4096) // 128), 16)
+        self.heads = heads if n > 64 else (2, 2, 4, 4)
 
     def __missing__(self, name: str) -> Any:
         found = self[name] = self._made(name)
@@ -255,7 +259,7 @@ class Data(dict):
     def _made(self, name: str) -> Any:
         t, n = self["t"], self["n"]
         if name == "grad":
-            ones: dict[Any, Any] = {}
+            ones = self.ones
 
             def grad(y: Any, leaves: Any) -> Any:
                 shape = tuple(y.shape)
@@ -277,13 +281,11 @@ class Data(dict):
 
     def _numpy(self, name: str, n: int) -> np.ndarray:
         rows, columns = self.matrix
-        images = (max(n // 1024, 1), 16, 8, 8) if n > 1024 else (2, 8, 2, 2)
+        channels = self.images[1]
         if name in ("x", "y", "v", "cube", "images", "heads", "table", "w", "b", "cw", "cb"):
-            heads = (max(n // 4096, 1), 8, -(-min(n, 4096) // 128), 16)
             shape = {
-                "v": (n,), "cube": self.cube, "images": images, "w": (columns,), "b": (columns,),
-                "heads": heads if n > 64 else (2, 2, 4, 4),
-                "table": (rows, columns), "cw": (images[1],), "cb": (images[1],),
+                "v": (n,), "cube": self.cube, "images": self.images, "w": (columns,),
+                "b": (columns,), "heads": self.heads, "cw": (channels,), "cb": (channels,),
             }.get(name, (rows, columns))  # fmt: skip
             return _array("other normal" if name == "y" else "normal", shape)
         if name in ("unit", "positive", "unit_cube"):
@@ -292,7 +294,7 @@ class Data(dict):
         if name in ("mask", "other"):
             return _array("mask", self.matrix)
         if name in ("labels", "tokens"):
-            return _array("int", (rows,), rows)
+            return _array("int", (rows,), min(rows, columns))
         if name == "columns":
             return _array("int", self.matrix, columns)
         if name in ("whole", "shifts"):

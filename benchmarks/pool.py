@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from adjoint.backends.native.runtime import memory, object_code
+from adjoint.backends.native.runtime import array_memory, object_code
 from adjoint.backends.native.runtime.pool import Pool
 
 from .timing import _time, compare, row
@@ -167,13 +167,13 @@ def page_faults() -> None:
     print(f"\n{title:44s} {'reused us':>10s} {'NumPy us':>11s} {'ratio':>7s}  quartiles")
     with np.errstate(all="ignore"):  # such contexts are what adjoint computes in
         ours, theirs = contextvars.copy_context().run, contextvars.copy_context().run
-    memory.use_in(ours)
+    array_memory.use_in(ours)
     for label, size in {"16": 16, "16 Ki": 1 << 14, **SIZES}.items():
         row(f"{label} floats", compare(_added(ours, size), _added(theirs, size)))
     program = """
 import contextvars, resource
 import numpy as np
-from adjoint.backends.native.runtime import memory
+from adjoint.backends.native.runtime import array_memory as memory
 run = contextvars.Context().run
 if {reuse}:
     memory.use_in(run)

@@ -1,4 +1,4 @@
-"""Draw docs/images/ratios.svg of the table of compiled steps in docs/benchmarks.md.
+"""Draw docs/images/ratios.svg of the table in docs/measurements/compiled_steps.md.
 
     python docs/build_chart.py
 
@@ -14,7 +14,7 @@ import pathlib
 import re
 
 HERE = pathlib.Path(__file__).parent
-PAGE = HERE / "benchmarks.md"
+PAGE = HERE / "measurements" / "compiled_steps.md"
 CHART = HERE / "images" / "ratios.svg"
 
 NAMES = {
@@ -42,13 +42,13 @@ text {{ fill: #333 }} .dim {{ fill: #777 }} .bar {{ fill: #3b6fd1; opacity: .85 
 
 def ratios(text: str) -> dict[str, dict[str, float]]:
     """Of each workload in the table, how many times as fast we are as each peer."""
-    (table,) = re.findall(r"^## Compiled steps\n.*?^```text\n(.*?)^```", text, re.S | re.M)
+    table = re.findall(r"^```text\n(.*?)^```", text, re.S | re.M)[0]
     found: dict[str, dict[str, float]] = {}
     for block in table.split("\n\n"):
         name = next((NAMES[key] for key in NAMES if block.startswith(key)), None)
         if name is not None:
             peers = "|".join(map(re.escape, PEERS))
-            rows = re.findall(rf"^  ({peers}) .* compiled is +([\d.]+) times", block, re.M)
+            rows = re.findall(rf"^  ({peers}) .* s +([\d.]+) x \(", block, re.M)
             found[name] = {peer: float(ratio) for peer, ratio in rows}
     return found
 

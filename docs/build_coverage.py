@@ -154,7 +154,7 @@ def by_torch(cls: type[Op]) -> bool:
     import torch
 
     from adjoint.backends.torch import from_host
-    from adjoint.program.compute import compute
+    from adjoint.ir.compute import compute
 
     sample = next(iter(cls.samples()))
     where = torch.device("cpu")
@@ -241,7 +241,7 @@ def _onnx() -> list[str]:
 
     from adjoint.onnx import export_elementwise, export_ops  # noqa: F401 - they fill the table
     from adjoint.onnx.export_table import TABLE as WRITTEN
-    from adjoint.onnx.importing.ops import TABLE as READ
+    from adjoint.onnx.importing.operator_table import TABLE as READ
 
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     ops = set(_ops())

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 import numpy as np
 
 import adjoint  # noqa: F401 - fills the registry
-from adjoint.backends.native.lowering import execution
+from adjoint.backends.native.lowering import kernel_execution
 from adjoint.core.op import REGISTRY, Op
 
 PAGE = pathlib.Path(__file__).parent / "kernels.md"
-TABLE = pathlib.Path(execution.__file__).parent / "kernel_table.py"
+TABLE = pathlib.Path(kernel_execution.__file__).parent / "kernel_table.py"
 
 HEAD = """\
 # How each op is computed on large arrays
@@ -53,7 +53,7 @@ def way_of(kind: type[Op]) -> tuple[str, list[str]]:
             return "view", []
         if not any(isinstance(x, np.ndarray) for x in sample.inputs):
             return "NumPy", ["nothing to compute from"]
-        found = execution._prepare(op, sample.inputs)
+        found = kernel_execution._prepare(op, sample.inputs)
         if not isinstance(found, str):
             traced = True
         elif "complex" not in found:
@@ -82,7 +82,7 @@ def page(found: dict[str, tuple[str, list[str]]]) -> str:
 def table(found: dict[str, tuple[str, list[str]]]) -> str:
     """The module that strict mode reads."""
     return (
-        '"""Which ops are kernels, and why some of their calls are NumPy\'s nevertheless.\n\n'
+        '"""Table of the ops that are kernels, and why NumPy computes some of their calls.\n\n'
         'Written by docs/build_kernels.py, as is docs/kernels.md.\n"""\n\n'
         "KERNELS: dict[str, tuple[str, ...]] = {\n"
         + "".join(_entry(name, why) for name, (way, why) in found.items() if way == "kernel")

@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 import adjoint as ad
-from adjoint.absent import ABSENT, MODULES, why
+from adjoint.core.missing_names import ABSENT, MODULES, why
 
 PAGE = pathlib.Path(__file__).parent / "pytorch.md"
 MARK = "<!-- written by docs/build_pytorch.py -->\n"

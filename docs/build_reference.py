@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import adjoint as ad
-from adjoint.eager.public import INPLACE, METHODS
-from adjoint.later import PLACES
+from adjoint.core.faces import PLACES
+from adjoint.runtime.public import INPLACE, METHODS
 
 REFERENCE = pathlib.Path(__file__).parent / "reference"
 
@@ -23,41 +23,47 @@ REFERENCE = pathlib.Path(__file__).parent / "reference"
 # the top-level namespace that no topic describes fails the build.
 TOPICS = {
     "Tensor": "tensor",
-    "Creation": "ops.creation ops.ranges ops.memory",
+    "Creation": "ops.creation ops.like ops.ranges ops.memory ops.exchange",
     "Data types, devices and shapes": "core.dtype core.device core.spec ops.promotion "
     "ops.conversion",
-    "Random numbers": "ops.random ops.gamma_draws",
-    "Shapes and views": "ops.movement ops.slicing ops.joining ops.arranging ops.copies names",
-    "Indexing, gather and scatter": "ops.indexing ops.scatter",
+    "Random numbers": "ops.random ops.generators ops.gamma_draws",
+    "Shapes and views": "ops.movement ops.slicing ops.concatenation ops.splitting ops.arranging "
+    "ops.triangles ops.repeating ops.copies nn.top",
+    "Indexing, gather and scatter": "ops.indexing ops.gather ops.scatter ops.masking",
     "Arithmetic and powers": "ops.arithmetic ops.power ops.rounding",
     "Functions of one variable": "ops.functions ops.trigonometry",
     "Special functions": "ops.special ops.incomplete",
-    "Comparison and logic": "ops.comparison ops.logic",
+    "Comparison and logic": "ops.relational ops.comparison ops.logic",
     "Reductions": "ops.reduction ops.extrema ops.statistics ops.quantiles",
     "Scans": "ops.scan",
     "Sorting and counting": "ops.sort ops.counting",
-    "Matrix products": "ops.matmul ops.contraction ops.distances",
-    "Decompositions": "ops.linalg ops.householder ops.exponential",
+    "Matrix products": "ops.matmul ops.matrix_product ops.fully_connected ops.contraction "
+    "ops.distances",
+    "Decompositions": "ops.linalg ops.matrix_factors ops.householder ops.exponential",
     "Signals": "ops.spectrograms ops.tapers",
     "Complex numbers": "ops.complex",
-    "Sparse tensors": "ops.public_functions",
-    "Activations": "ops.activation ops.softmax",
-    "Convolution and pooling": "ops.convolution ops.averaging ops.pooling",
+    "Sparse tensors": "ops.construction ops.public_functions ops.sparse_algebra",
+    "Activations": "ops.activation ops.piecewise ops.softmax",
+    "Convolution and pooling": "ops.convolution ops.averaging ops.unpooling ops.adaptive_maxima "
+    "ops.pooling",
     "Gradients and modes": "autograd.gradients autograd.modes core.handles",
     "Mixed precision": "amp.autocast_mode amp.grad_scaler",
     "Lazy execution and graphs": "autograd.recording reactive.graph",
     "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",
     "Printing": "printing",
-    "Threads and memory": "threads memory",
+    "Threads and memory": "backends.threads backends.memory",
     "Streams of CUDA": "cuda",
     "Errors": "core.errors",
-    "Forms for ATen": "aten.dropouts aten.embeddings aten.images aten.losses aten.normalization "
-    "aten.recurrent aten.segments",
-    "Rounding to levels, quantized": "aten.quantized",
-    "Older names": "older_names symbols ops.older ops.storages ops.extremal amp.devices",
+    "Forms for ATen": "torch_api.aten.dropouts torch_api.aten.embeddings torch_api.aten.images "
+    "torch_api.aten.losses torch_api.aten.normalization torch_api.aten.recurrent_cells "
+    "torch_api.aten.segments",
+    "Rounding to levels, quantized": "torch_api.aten.quantized",
+    "Older names": "torch_api.deprecated_names torch_api.sym ops.deprecated_creation "
+    "ops.deprecated_sparse ops.storages ops.extremal "
+    "amp.devices",
     "Names of TorchScript": "jit jit.types jit.schemas jit.classes futures",
-    "Refused, as in PyTorch": "absent",
+    "Refused, as in PyTorch": "core.missing_names",
 }
 
 MODULES = (
@@ -100,9 +106,29 @@ MODULES = (
     "adjoint.accelerator",
     "adjoint.amp",
     "adjoint.reactive",
-    "adjoint.compiled",
+    "adjoint.compiler",
     "adjoint.testing",
 )
+
+# The menu of the reference: group -> titles of topics, and modules. What no group names fails.
+GROUPS = {
+    "Tensors": "Tensor|Creation|Data types, devices and shapes|Random numbers|Shapes and views|"
+    "Indexing, gather and scatter|Complex numbers|Sparse tensors|Printing",
+    "Functions": "Arithmetic and powers|Functions of one variable|Special functions|"
+    "Comparison and logic|Reductions|Scans|Sorting and counting|Matrix products|Decompositions|"
+    "Signals|Activations|Convolution and pooling",
+    "Neural networks": "nn|nn.functional|nn.grad|nn.init|nn.utils|nn.utils.rnn|models",
+    "Gradients and training": "Gradients and modes|autograd|autograd.functional|autograd.graph|"
+    "autograd.forward_ad|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|"
+    "utils.checkpoint|utils.resume|distributions",
+    "Graphs and programs": "Lazy execution and graphs|reactive|Looking at graphs|compiled|"
+    "export|fx",
+    "Mathematics": "linalg|fft|special|signal.windows|sparse|masked|random|quasirandom",
+    "Files, devices, tools": "Files|io|serialization|onnx|Threads and memory|Streams of CUDA|cuda|"
+    "accelerator|profiler|testing|utils.benchmark|utils.tensorboard|Errors",
+    "PyTorch's names": "overrides|Forms for ATen|Rounding to levels, quantized|Older names|"
+    "Names of TorchScript|Refused, as in PyTorch",
+}
 
 
 def public_names(module: object) -> list[str]:
@@ -122,7 +148,8 @@ def later_names() -> list[str]:
     """Functions and classes of the top-level namespace that are imported with their first use, but
     for those of packages, which are described with these.
     """
-    packages = {"alias", "alias.c", "compiled", "func", "nn.functional"}
+    packages = {"compiler.capture.control", "compiler.function", "nn.functional"}
+    packages |= {f"torch_api.{name}" for name in ("alias", "alias.c", "func")}
     names = [name for name, file in PLACES.items() if file not in packages]
     return [name for name in names if callable(getattr(ad, name))]
 
@@ -156,8 +183,15 @@ def signature(value: Any) -> str:
     return re.sub(r"<(\w+) .*? at 0x\w+>", r"<\1>", str(inspect.Signature(plain)))
 
 
+def listed(section: re.Match[str]) -> str:
+    """The lines of an "Args:" section as a Markdown list."""
+    lines = textwrap.dedent(section[1]).rstrip()
+    return "\n**Arguments:**\n\n" + re.sub(r"(?m)^(\S.*?): ", r"- `\1`: ", lines) + "\n"
+
+
 def prose(text: str) -> str:
     """Docstring text as Markdown: "Shapes: ..." and the like as a list, links that work."""
+    text = re.sub(r"\nArgs:\n((?: {4}.*(?:\n|$))+)", listed, text)
     text = re.sub(r"\nSource: (https?://\S+)", r"\n[PyTorch's page](\1)", text)
     text = re.sub(r"(?<![(<])(https?://[^\s)]+)", r"<\1>", text)
     return re.sub(
@@ -217,17 +251,28 @@ def page(file: str, title: str, summary: str, entries: list[str]) -> None:
     (REFERENCE / file).write_text(f"# {title}\n\n{summary}\n\n" + "\n".join(entries))
 
 
-def main() -> list[dict[str, str]]:
+def grouped(pages: dict[str, str]) -> list[dict[str, Any]]:
+    """The navigation: the overview, and the pages (title -> file) by groups."""
+    menu: list[dict[str, Any]] = [{"Overview": "reference/index.md"}]
+    rest = dict(pages)
+    for group, titles in GROUPS.items():
+        menu.append({group: [{title: rest.pop(title)} for title in titles.split("|")]})
+    if rest:
+        raise SystemExit(f"docs/build_reference.py: no group in GROUPS for {sorted(rest)}")
+    return menu
+
+
+def main() -> list[dict[str, Any]]:
     """Write the pages and their index; the result is their part of the navigation."""
     REFERENCE.mkdir(exist_ok=True)
     for old in REFERENCE.glob("*.md"):
         old.unlink()
-    navigation = [{"Overview": "reference/index.md"}]
+    pages = {}
     index = ["# Reference\n", "Top-level functions and classes, by topic:\n"]
     for title, names in topics():
         file = re.sub(r"\W+", "_", title.lower()) + ".md"
         page(file, title, f"{len(names)} names.", [describe(n, getattr(ad, n)) for n in names])
-        navigation.append({title: f"reference/{file}"})
+        pages[title] = f"reference/{file}"
         links = ", ".join(f"[`{n}`]({file}#{n.lower()})" for n in names)
         index.append(f"- [{title}]({file}): {links}")
     index.append("\nModules:\n")
@@ -237,17 +282,27 @@ def main() -> list[dict[str, str]]:
         summary = inspect.cleandoc(module.__doc__ or "").split("\n\n")[0].replace("\n", " ")
         entries = [describe(name, getattr(module, name)) for name in names]
         page(f"{module_name}.md", module_name, summary, entries)
-        navigation.append({module_name.removeprefix("adjoint."): f"reference/{module_name}.md"})
+        pages[module_name.removeprefix("adjoint.")] = f"reference/{module_name}.md"
         index.append(f"- [{module_name}]({module_name}.md): {summary} ({len(names)} names)")
     (REFERENCE / "index.md").write_text("\n".join(index) + "\n")
-    return navigation
+    return grouped(pages)
 
 
 def on_config(config: Any) -> Any:
-    """MkDocs' hook: write the reference and append it to the navigation."""
-    config["nav"] = [*config["nav"], {"Reference": main()}]
+    """MkDocs' hook: write the reference, and put it into its tab in front of what is there."""
+    for tab in config["nav"]:
+        if "Reference" in tab:
+            tab["Reference"] = [*main(), *tab["Reference"]]
     return config
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """MkDocs' hook: the page for contributors is the file at the top of the repository."""
+    if page.file.src_uri != "contributing.md":
+        return markdown
+    return (REFERENCE.parent.parent / "CONTRIBUTING.md").read_text().replace("](docs/", "](")
+
+
 if __name__ == "__main__":
-    print(f"wrote {len(main())} pages to {REFERENCE}")
+    main()
+    print(f"wrote {len(list(REFERENCE.glob('*.md')))} pages to {REFERENCE}")

@@ -1,4 +1,5 @@
-"""Run the examples in full, check each against its expected figure, and write docs/results.md.
+"""Run the examples in full, check each against its expected figure, and write the page
+docs/measurements/examples.md.
 
 Run: python examples/record_results.py [NAME ...]   (only those named: their rows are replaced)
 """
@@ -11,13 +12,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results.md"
+RESULTS = HERE.parent / "docs" / "measurements" / "examples.md"
 EXPECTED = re.compile(r"^Expected: (.+) at (least|most) ([-+.\de]+)$", re.MULTILINE)
 HEAD = """# Results of the examples
 
 Each row is one full run: the figure that the program's docstring expects, and the one it reached.
 `python examples/record_results.py` runs them all and writes this page; it fails where a figure is
-missed. [What each program shows](examples.md).
+missed. [What each program shows](../examples.md).
 
 | example | command | seed | expected | reached | processor time |
 |---|---|---|---|---|---|

@@ -31,7 +31,7 @@ import numpy as np
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
 
 RUNS = 3
 SIZES = [(1,), (3, 5), (64,), (4099,), (70000,)]  # both sides of every threshold
@@ -41,7 +41,7 @@ DTYPES = ["float32", "float64", "bfloat16"]
 ITERATED = {"BetaMoment", "GammaMoment"}  # which take seconds for a large array
 COUNTERS = [  # where launches have been counted, in any commit
     ("adjoint.backends.native.lowering.composite", "launches"),
-    ("adjoint.eager.writes", "launches"),
+    ("adjoint.runtime.writes", "launches"),
     ("adjoint.backends.native.lowering.writing", "launches"),
     ("adjoint.backends.native.lowering.multi_tensor", "launches"),
 ]

@@ -1,4 +1,5 @@
-"""The core's tests on other Pythons: `python tests/pythons.py tests/autograd/test_autograd.py ...`.
+"""The core's tests on other Pythons: `python tests/pythons.py tests/autograd/test_autograd.py ...`,
+on one of them with `--only 3.12` in front.
 
 For each CPython of the list that is there (on PATH, or of pyenv) it makes a virtual environment
 in build/, installs the package there, which compiles the core, and runs the tests. PyTorch is
@@ -59,15 +60,18 @@ def run(*command: str) -> tuple[bool, str]:
 
 def main() -> int:
     """Run all, each core one; the number of versions that failed."""
-    found = {version: interpreter(version) for version in VERSIONS}
+    tests, versions = sys.argv[1:], VERSIONS
+    if tests[:1] == ["--only"]:
+        versions, tests = (tests[1],), tests[2:]
+    found = {version: interpreter(version) for version in versions}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         checks = {
-            version: pool.submit(check, version, python, sys.argv[1:])
+            version: pool.submit(check, version, python, tests)
             for version, python in found.items()
             if python is not None
         }
     failed = 0
-    for version in VERSIONS:
+    for version in versions:
         if version not in checks:
             print(f"Python {version}: not installed")
             continue

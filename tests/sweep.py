@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -42,3 +43,8 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
     found = list(cases)
     count = min(count, len(found))
     return [found[k * (len(found) - 1) // max(count - 1, 1)] for k in range(count)]
+
+
+def part_of(name: str, parts: int) -> int:
+    """Which of so many parts a test of this name belongs to, whatever else there is."""
+    return zlib.crc32(name.encode()) % parts

@@ -267,7 +267,7 @@ def difference(seed, lines=12):
 
 
 # 8,000 in the sweep, and 12,000 others where it is repeated on NumPy alone: those need no compiler.
-SWEPT = range(1000, 9000, 1000) if not native.reason_off() else range(20_000, 32_000, 1000)
+SWEPT = range(1000, 9000, 1000) if not native.unusable() else range(20_000, 32_000, 1000)
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.sweep) for n in SWEPT)])

@@ -13,19 +13,35 @@ import sys
 import pytest
 
 import adjoint as ad
-from adjoint.eager.public import FUNCTIONS, INPLACE, METHODS
+from adjoint.runtime.public import FUNCTIONS, INPLACE, METHODS
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WRITTEN = sorted(
+    page
+    for page in (ROOT / "docs").rglob("*.md")
+    if page.parent.name != "reference"  # from docstrings, and not in the repository
+)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
 def runnable(page):
-    """The page's Python blocks; the architecture page quotes the source instead."""
-    return [] if page.name == "architecture.md" else BLOCK.findall(page.read_text())
+    return BLOCK.findall(page.read_text())
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: p.name)
+def paragraphs(text):
+    """Prose: not code, tables and headings; each item of a list is one."""
+    text = re.sub(r"^```.*?^```", "\n", text, flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n\s*\n", text):
+        lines = [line for line in block.splitlines() if not line.startswith(("|", "#", "<"))]
+        yield from re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", "\n".join(lines))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=name)
 def test_documentation_code_runs(page, tmp_path, programs):
     program = "\n".join(runnable(page))
     result = programs.run(program, tmp_path, Warning)
@@ -53,15 +69,72 @@ def test_the_chart_is_of_the_table():
 
 
 def test_each_page_is_in_the_menu_once():
-    menu = re.findall(r"^  - (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
-    assert sorted(menu) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    menu = re.findall(r"^ +- (?:[^:\n]+: )?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(menu) == sorted(str(page.relative_to(ROOT / "docs")) for page in WRITTEN)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_a_tab_has_five_to_nine_entries():
+    tabs = re.split(r"^  - (.+):", (ROOT / "mkdocs.yml").read_text(), flags=re.M)[1:]
+    counts = {
+        tab: len(re.findall(r"^      - ", entries, re.M))
+        for tab, entries in zip(tabs[::2], tabs[1::2], strict=True)
+        if re.search(r"^      - .*md$", entries, re.M)
+    }
+    assert len(counts) == 5  # beside the reference, whose entries are groups and the overview
+    counts["Reference"] = 1 + len(reference_builder().GROUPS)
+    assert all(5 <= count <= 9 for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if not target.startswith(("http", "reference/")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_paragraph_is_a_wall(page):
+    for text in paragraphs(page.read_text()):
+        assert len(text.split()) <= 120, text
+
+
+def test_a_wall_would_be_noticed():
+    wall = "word " * 121
+    assert max(len(text.split()) for text in paragraphs(f"Short.\n\n{wall}\n\n- a\n- b")) == 121
+    assert max(len(text.split()) for text in paragraphs(f"| {wall} |\n\n```\n{wall}\n```")) == 0
+
+
+def guides():
+    tab = (ROOT / "mkdocs.yml").read_text().partition("  - Guides:\n")[2].partition("\n  - ")[0]
+    return [ROOT / "docs" / page for page in re.findall(r"(\w+\.md)$", tab, re.M)]
+
+
+@pytest.mark.parametrize("page", guides(), ids=name)
+def test_a_guide_begins_with_a_short_program(page):
+    assert len([line for line in runnable(page)[0].splitlines() if line]) <= 15
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "inside").glob("*.md")), ids=name)
+def test_a_page_of_a_room_is_short_and_has_a_drawing(page):
+    text = page.read_text()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"\w[^\s|]*", prose)) <= 600
+    assert "```text\n" in text
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name)
+def test_code_is_not_wider_than_the_page(page):
+    """At 1300 pixels: 90 characters, 135 on a page of measurements."""
+    limit = 135 if page.parent.name == "measurements" else 90
+    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        assert max(map(len, block.splitlines())) <= limit, block
+
+
+def reference_builder():
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build_reference.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return build
 
 
 def public_callables():
@@ -101,9 +174,7 @@ def test_methods_are_documented(name):
 
 
 def test_every_public_name_has_a_page_in_the_reference():
-    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build_reference.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
+    build = reference_builder()
     described = {name for _, names in build.topics() for name in names}
     assert {"sum", "Tensor", "no_grad", "ShapeError"} <= described
     assert "sum(input, dim=None, keepdim=False, *, dtype=None, out=None)" in build.describe(

@@ -49,7 +49,7 @@ def test_every_example_expects_a_figure():
 
 def test_full_runs_on_record_reached_their_figures():
     """The recorded rows are those of today's programs: same figures, none missing."""
-    page = (ROOT / "docs" / "results.md").read_text()
+    page = (ROOT / "docs" / "measurements" / "examples.md").read_text()
     rows = dict(re.findall(r"^\| (\w+) \| `(.*)$", page, re.M))
     assert set(rows) == set(recorder().examples())
     for name, path in recorder().examples().items():

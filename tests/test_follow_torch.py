@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from tests.native import needs_native
 
 torch = pytest.importorskip("torch")
 
@@ -624,6 +625,7 @@ def test_a_run_has_pytorchs_losses_from_the_seed_alone(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
+@needs_native
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
 def test_compiled_runs_draw_the_same(name):
     found = trained(ad, *RUNS[name], wrap=ad.compile)
@@ -673,6 +675,7 @@ def test_lazy_draws_are_made_when_they_are_recorded():
     assert all(x.equal(y) for x, y in zip((a, b, c), expected, strict=True))
 
 
+@needs_native
 def test_compiled_functions_draw_host_numbers_in_order():
     @ad.compile
     def step(x):
@@ -692,6 +695,7 @@ def test_compiled_functions_draw_host_numbers_in_order():
     assert [row.name for row in explained.rows].count("followed") == 3, explained
 
 
+@needs_native
 def test_compiled_functions_are_compiled_again_for_the_other_kind():
     step = ad.compile(lambda: ad.rand(4))
     ad.manual_seed(3)
@@ -710,6 +714,7 @@ def test_compiled_functions_are_compiled_again_for_the_other_kind():
     assert step().equal(followed)
 
 
+@needs_native
 def test_what_a_run_drew_is_undone_where_it_fails():
     @ad.compile
     def step(x):
@@ -723,6 +728,7 @@ def test_what_a_run_drew_is_undone_where_it_fails():
     assert ad.get_rng_state().equal(before)
 
 
+@needs_native
 def test_compiled_functions_refuse_what_values_decide():
     with pytest.raises(ad.Unsupported, match="Poisson takes as many"):
         ad.compile(lambda x: ad.poisson(x))(ad.ones(3))
@@ -774,6 +780,10 @@ def test_what_cannot_be_drawn_in_order_is_refused():
     with ad.lazy(), pytest.raises(ad.Unsupported, match="one after another"):
         ad.func.vmap(lambda x: x + ad.rand(2), randomness="different")(ad.zeros(3, 1))
     assert ad.get_rng_state().equal(state)
+
+
+@needs_native
+def test_what_cannot_be_drawn_in_order_is_refused_in_compiled_functions():
     dropped = ad.nn.Dropout()
 
     @ad.compile

@@ -36,10 +36,12 @@ def cost(name):
     sys.setprofile(count)
     __import__(name)
     sys.setprofile(None)
-    return calls, len(set(sys.modules) - before)
+    new = {id(sys.modules[name]) for name in set(sys.modules) - before}  # some have two names
+    return calls, len(new)
 
 print(*cost("numpy"), *cost("adjoint"))
 """
     their_calls, _, our_calls, our_modules = map(int, run(program).split())
     assert our_calls < 1.5 * their_calls, "what is costly belongs behind its first use"
-    assert our_modules < 300, "a library imported that its first use could import?"
+    # 329 on 2026-11-29: files of over 600 lines were split by their subjects, 26 of them in ops.
+    assert our_modules < 332, "a library imported that its first use could import?"

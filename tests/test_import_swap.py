@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from tests.sweep import one_in
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 STEPS = 20
@@ -162,7 +163,7 @@ OPTIONS = {  # what would draw from the framework's own generator
 }
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", one_in(3, sorted(NAMES)))
 def test_an_example_has_the_same_losses_with_pytorch(name, monkeypatch):
     torch = pytest.importorskip("torch")
     if NAMES[name] is not None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from adjoint.backends import native
+from tests.native import needs_native
 
 from .sweep import swept
 
@@ -89,7 +89,7 @@ def test_a_step_needs_no_more_memory_than_in_pytorch(kind):
 
 @pytest.mark.sweep
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
-@pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+@needs_native
 def test_a_compiled_step_of_several_batches_needs_the_memory_of_one_at_a_time():
     """It needs no more than an eager step, which frees each batch's before the next one's."""
     eager, ours = peak("adjoint", "batches"), peak("compiled", "batches")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-import adjoint.foreach
+import adjoint.torch_api.foreach
 from adjoint import nn
 from adjoint.utils import _pytree
 

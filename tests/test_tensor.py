@@ -177,12 +177,30 @@ def test_deepcopy_keeps_sharing_within_one_structure():
     assert first is second
 
 
-def test_computed_tensors_refuse_deepcopy_and_pickle():
+def test_deepcopy_keeps_views_of_one_memory():
+    x, plain = ad.zeros(2, 3), ad.zeros(2)
+    parameter = ad.nn.Parameter(x[1])
+    for order in ((0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (3, 0, 1, 4, 2)):
+        given = [x, x.t(), x[1, 1:], parameter, x.detach()]
+        made = dict(zip(order, copy.deepcopy([given[i] for i in order]), strict=True))
+        assert made[1].stride() == (1, 3) and type(made[3]) is ad.nn.Parameter
+        made[0].add_(1)
+        made[2].add_(1)
+        assert made[1].tolist() == [[1, 1], [1, 2], [1, 2]]
+        assert made[3].tolist() == [1, 2, 2] and made[3].requires_grad
+        assert made[4].tolist() == [[1, 1, 1], [1, 2, 2]]
+        assert x.tolist() == [[0, 0, 0], [0, 0, 0]]
+    first, second = copy.deepcopy([plain, plain.clone()])
+    first.add_(1)
+    assert second.tolist() == [0, 0]
+
+
+def test_computed_tensors_refuse_deepcopy_and_are_pickled_without_history():
     y = ad.ones(1, requires_grad=True) * 2
     with pytest.raises(RuntimeError, match="graph leaves"):
         copy.deepcopy(y)
-    with pytest.raises(RuntimeError, match="detach"):
-        pickle.dumps(y)
+    again = pickle.loads(pickle.dumps(y))
+    assert again.tolist() == [2] and again.is_leaf
     assert copy.deepcopy(y.detach()).tolist() == [2]
 
 

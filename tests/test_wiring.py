@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import numpy as np
-
 import adjoint as ad
 from adjoint.autograd.batching import Batched
 from adjoint.autograd.dual import Dual
 from adjoint.autograd.forward_level import OpenDual
-from adjoint.eager import dispatch, fused, operators, public, tensors, writes
-from adjoint.graph.cells import Cell, Source
-from adjoint.graph.lazy import LazyValue
 from adjoint.ops.create.conversion import Sparse
 from adjoint.ops.index.selected import Selected
+from adjoint.runtime import dispatch, fused, op_functions, public, tensors, writes
+from adjoint.runtime.cells import Cell, SourceCell
+from adjoint.runtime.lazy import LazyValue
 
 PACKAGE = Path(ad.__file__).parent
 WIRING = PACKAGE / "autograd" / "wiring.py"
@@ -50,7 +48,7 @@ def test_one_file_fills_the_slots():
 
 
 def test_functions_named_connect_are_those_it_calls():
-    folders = ("core", "eager", "program", "graph", "ops")
+    folders = ("core", "ir", "runtime", "ops")
     declared = {
         file.stem
         for folder in folders
@@ -69,10 +67,10 @@ def test_the_checks_bite():
 
 def test_every_slot_is_filled():
     assert tensors.Tensor is ad.Tensor
-    assert {LazyValue, Cell, Source, Sparse, Batched, Dual, OpenDual} <= set(dispatch.EXECUTORS)
+    assert {LazyValue, Cell, SourceCell, Sparse, Batched, Dual, OpenDual} <= set(dispatch.EXECUTORS)
     leveled = {Batched, Dual, OpenDual}
-    kinds = {LazyValue, Cell, Source, Selected, Sparse, np.ndarray, *leveled}
+    kinds = {LazyValue, Cell, SourceCell, Selected, Sparse, *leveled}
     assert kinds == set(writes.WRITERS)
-    assert set(operators.RECORDERS) == {1, 2}
+    assert set(op_functions.RECORDERS) == {1, 2}
     for slot in (public._write_out, public._write, public._rebind, fused._execute):
         assert slot.__module__.startswith("adjoint.autograd.")

@@ -10,15 +10,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import cuda
 from ..autograd.modes import _ModeSwitch
 from ..core.device import get_default_device
 from ..core.dtype import as_dtype, bfloat16, dtype, float16
 from ..core.errors import InvalidArgument, InvalidType
 from ..core.mode import MODE, Mode, mode_with
 from ..core.tensor_base import TensorBase
+from ..namespaces import cuda
 from ..ops.promotion import cast
-from .casting import DEFAULT_CASTING, Casting, Target
+from .casting import DEFAULT_CASTING, Casting, CastTarget
 from .lists import Lists
 
 __all__ = [
@@ -74,6 +74,8 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
     adjoint.float32
     """
 
+    _gives_itself = True
+
     def __init__(
         self,
         device_type: str | None = None,
@@ -90,14 +92,12 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
         self.enabled = bool(enabled) and _is_possible(device_type, self.fast_dtype)
         self.cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
 
-    def __enter__(self) -> Any:
-        mode = MODE.get()
-        self._outside.append(mode)
+    def _inside(self, mode: Mode) -> Mode:
+        """Return the mode that converts inputs of ops."""
         casting = _here()
         target = casting.targets[self.device]._replace(dtype=self.fast_dtype, enabled=self.enabled)
         inside = casting.with_target(self.device, target, self.cache_enabled)
-        MODE.set(mode_with(mode, autocast=inside))
-        return self
+        return mode_with(mode, autocast=inside)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate `function`: each call is a region of its own."""
@@ -153,13 +153,12 @@ class autocast_again(_ModeSwitch):  # noqa: N801 - like autocast
         super().__init__()
         self.casting: Casting | None = MODE.get().autocast
 
-    def __enter__(self) -> None:
-        mode: Mode = MODE.get()
-        self._outside.append(mode)
+    def _inside(self, mode: Mode) -> Mode:
+        """Return the mode that converts inputs of ops as they were converted then."""
         then = self.casting
         if then is not None:
             then = Casting(then.targets, then.cache_enabled, {})
-        MODE.set(mode_with(mode, autocast=then))
+        return mode_with(mode, autocast=then)
 
 
 # ---- questions and switches ----------------------------------------------------------------------
@@ -216,17 +215,17 @@ def _set(casting: Casting) -> None:
     MODE.set(mode_with(MODE.get(), autocast=casting if switched else None))
 
 
-def _target(casting: Casting, device_type: str) -> Target:
+def _target(casting: Casting, device_type: str) -> CastTarget:
     found = casting.targets.get(device_type)
     if found is not None:
         return found
     if device_type not in _OTHERS:
         _assert_device(device_type)
-    return Target(_OTHERS[device_type], False, Lists({}, {}))
+    return CastTarget(_OTHERS[device_type], False, Lists({}, {}))
 
 
-def target_of(device_type: str) -> Target:
-    """What autocast does on a device type here."""
+def target_of(device_type: str) -> CastTarget:
+    """The settings of autocast on a device type in this context."""
     return _target(_here(), device_type)
 
 

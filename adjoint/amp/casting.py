@@ -1,4 +1,4 @@
-"""What autocast does to the inputs of one operation."""
+"""Casts that autocast makes to the inputs of one operation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..core.errors import AutogradError
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import proceed
-from ..graph.lazy import LazyValue
 from ..ops.promotion import Cast
+from ..runtime.dispatch import proceed
+from ..runtime.lazy import LazyValue
 from .lists import CPU, CUDA, LOWER, PROMOTE, REFUSE, SAME, Lists
 
 
-class Target(NamedTuple):
+class CastTarget(NamedTuple):
     """Autocast on one device."""
 
     dtype: dtype
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 class _Cached(NamedTuple):
-    """A parameter in the lower dtype, and what it was made from."""
+    """A parameter in the lower dtype, and the tensor it was made from."""
 
     tensor: weakref.ref[Any]
     data: weakref.ref[Any]
@@ -43,14 +43,14 @@ class Casting:
 
     __slots__ = ("active", "cache", "cache_enabled", "signature", "targets")
 
-    targets: dict[str, Target]  # by device type
+    targets: dict[str, CastTarget]  # by device type
     active: bool  # on any device
     signature: Any  # equal for castings that convert alike
     cache: dict[Any, _Cached] | None  # None outside all contexts
 
     def __init__(
         self,
-        targets: dict[str, Target],
+        targets: dict[str, CastTarget],
         cache_enabled: bool = True,
         cache: dict[Any, _Cached] | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class Casting:
         self.active = bool(enabled)
         self.signature = tuple(enabled) or None
 
-    def with_target(self, device: str, target: Target, cache_enabled: bool) -> Casting:
+    def with_target(self, device: str, target: CastTarget, cache_enabled: bool) -> Casting:
         """This combination with another target for one device, in a context inside it."""
         cache = {} if self.cache is None else self.cache
         return Casting({**self.targets, device: target}, cache_enabled, cache)
@@ -108,15 +108,15 @@ class Casting:
             args, kwargs = _mapped(args, convert), _mapped(kwargs, convert)
         return without_autocast(function, *args, **kwargs)
 
-    def _target(self, inputs: Any) -> Target | None:
-        """What is done on the device of the first tensor of `inputs`; None: nothing."""
+    def _target(self, inputs: Any) -> CastTarget | None:
+        """The settings for the device of the first tensor of `inputs`; None for no autocast."""
         for x in inputs:
             if isinstance(x, TensorBase):
                 target = self.targets.get(x.device.type)
                 return target if target is not None and target.enabled else None
         return None
 
-    def _converted(self, x: Any, target: Target, policy: str) -> Any:
+    def _converted(self, x: Any, target: CastTarget, policy: str) -> Any:
         if not isinstance(x, TensorBase) or not _is_eligible(x):
             return x
         to = target.dtype if policy == LOWER else float32
@@ -153,9 +153,9 @@ class Casting:
 
 DEFAULT_CASTING = Casting(
     {
-        "cpu": Target(bfloat16, False, CPU),
-        "cuda": Target(float16, False, CUDA),
-        "torch": Target(bfloat16, False, CUDA),  # what runs there runs the same way on CUDA
+        "cpu": CastTarget(bfloat16, False, CPU),
+        "cuda": CastTarget(float16, False, CUDA),
+        "torch": CastTarget(bfloat16, False, CUDA),  # what runs there runs the same way on CUDA
     }
 )
 

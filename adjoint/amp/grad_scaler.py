@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda
 from ..autograd.modes import no_grad
 from ..core.dtype import LOW_PRECISION, float16, float32, int64
 from ..core.errors import AutogradError, InvalidArgument
 from ..core.mode import MODE
-from ..eager.writes import announce
+from ..namespaces import cuda
 from ..ops.create.creation import full, tensor
 from ..ops.elementwise.comparison import where
 from ..ops.elementwise.logic import logical_or
+from ..runtime.writes import announce
 from ..tensor import Tensor
 
 __all__ = ["GradScaler"]
@@ -32,7 +32,7 @@ class ScalerError(AutogradError, AssertionError):
 
 
 class _OptimizerState:
-    """What the scaler knows of one optimizer since the last `update`."""
+    """The scaler's state for one optimizer since the last `update`."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer  # held, so that its id is not given to another
@@ -260,7 +260,7 @@ class GradScaler:
         _set(self._tracker, tracker)
 
     def _adapt_within(self, found: list[Any]) -> None:
-        """The same in a function that is being captured, by selects."""
+        """Adapts the scale by selects, in a function that is being captured."""
         place = self._scale.device
         overflow = functools.reduce(logical_or, [tensor(each).to(place) for each in found])
         wide = self._scale.double()
@@ -282,7 +282,7 @@ class GradScaler:
         return float(self._scale.item()) if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
-        """What the scale is multiplied by after enough iterations without overflow."""
+        """The factor that multiplies the scale after enough iterations without overflow."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -290,7 +290,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the scale is multiplied by after an overflow."""
+        """The factor that multiplies the scale after an overflow."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
@@ -298,7 +298,7 @@ class GradScaler:
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """How many iterations in a row without overflow let the scale grow."""
+        """Number of iterations in a row without overflow after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
@@ -347,7 +347,9 @@ class GradScaler:
 
 
 def _capture() -> Any:
-    """What captures a function as a program, where a skipped step is a select; None elsewhere."""
+    """The executor that captures a function as a program, where a skipped step is a select; None
+    elsewhere.
+    """
     executor = MODE.get().executor
     return executor if hasattr(executor, "skipping") else None
 

@@ -1,4 +1,4 @@
-"""Which operations autocast converts for, by device: PyTorch's lists.
+"""Operations for which autocast converts, by device: PyTorch's lists.
 
 Hot primitives are listed by op class and converted where every op passes (`apply`); all others are
 listed by the public function's name and converted around the call (`wiring`), so that a composition
@@ -16,8 +16,9 @@ from ..core.op import Op
 from ..ops.elementwise import functions as ew
 from ..ops.elementwise.power import Pow
 from ..ops.elementwise.trigonometry import Acos, Asin, Tan
-from ..ops.linalg.matmul import Linear, MatMul
-from ..ops.nn.convolution import Convolution
+from ..ops.linalg.fully_connected import Linear
+from ..ops.linalg.matrix_product import MatMul
+from ..ops.nn.convolution_ops import Convolution
 from ..ops.nn.softmax import LogSoftmax, Softmax
 from ..ops.reduce.reduction import LogSumExp, Sum
 from ..ops.reduce.scan import CumProd, CumSum
@@ -34,7 +35,7 @@ Policy = str | Callable[..., str]  # a function gets the call's arguments
 
 
 class Lists(NamedTuple):
-    """What one device's autocast does."""
+    """Conversions of one device's autocast."""
 
     ops: dict[type[Op], str]  # op class -> LOWER or WIDE
     functions: dict[str, Policy]  # public function -> any of the five, or what says which

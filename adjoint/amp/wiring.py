@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import fft, linalg
-from ..core.mistakes import MISTAKES, recovered
+from ..core.argument_errors import MISTAKES, recovered
 from ..core.mode import MODE, is_casting
 from ..core.overrides import ABSENT, FOLLOWED, overridden
+from ..namespaces import fft, linalg
 from ..nn import functional
 from ..tensor import Tensor
 from .lists import CPU, CUDA
@@ -35,7 +35,8 @@ def wire(top: dict[str, Any]) -> None:
             setattr(Tensor, short, _around(name, vars(Tensor)[short]))
     package = __name__.partition(".")[0]
     for place, module in list(sys.modules.items()):
-        if place == package or place.startswith(f"{package}."):
+        ours = place == package or place.startswith(f"{package}.")
+        if ours and module is not None:  # None is what refuses an import
             for name, value in list(vars(module).items()):
                 if id(value) in wrapped:
                     setattr(module, name, wrapped[id(value)])

@@ -3,9 +3,9 @@
 Source: https://docs.pytorch.org/docs/stable/autograd.html
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import anomaly_mode, function, functional, grad_mode, graph, profiler
+from . import anomaly_mode, function, grad_mode, graph, profiler
 from . import devices as devices  # serves other devices than the host
 from . import fusion as fusion  # connects program.fused
 from .function import Function
@@ -23,6 +23,9 @@ from .modes import (
     set_grad_enabled,
 )
 
+if TYPE_CHECKING:
+    from . import functional as functional
+
 Variable: Any  # PyTorch's old name of Tensor, bound where the package is put together
 
 __all__ = [
@@ -34,17 +37,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "forward_ad":
+    if name in ("forward_ad", "functional"):
         import importlib
 
-        return importlib.import_module(f"{__name__}.forward_ad")
+        return importlib.import_module(f"{__name__}.{name}")
     if name in (
         "_disable_profiler", "_profiler_enabled", "is_multithreading_enabled",
         "set_multithreading_enabled", "variable",
     ):  # fmt: skip
-        from . import older
+        from . import deprecated
 
-        return getattr(older, name)
-    from ..absent import missing
+        return getattr(deprecated, name)
+    from ..core.missing_names import missing
 
     raise missing("autograd", name)

@@ -1,4 +1,6 @@
-"""Batched values (`vmap`): a tensor that wraps one with a dimension more, in front, and hides it.
+"""Batched values (`vmap`): a tensor that wraps one with an additional leading dimension, and hides
+it. Each op states how it computes a batch (`Op.core`, `by_rows`, `batched`, `batch`); the few that
+do not run once for each entry, with a warning.
 
 How an op computes a batch it says itself (`Op.core`, `by_rows`, `batched`, `batch`); the few that
 do not run once for each entry, with a warning.
@@ -8,19 +10,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..core.device import register_backend
 from ..core.errors import Unsupported
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import apply
-from ..eager.tensors import spec_of, zeros
-from ..eager.writes import ViewWrite
+from ..core.tensor_type import Tensor
 from ..ops.shape.joining import stack
 from ..ops.shape.movement import Expand, to_shape
+from ..runtime.dispatch import apply
+from ..runtime.tensors import spec_of, zeros
+from ..runtime.writes import ViewWrite
 from .levels import Level, Leveled
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray
 
 __all__ = ["BatchLevel", "Batched"]
 
@@ -33,15 +39,15 @@ _UNREADABLE = (
 
 
 class Batched(Leveled):
-    """`inner` has the hidden dimension in front; it has none where `whole`, which all entries
-    share.
+    """A value of a `vmap` level: `inner` has the hidden dimension in front, or, if `whole`, lacks
+    it and is shared by all entries.
     """
 
     __slots__ = ("whole",)
 
     whole: bool
 
-    def __init__(self, level: Level, inner: Any, whole: bool = False) -> None:
+    def __init__(self, level: Level, inner: TensorBase, whole: bool = False) -> None:
         shape = tuple(inner._data.shape)
         super().__init__(level, inner, shape if whole else shape[1:])
         self.whole = whole
@@ -52,12 +58,12 @@ class Batched(Leveled):
         return not self.whole
 
     def without_history(self) -> Batched:
-        """Of `inner.detach()`."""
+        """A Batched of `inner.detach()`."""
         return Batched(self.level, self.inner.detach(), self.whole)
 
 
 class BatchLevel(Level):
-    """One call of `vmap` for batches of `size`."""
+    """The level of one call of `vmap`, for batches of `size`."""
 
     kind = Batched
     name = "vmap"
@@ -67,20 +73,20 @@ class BatchLevel(Level):
         self.size = size
         self.randomness = randomness
 
-    def lift(self, x: Any) -> Batched:
-        """The value that all entries share."""
+    def lift(self, x: TensorBase) -> Batched:
+        """`x` as a value that all entries share."""
         return Batched(self, x, whole=True)
 
-    def read(self, value: Leveled) -> Any:
-        """The array that all entries share; others have none."""
+    def read(self, value: Leveled) -> BackendArray:
+        """The array of a value that all entries share; an error for other values."""
         assert isinstance(value, Batched)
         if not value.whole:
             refuse(_UNREADABLE.format(tuple(value.shape), self.size))
         data = value.inner._data
         return data.settle(value.inner) if isinstance(data, Leveled) else data
 
-    def values(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """By the op's rule, on what the inputs wrap."""
+    def values(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
+        """The op computed by its batching rule on the inner tensors."""
         flags = []
         outer = []
         for x in inputs:
@@ -93,24 +99,24 @@ class BatchLevel(Level):
             self._assert_random(op)
             flags[0], outer[0] = True, outer[0] if flags[0] else self._each(outer[0])
         if not any(flags):
-            found = apply(op, *outer)
-            several = isinstance(found, tuple)
-            return tuple(map(self.lift, found)) if several else self.lift(found)
+            results = apply(op, *outer)
+            several = isinstance(results, tuple)
+            return tuple(map(self.lift, results)) if several else self.lift(results)
         specs = op.infer(*map(spec_of, inputs))
         ndims = [x._data.ndim if isinstance(x, TensorBase) else 0 for x in inputs]
-        found = _in_batch(op, self.size, flags, ndims, outer, specs)
+        results = _in_batch(op, self.size, flags, ndims, outer, specs)
         if isinstance(specs, Spec):
-            return self._batched(op, found, specs)
-        return tuple(self._batched(op, y, spec) for y, spec in zip(found, specs, strict=True))
+            return self._batched(op, results, specs)
+        return tuple(self._batched(op, y, spec) for y, spec in zip(results, specs, strict=True))
 
-    def _batched(self, op: Op, y: Any, spec: Spec) -> Batched:
+    def _batched(self, op: Op, y: Tensor, spec: Spec) -> Batched:
         shape = (self.size, *spec.shape)
         if y._data.shape != shape:
             raise AssertionError(f"vmap: {op!r} gave {tuple(y.shape)}, not {shape}")
         return Batched(self, y)
 
-    def draw(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """Numbers for each entry, or those that all share, as `randomness` says."""
+    def draw(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
+        """Random numbers for each entry, or shared by all, as `randomness` says."""
         self._assert_random(op)
         if self.randomness == "same":
             return NotImplemented
@@ -133,11 +139,11 @@ class BatchLevel(Level):
         if why and self.randomness == "same":
             refuse(f"does not currently support {why} ({op.name}); use randomness='different'")
 
-    def _each(self, x: Any) -> Any:
+    def _each(self, x: Tensor) -> Tensor:
         return apply(Expand((self.size, *x._data.shape)), x)
 
-    def write(self, x: Any, y: Any) -> None:
-        """Refused where entries differ: `x` has one place for all of them."""
+    def write(self, x: TensorBase, y: TensorBase) -> None:
+        """Refuse to write different values per entry to `x`, which has memory for one."""
         if not y._data.whole:
             refuse(
                 "inplace arithmetic(self, *extra_args) is not possible because there exists a "
@@ -150,7 +156,7 @@ class BatchLevel(Level):
 
 
 def refuse(why: str) -> NoReturn:
-    """Raise Unsupported."""
+    """Raise Unsupported on behalf of `vmap`."""
     raise Unsupported(f"vmap: {why}")
 
 
@@ -163,60 +169,62 @@ def _in_batch(
     flags: Sequence[bool],
     ndims: Sequence[int],
     inputs: Sequence[Any],
-    specs: Any,
+    specs: Spec | Sequence[Spec],
 ) -> Any:
-    """What `op` gives for a batch: of inputs, those with a flag have it in front of `ndims`
-    dimensions, as the results of `specs` have.
+    """The results of `op` on a batch. Inputs with a flag have the batch dimension in front of their
+    `ndims` dimensions, as have the results, whose entries have the `specs`.
     """
     if op.batch is not None:
         return op.batch(size, flags, *inputs)
     if op.pointwise or op.core is not None:
-        found = apply(op, *_aligned(op.core or (0,), flags, ndims, inputs))
+        results = apply(op, *_aligned(op.core or (0,), flags, ndims, inputs))
     elif op.by_rows:
-        found = apply(op, *[_merged(x, size, flag) for x, flag in zip(inputs, flags, strict=True)])
+        results = apply(
+            op, *[_merged(x, size, flag) for x, flag in zip(inputs, flags, strict=True)]
+        )
     else:
         made = (
             _of_views(op, size, spec_of(inputs[0])) if type(op) is ViewWrite else op.batched(size)
         )
         if made is None:
             return _one_by_one(op, size, flags, inputs, specs)
-        found = apply(made, *_whole(size, flags, inputs))
+        results = apply(made, *_whole(size, flags, inputs))
     if isinstance(specs, Spec):
-        return _shaped(found, (size, *specs.shape))
-    return tuple(_shaped(y, (size, *s.shape)) for y, s in zip(found, specs, strict=True))
+        return _shaped(results, (size, *specs.shape))
+    return tuple(_shaped(y, (size, *s.shape)) for y, s in zip(results, specs, strict=True))
 
 
-def _shaped(y: Any, shape: tuple[int, ...]) -> Any:
+def _shaped(y: Tensor, shape: tuple[int, ...]) -> Tensor:
     return y if tuple(y._data.shape) == shape else apply(to_shape(shape), y)
 
 
 def _aligned(
     core: tuple[int, ...], flags: Sequence[bool], ndims: Sequence[int], inputs: Sequence[Any]
 ) -> list[Any]:
-    """Inputs whose dimensions before those that an op works on are as many, so that they broadcast
-    behind the batch.
+    """Inputs reshaped to the same number of dimensions before those that the op works on, so that
+    they broadcast behind the batch dimension.
     """
     lead = [ndim - core[min(i, len(core) - 1)] for i, ndim in enumerate(ndims)]
     most = max(lead)
-    found = []
+    aligned = []
     for x, flag, n in zip(inputs, flags, lead, strict=True):
         if flag and n < most:
             size, *rest = x._data.shape
             x = apply(to_shape((size, *(1,) * (most - n), *rest)), x)
-        found.append(x)
-    return found
+        aligned.append(x)
+    return aligned
 
 
 def _whole(size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> list[Any]:
-    """Tensors that all have the batch in front."""
+    """Tensors expanded to have the batch dimension in front, all of them."""
     return [
         apply(Expand((size, *x._data.shape)), x) if isinstance(x, TensorBase) and not flag else x
         for x, flag in zip(inputs, flags, strict=True)
     ]
 
 
-def _merged(x: Any, size: int, flag: bool) -> Any:
-    """A tensor whose first dimension is that of the batch and its own."""
+def _merged(x: Any, size: int, flag: bool) -> object:
+    """A tensor with the batch dimension merged into its own first dimension."""
     if not isinstance(x, TensorBase):
         return x
     if not flag:
@@ -225,8 +233,8 @@ def _merged(x: Any, size: int, flag: bool) -> Any:
     return apply(to_shape((size * rows, *rest)), x)
 
 
-def _of_views(op: Any, size: int, base: Spec) -> ViewWrite:
-    """A write through views, of each entry."""
+def _of_views(op: ViewWrite, size: int, base: Spec) -> ViewWrite:
+    """A write through views, for each entry."""
     ops = []
     for view in op.ops:
         made = view.batched(size)
@@ -236,8 +244,10 @@ def _of_views(op: Any, size: int, base: Spec) -> ViewWrite:
     return ViewWrite(tuple(ops))
 
 
-def _one_by_one(op: Op, size: int, flags: Sequence[bool], inputs: Sequence[Any], specs: Any) -> Any:
-    """For each entry by itself."""
+def _one_by_one(
+    op: Op, size: int, flags: Sequence[bool], inputs: Sequence[Any], specs: Any
+) -> Tensor | tuple[Tensor, ...]:
+    """The op run for each entry separately, with a warning."""
     warnings.warn(
         f"vmap: {op.name} has no rule for batches, so it runs once for each of {size} entries",
         UserWarning,

@@ -1,25 +1,28 @@
-"""Eager execution on devices other than the host, where every tensor of an op must be on one of
-them; and on sparse tensors.
+"""Eager execution on devices other than the host, where all tensors of an op must be on one device;
+and on sparse tensors.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.device import CPU, is_device_array, namespace_of
 from ..core.errors import DeviceError
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import EXECUTORS, apply, finish
+from ..core.tensor_type import Tensor
+from ..ir.compute import compute_elsewhere
 from ..ops.create.conversion import Sparse, Transfer, refused
 from ..ops.elementwise.pointwise import Elementwise
 from ..ops.index.advanced import Advanced, Overwrite
-from ..ops.index.scatter import MaskedFill
-from ..program.compute import compute_elsewhere
+from ..ops.index.masking import MaskedFill
+from ..runtime.dispatch import EXECUTORS, apply, finish
 
 
-def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """What `execute` does, for inputs of which one is on another device than the host.
+def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """`execute` for inputs at least one of which is on a device other than the host.
 
     Errors: DeviceError where they are on several. As in PyTorch, elementwise ops take 0-d tensors
     of the host, which stand for numbers, and indices may be the host's.
@@ -46,8 +49,8 @@ def execute_on_device(op: Op, inputs: tuple[Any, ...]) -> Any:
     return finish(op, inputs, compute_elsewhere(op, xp, arrays), parents, wants)
 
 
-def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """Run `op` where recorded values are among its inputs, or tensors of the host."""
+def _with_others(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Run `op` where some inputs are recorded values, or tensors of the host."""
     for x in inputs:
         kind = type(x._data) if isinstance(x, TensorBase) else None
         if kind in EXECUTORS and not is_device_array(x._data):
@@ -56,14 +59,15 @@ def _with_others(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 def together(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`inputs` on one device, with what the host's tensors among them stand for.
+    """`inputs` on one device: tensors of the host that serve as numbers or indices become numbers
+    or are moved there.
 
     Errors: DeviceError where those are more than numbers or indices.
     """
-    found = {x.device for x in inputs if isinstance(x, TensorBase)} - {CPU}
-    if len(found) != 1:
+    devices = {x.device for x in inputs if isinstance(x, TensorBase)} - {CPU}
+    if len(devices) != 1:
         raise _mixed(op, inputs)
-    place = found.pop()
+    place = devices.pop()
     changed: list[Any] = []
     for i, x in enumerate(inputs):
         if isinstance(x, TensorBase) and x.device is CPU:
@@ -78,31 +82,31 @@ def together(op: Op, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(changed)
 
 
-def _number(data: Any) -> Any:
+def _number(data: np.ndarray) -> complex:
     value = data.item()
     return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
 
 def _mixed(op: Op, inputs: tuple[Any, ...]) -> DeviceError:
-    found = sorted({str(x.device) for x in inputs if isinstance(x, TensorBase)})
+    devices = sorted({str(x.device) for x in inputs if isinstance(x, TensorBase)})
     return DeviceError(
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
-        f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
+        f"devices, {' and '.join(devices)}; move them to one with .to({devices[-1]!r})"
     )
 
 
 # ---- sparse tensors ------------------------------------------------------------------------------
 
 
-def execute_sparsely(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """Run `op` where sparse tensors are among its inputs."""
+def execute_sparsely(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Run `op` on inputs some of which are sparse tensors."""
     from ..ops.sparse.rules import run  # with the first sparse tensor
 
     return run(op, inputs)
 
 
-def write_sparse(x: Any, y: Any) -> None:
-    """The tensor `x` takes the value of `y`, both of which are sparse; its aliases see it.
+def write_sparse(x: Tensor, y: Tensor) -> None:
+    """Write the value of the sparse tensor `y` to the sparse tensor `x`; its aliases see it.
 
     Errors: LayoutError where one is dense.
     """

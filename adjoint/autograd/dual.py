@@ -1,4 +1,7 @@
-"""Dual values (`jvp`): a tensor that wraps its primal and the tangent that goes with it.
+"""Dual values (`jvp`): a tensor that wraps its primal together with a tangent. Derivatives are
+taken op by op, going forward. A linear op is its own derivative; a pointwise op of real numbers
+multiplies the tangent by the factor of its gradient; of any other op the gradient, which is linear
+in the cotangent, is transposed once more.
 
 Derivatives are taken op by op, going forward. A linear op is its own derivative; a pointwise op of
 real numbers multiplies by what its gradient multiplies by; of any other, its gradient, which is
@@ -7,33 +10,42 @@ linear in the cotangent, is transposed once more, for this op alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from ..core.device import register_backend
 from ..core.errors import AutogradError
-from ..core.mode import MODE, mode_with
+from ..core.mode import MODE, mode_with, switched
 from ..core.op import Op, saving_of
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import apply
-from ..eager.record import _saved
-from ..eager.tensors import wrap, zeros
-from ..graph.node import new_node
+from ..core.tensor_type import Tensor
 from ..ops.shape.movement import Expand, to_shape
+from ..runtime.dispatch import apply
+from ..runtime.node import new_node
+from ..runtime.record import _saved
+from ..runtime.tensors import wrap, zeros
 from .engine import run_backward
 from .levels import Level, Leveled, current, recording_beyond
 
-__all__ = ["Dual", "DualLevel", "derived", "followed", "local_products"]
+if TYPE_CHECKING:
+    from .protocols import BackendArray
+
+__all__ = ["ENABLED", "Dual", "DualLevel", "derived", "followed", "local_products"]
+
+ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)  # whether tangents are computed
 
 
 class Dual(Leveled):
-    """`inner` is the primal; `tangent` is of its shape and dtype, or None: zero."""
+    """A dual value: `inner` is the primal; `tangent` has its shape and dtype, or is None for
+    zero.
+    """
 
     __slots__ = ("tangent",)
 
     tangent: Any
 
-    def __init__(self, level: Level, inner: Any, tangent: Any = None) -> None:
+    def __init__(self, level: Level, inner: TensorBase, tangent: TensorBase | None = None) -> None:
         super().__init__(level, inner, tuple(inner._data.shape))
         self.tangent = tangent
 
@@ -43,7 +55,7 @@ class Dual(Leveled):
 
 
 class DualLevel(Level):
-    """One call of `jvp`."""
+    """The level of one call of `jvp`."""
 
     kind: type[Leveled] = Dual
     name = "jvp"
@@ -52,12 +64,12 @@ class DualLevel(Level):
         super().__init__()
         self.closed = False
 
-    def lift(self, x: Any) -> Dual:
-        """A constant."""
+    def lift(self, x: TensorBase) -> Dual:
+        """`x` as a constant: a dual without a tangent."""
         return Dual(self, x)
 
-    def read(self, value: Leveled) -> Any:
-        """The primal's array, which decisions may go by."""
+    def read(self, value: Leveled) -> BackendArray:
+        """The primal's array, so that the function may branch on values."""
         if self.closed:
             raise AutogradError(
                 "jvp: this tensor took part in a jvp that is over (it was written to, or kept, "
@@ -66,10 +78,11 @@ class DualLevel(Level):
         data = value.inner._data
         return data.settle(value.inner) if hasattr(data, "settle") else data
 
-    def values(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """The op of the primals, and its derivative along the tangents."""
+    def values(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
+        """The op on the primals, and its derivative along the tangents."""
         primals = [x._data.inner if self.at(x) else x for x in inputs]
-        tangents = [x._data.tangent if self.at(x) else None for x in inputs]
+        looks = ENABLED.get()
+        tangents = [x._data.tangent if looks and self.at(x) else None for x in inputs]
         y, t = derived(op, primals, tangents)
         if isinstance(y, tuple):
             return tuple(Dual(self, each, d) for each, d in zip(y, t, strict=True))
@@ -77,10 +90,10 @@ class DualLevel(Level):
 
 
 def derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
-    """The result of `op`, and its tangent (None where it is zero)."""
-    wanted = [t is not None for t in tangents]
+    """The result of `op`, and its tangent (None for zero)."""
+    has_tangent = [t is not None for t in tangents]
     grad = MODE.get().grad
-    if not (any(wanted) and op.differentiable):
+    if not (any(has_tangent) and op.differentiable):
         y = apply(op, *primals)
         return y, (None,) * len(y) if isinstance(y, tuple) else None
     if op.linear:
@@ -88,11 +101,11 @@ def derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
         first = y[0] if isinstance(y, tuple) else y
         if first._data.dtype.kind not in "fcV":
             return y, (None,) * len(y) if isinstance(y, tuple) else None
-        given = [
+        moved = [
             x if not isinstance(x, TensorBase) else _zeros(x) if t is None else t
             for x, t in zip(primals, tangents, strict=True)
         ]
-        return y, apply(op, *given)
+        return y, apply(op, *moved)
     real = all(x._data.dtype.kind != "c" for x in primals if isinstance(x, TensorBase))
     if op.pointwise and real and op.n_outputs == 1:
         y = apply(op, *primals)
@@ -101,12 +114,12 @@ def derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:
     return local_products(lambda *xs: apply(op, *xs), primals, tangents, grad)
 
 
-def _pointwise(op: Op, primals: list[Any], tangents: list[Any], y: Any) -> Any:
-    """The sum of each tangent times the derivative by that input."""
+def _pointwise(op: Op, primals: list[Any], tangents: list[Any], y: Tensor) -> Tensor | None:
+    """The tangent of a pointwise op: the sum over inputs of tangent times partial derivative."""
     total = None
-    given = tuple(primals)
+    inputs = tuple(primals)
     saved = [
-        y if kind == "y" else primals[place] if kind == "x" else _saved(kind, place, given, y)
+        y if kind == "y" else primals[place] if kind == "x" else _saved(kind, place, inputs, y)
         for kind, place, _ in saving_of(op.tokens, op.wanted_by)
     ]
     shape = tuple(y._data.shape)
@@ -130,22 +143,25 @@ def _pointwise(op: Op, primals: list[Any], tangents: list[Any], y: Any) -> Any:
     return total
 
 
+def _recording() -> switched:
+    """A block in which gradients are recorded."""
+    return switched(mode_with(MODE.get(), grad=True, inference=False))
+
+
 def local_products(
-    function: Any, primals: Sequence[Any], tangents: Sequence[Any], grad: bool
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], grad: bool
 ) -> tuple[Any, Any]:
-    """What `function` gives for `primals`, and the product of its Jacobian with `tangents`: its
-    vector-Jacobian product, transposed.
+    """`function(*primals)`, and the product of its Jacobian with `tangents`: its vector-Jacobian
+    product, transposed.
     """
-    given = [*primals, *tangents]
-    follows = grad and any(isinstance(x, TensorBase) and x._node is not None for x in given)
-    mode = MODE.get()
+    operands = [*primals, *tangents]
+    follows = grad and any(isinstance(x, TensorBase) and x._node is not None for x in operands)
     places = [i for i, t in enumerate(tangents) if t is not None]
-    with recording_beyond(current()):
-        MODE.set(mode_with(MODE.get(), grad=True, inference=False))
+    with recording_beyond(current()), _recording():
         xs = [x if t is None else followed(x) for x, t in zip(primals, tangents, strict=True)]
-        found = function(*xs)
-        several = isinstance(found, (tuple, list))
-        ys = list(found) if several else [found]
+        outputs = function(*xs)
+        several = isinstance(outputs, (tuple, list))
+        ys = list(outputs) if several else [outputs]
         us = [
             followed(_zeros(y)) if isinstance(y, TensorBase) and y._node is not None else None
             for y in ys
@@ -166,7 +182,6 @@ def local_products(
             products = run_backward(
                 live, retain_graph=True, create_graph=follows, targets=goals, accumulate=False
             )
-    MODE.set(mode)
     ts = [None if u is None else products.get(u._node) for u in us]
     if not follows:
         ts = [None if t is None else wrap(t._data) for t in ts]
@@ -174,15 +189,15 @@ def local_products(
     return (tuple(ys), tuple(ts)) if several else (ys[0], ts[0])
 
 
-def _cut(y: Any) -> Any:
-    """The tensor without what was recorded here alone."""
+def _cut(y: TensorBase) -> Tensor:
+    """The tensor without the history that was recorded here."""
     return wrap(y._data, None, y._changes)
 
 
-def followed(x: Any) -> Any:
-    """The tensor `x` with a node of its own, at which gradients can be asked for and which leads on
-    to where `x` came from. Inside a transform it is at the level of that, so that outer levels have
-    no part in what is asked.
+def followed(x: TensorBase) -> Tensor:
+    """A tensor like `x` with a node of its own, for which gradients can be asked and which leads on
+    to the node of `x`. Inside a transform it is at the level of the transform, so that outer levels
+    take no part in such gradients.
     """
     data, parent, version = x._data, x._node, x._changes
     here = current()
@@ -192,7 +207,7 @@ def followed(x: Any) -> Any:
     return wrap(data, node, version)
 
 
-def _zeros(x: Any) -> Any:
+def _zeros(x: TensorBase) -> Tensor:
     return zeros(tuple(x._data.shape), x._data.dtype, x.device)
 
 

@@ -1,10 +1,10 @@
 cimport cython
 from ..core.tensor_base cimport TensorBase
 from ..core.mode cimport Mode
-from ..eager.arrays cimport references
-from ..graph.node cimport Extra, Leaf, Node, Target, Version
-from ..eager.tensors cimport wrap
-from ..eager.writes cimport write_known
+from ..core.arrays cimport references
+from ..runtime.node cimport Extra, Leaf, Node, Target, Version
+from ..runtime.tensors cimport wrap
+from ..runtime.writes cimport write_known
 
 @cython.locals(awaited=dict, stack=list, node=Target)
 cdef dict _awaited(object roots)

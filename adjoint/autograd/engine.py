@@ -1,4 +1,4 @@
-"""The reverse walk: from outputs back to leaves, one node at a time, never by recursion."""
+"""The reverse walk: from outputs back to leaves, one node at a time, without recursion."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import policy
+from ..core import fork_safety, policy
+from ..core.argument_errors import misplaced
+from ..core.arrays import references
 from ..core.device import namespace_of, space
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
-from ..core.mistakes import misplaced
 from ..core.mode import MODE, Mode, mode_with, unobserved
 from ..core.overrides import WALKING, ask_again
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import references
-from ..eager.dispatch import apply
-from ..eager.record import item
-from ..eager.tensors import wrap
-from ..eager.writes import before_change, overwrite, write_known
-from ..graph.lazy import LazyValue, concrete
-from ..graph.node import Item, Leaf, Node, Version
+from ..ir import compute
+from ..ir.compute import quietly
 from ..ops.reduce.reduction import Sum
-from ..program import compute
-from ..program.compute import quietly
+from ..runtime.dispatch import apply
+from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import Item, Leaf, Node, Version
+from ..runtime.record import item
+from ..runtime.tensors import fresh, wrap
+from ..runtime.writes import before_change, overwrite, write_known
+
+if TYPE_CHECKING:
+    from ..core.tensor_type import Tensor
+    from ..runtime.node import Target
+    from .protocols import BackendArray, Observer
 
 ndarray = np.ndarray
 _modes: dict[tuple[Mode, bool], Mode] = {}  # the mode in which backward runs, by the caller's
@@ -63,8 +68,8 @@ def run_backward(
     walks = _here.walks
     walks.append({})
     reached = None
-    MODE.set(inside)
     try:
+        MODE.set(inside)
         awaited = _awaited(roots) if targets is None else _awaited_between(roots, goals)
         walks[-1] = awaited
         looks = mode.anomaly and mode.checks_nan
@@ -84,7 +89,7 @@ def run_backward(
 
 
 class _Here(threading.local):
-    """What runs in this thread."""
+    """Per-thread state: the backward passes that run in this thread."""
 
     def __init__(self) -> None:
         self.walks: list[dict[Any, int]] = []  # the nodes of each backward, inside of one another
@@ -96,7 +101,7 @@ _here = _Here()
 
 def at_end(callback: Callable[[], None]) -> None:
     """Call `callback` once the backward that runs in this thread has ended: the outermost one,
-    where a gradient runs another (checkpoints do). Not where it fails.
+    where a gradient runs another (as checkpoints do). It is not called if the backward fails.
 
     Errors: AutogradError where none runs.
     """
@@ -110,8 +115,8 @@ def is_at_end(callback: Callable[[], None]) -> bool:
     return callback in _here.callbacks
 
 
-def will_run(node: Any) -> bool:
-    """Whether the backward that runs in this thread comes to `node`."""
+def will_run(node: object) -> bool:
+    """Whether the backward that runs in this thread will run `node`."""
     return bool(_here.walks) and node in _here.walks[-1]
 
 
@@ -121,7 +126,7 @@ def is_walking() -> bool:
 
 
 def _call_back() -> None:
-    """What `at_end` was given, in that order; each may run another backward."""
+    """Run the callbacks registered with `at_end`, in order; each may run another backward."""
     callbacks, _here.callbacks = _here.callbacks, []
     for callback in callbacks:
         callback()
@@ -131,7 +136,7 @@ _NO_GOALS: frozenset[Any] = frozenset()
 
 
 def _awaited(roots: Sequence[tuple[Any, Any]]) -> dict[Any, int]:
-    """For each node that a root leads to: how many gradients it will get."""
+    """The number of gradients that each node reachable from the roots will receive."""
     awaited = {node: 0 for node, _ in roots}
     stack = list(awaited)
     while stack:
@@ -146,7 +151,7 @@ def _awaited(roots: Sequence[tuple[Any, Any]]) -> dict[Any, int]:
 
 
 def _awaited_between(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) -> dict[Any, int]:
-    """The same for the nodes through which a root leads to a goal."""
+    """`_awaited` restricted to nodes on paths from a root to a goal."""
     oldest = min([node.order for node in goals], default=0)
     seen = {node for node, _ in roots}
     stack = list(seen)
@@ -168,13 +173,14 @@ def _awaited_between(roots: Sequence[tuple[Any, Any]], goals: frozenset[Any]) ->
 
 
 def count_alone(*shape: int) -> int:
-    """`references` of a tensor that nobody else holds, and neither its memory."""
+    """The value of `references` for a tensor that, like its memory, nobody else holds."""
     tensor: Any = TensorBase()
     tensor._data = np.zeros(4).reshape(*shape) if shape else np.zeros(4)
     return references(tensor)
 
 
-# Whole, or reshaped. As counted here: by compiled code, if this is compiled, as its callers are.
+# For whole and reshaped arrays. Counted here, in compiled code if the callers are compiled, whose
+# references differ from those of interpreted code.
 ALONE = frozenset((count_alone(), count_alone(2, 2)))
 
 _order = attrgetter("order")
@@ -188,11 +194,11 @@ def _walk(
     create_graph: bool,
     accumulate: bool,
     anomaly: bool,
-    observer: Any,
+    observer: Observer | None,
 ) -> dict[Any, Any]:
-    """Run each node once all gradients that it awaits are there, the newest first; a leaf keeps its
-    gradient as soon as it is complete. What a node saved, and the cotangent that it used, are
-    dropped before the next one runs.
+    """Run each node once all gradients that it awaits have arrived, newest first; a leaf stores its
+    gradient as soon as it is complete. Saved values and the cotangent of a node are dropped before
+    the next one runs.
     """
     pending: dict[Any, Any] = {}  # node -> cotangent summed so far; a list for several outputs
     for target, g in roots:
@@ -237,12 +243,12 @@ def _walk(
             g = _run_hooks(node, g, create_graph)
         if goals and node in goals:
             reached[node] = g
-        given = None
+        incoming = None
         if extra is not None and g is not None and (extra.prehooks or extra.posthooks):
             if type(g) is not list and references(g) not in ALONE:
                 g = _copy(g, create_graph)
             g = _run_prehooks(node, g)
-            given = g if extra.posthooks else None
+            incoming = g if extra.posthooks else None
         parents = node.parents
         op = node.op
         gradients: Any = None
@@ -277,9 +283,9 @@ def _walk(
                 gradients = (*gradients, *(None,) * len(parents))
             if anomaly:
                 _assert_no_nan(node, gradients)
-            if given is not None:
-                gradients = _run_posthooks(node, gradients, given, awaited)
-        g = given = None
+            if incoming is not None:
+                gradients = _run_posthooks(node, gradients, incoming, awaited)
+        g = incoming = None
         for place in range(len(parents)):
             target = parents[place]
             parent = target
@@ -319,8 +325,10 @@ def _walk(
             observer.end()
 
 
-def _sum(g: Any, other: Any) -> Any:
-    """The sum of two cotangents, in the first one, which nobody else holds, where that can be."""
+def _sum(g: Any, other: TensorBase) -> Tensor:
+    """The sum of two cotangents, computed in place in `g`, which nobody else holds, where
+    possible.
+    """
     add_ = type(g).add_
     done = write_known(add_, "add_", (g, other))
     if done:
@@ -335,7 +343,9 @@ def _sum(g: Any, other: Any) -> Any:
 
 
 def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`saved` with the output tied to its node again (it is saved without, to avoid a cycle)."""
+    """`saved` with the output tied to its node again (outputs are saved without it, to avoid a
+    cycle).
+    """
     place = node.op.tokens.index("y")
     y = saved[place]
     tied: Any = y
@@ -348,8 +358,8 @@ def _with_history(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*saved[:place], tied, *saved[place + 1 :])
 
 
-def _put(pending: dict[Any, Any], owner: Any, index: int, g: Any) -> None:
-    """Add `g` to what is pending for output `index` of a node with several outputs."""
+def _put(pending: dict[Any, Any], owner: Node, index: int, g: Tensor) -> None:
+    """Add `g` to the pending cotangent of output `index` of a node with several outputs."""
     slots = pending.get(owner)
     if slots is None:
         slots = pending[owner] = [None] * owner.op.n_outputs
@@ -360,8 +370,8 @@ def _put(pending: dict[Any, Any], owner: Any, index: int, g: Any) -> None:
 # ---- what reaches leaves and hooks ---------------------------------------------------------------
 
 
-def _copy(g: Any, create_graph: bool) -> Any:
-    return g.clone() if create_graph else wrap(g._data.copy())
+def _copy(g: Tensor, create_graph: bool) -> Tensor:
+    return g.clone() if create_graph else fresh(g._data.copy())
 
 
 def _finish(
@@ -372,7 +382,7 @@ def _finish(
     reached: dict[Any, Any],
     accumulate: bool,
 ) -> None:
-    """Run the hooks of a leaf whose gradient is complete, and keep the gradient."""
+    """Run the hooks of a leaf whose gradient is complete, and store the gradient."""
     g = pending.pop(leaf, None)
     if g is None:
         return
@@ -395,8 +405,8 @@ def _finish(
             keep(leaf, g, alone and g._data.flags.c_contiguous, create_graph)
 
 
-def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
-    """Add the complete gradient `g`, which nobody else holds where `alone`, to the leaf's."""
+def keep(leaf: Leaf, g: Tensor, alone: bool, create_graph: bool = False) -> None:
+    """Add the complete gradient `g` to the leaf's `.grad`; `alone`: nobody else holds `g`."""
     tensor = leaf.tensor()
     if tensor is not None and tensor._node is not leaf:
         return  # frozen since
@@ -410,7 +420,7 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
         elif old is None:
             if type(g._data) is not ndarray and _is_leveled(g._data):
                 g = g.detach()
-            leaf.grad = g if alone else wrap(g._data.copy())
+            leaf.grad = g if alone else fresh(g._data.copy())
         elif isinstance(old._data, LazyValue) or _is_sparse(g._data):
             if _is_sparse(old._data) and not _is_sparse(g._data):
                 leaf.grad = old + g
@@ -437,27 +447,27 @@ def keep(leaf: Leaf, g: Any, alone: bool, create_graph: bool = False) -> None:
             ask_again(hook, tensor)
 
 
-def _is_sparse(data: Any) -> bool:
+def _is_sparse(data: object) -> bool:
     return type(data) is not ndarray and isinstance(data, LazyValue) and data.kept is not None
 
 
-def _is_leveled(data: Any) -> bool:
+def _is_leveled(data: object) -> bool:
     return isinstance(data, LazyValue) and data.rises and data.kept is None
 
 
-def _fits(place: Any, g: Any) -> bool:
-    """Whether a leaf's place is there, and of the gradient's shape and dtype still."""
+def _fits(place: Tensor | None, g: Tensor) -> bool:
+    """Whether a leaf has a place for its gradient, of the gradient's shape and dtype."""
     if place is None:
         return False
     return place._data.shape == g._data.shape and place._data.dtype == g._data.dtype
 
 
-def _takes_sums(data: Any) -> bool:
-    """Whether an array may be added to in place: not where its elements share memory."""
+def _takes_sums(data: BackendArray) -> bool:
+    """Whether an array may be added to in place: False if its elements share memory."""
     return data.flags.writeable and (data.base is None or 0 not in data.strides)
 
 
-_lock = threading.RLock()  # two backwards at once may meet in a leaf
+_lock = fork_safety.lock()  # two backwards at once may meet in a leaf
 
 
 def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
@@ -473,8 +483,8 @@ def _run_hooks(node: Any, g: Any, create_graph: bool) -> Any:
     return g
 
 
-def _assert_replaces(g: Any, replacement: Any, hook: Any) -> None:
-    """Refuse what cannot stand for the gradient `g`."""
+def _assert_replaces(g: Tensor, replacement: object, hook: object) -> None:
+    """Refuse a hook's return value that cannot replace the gradient `g`."""
     name = getattr(hook, "__name__", repr(hook))
     if not isinstance(replacement, TensorBase):
         raise InvalidType(
@@ -493,8 +503,10 @@ def _assert_replaces(g: Any, replacement: Any, hook: Any) -> None:
         )
 
 
-def _replaced(gradients: tuple[Any, ...], replacements: Any, hook: Any) -> tuple[Any, ...]:
-    """What a hook of a node returned for several gradients; they themselves where None."""
+def _replaced(gradients: tuple[Any, ...], replacements: object, hook: object) -> tuple[Any, ...]:
+    """The gradients after a node's hook: its return value, or the gradients themselves where that
+    is None.
+    """
     if replacements is None:
         return gradients
     name = getattr(hook, "__name__", repr(hook))
@@ -515,7 +527,9 @@ def _replaced(gradients: tuple[Any, ...], replacements: Any, hook: Any) -> tuple
 
 
 def _run_prehooks(node: Any, g: Any) -> Any:
-    """What flows into `node`, after its hooks on all of it: one tensor, or one an output."""
+    """The incoming gradient of `node` after its prehooks: one tensor, or a list with one per
+    output.
+    """
     several = isinstance(g, list)
     gradients = tuple(g) if several else (g,)
     for hook in list(node.extra.prehooks.values()):
@@ -523,19 +537,23 @@ def _run_prehooks(node: Any, g: Any) -> Any:
     return list(gradients) if several else gradients[0]
 
 
-def _run_posthooks(node: Any, gradients: Any, given: Any, awaited: dict[Any, int]) -> Any:
-    """The gradients of the node's inputs, after its hooks on them and on what was `given`."""
-    found: list[Any] = []
+def _run_posthooks(
+    node: Any, gradients: Sequence[Any], incoming: Any, awaited: dict[Any, int]
+) -> tuple[Any, ...]:
+    """The gradients of the node's inputs after its posthooks, which also see the incoming
+    gradients.
+    """
+    outgoing: list[Any] = []
     for parent, g in zip(node.parents, gradients, strict=True):
-        wanted = parent is not None and parent in awaited
-        value = g() if wanted and callable(g) and not isinstance(g, TensorBase) else g
-        if wanted and value is not None:
+        is_awaited = parent is not None and parent in awaited
+        value = g() if is_awaited and callable(g) and not isinstance(g, TensorBase) else g
+        if is_awaited and value is not None:
             if not isinstance(value, TensorBase):
                 raise _not_a_tensor(node, value)
             value = unbroadcast(value, parent, node)
-        found.append(value if wanted else None)
-    inputs = tuple(found)
-    outputs = tuple(given) if isinstance(given, list) else (given,)
+        outgoing.append(value if is_awaited else None)
+    inputs = tuple(outgoing)
+    outputs = tuple(incoming) if isinstance(incoming, list) else (incoming,)
     for hook in list(node.extra.posthooks.values()):
         inputs = _replaced(inputs, ask_again(hook, inputs, outputs), hook)
     return inputs
@@ -544,35 +562,37 @@ def _run_posthooks(node: Any, gradients: Any, given: Any, awaited: dict[Any, int
 # ---- what a gradient rule returns ----------------------------------------------------------------
 
 
-def unbroadcast(g: Any, target: Any, source: Any = None, index: int = 0) -> Any:
-    """`g` summed over what was broadcast and converted to the dtype of the value it belongs to."""
+def unbroadcast(g: Any, target: Target, source: Node | None = None, index: int = 0) -> Tensor:
+    """`g` summed to the shape, and converted to the dtype, of the value that it belongs to."""
     if g._data.shape != target.shape:
         g = sum_to_shape(g, tuple(target.shape), source, index)
     if g._data.dtype != target.data_type:
-        wanted = from_numpy_dtype(target.data_type)
-        if g.dtype.is_complex and not wanted.is_complex:
+        dtype = from_numpy_dtype(target.data_type)
+        if g.dtype.is_complex and not dtype.is_complex:
             g = g.real
-        g = g.to(wanted)
+        g = g.to(dtype)
     return g
 
 
-def sum_to_shape(g: Any, shape: tuple[int, ...], source: Any = None, index: int = 0) -> Any:
+def sum_to_shape(
+    g: Tensor, shape: tuple[int, ...], source: Node | None = None, index: int = 0
+) -> Tensor:
     """`g` summed over the dimensions along which `shape` was broadcast to `g.shape`."""
     have = g._data.shape
-    found = _summing(shape, have)
-    if found is None:
+    summing = _summing(shape, have)
+    if summing is None:
         name = "backward" if source is None else source.name()
         raise ShapeError(
             f"{name}: Function {name} returned an invalid gradient at index {index} - got "
             f"{list(have)} but expected shape compatible with {list(shape)}; a gradient has the "
             "shape of its input"
         )
-    op, reshapes = found
+    op, reshapes = summing
     g = apply(op, g)
     return g.reshape(shape) if reshapes else g
 
 
-def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> Any:
+def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] | None:
     try:
         return _known_sum(shape, have)
     except TypeError:  # sizes that are not known yet
@@ -580,8 +600,8 @@ def _summing(shape: tuple[int, ...], have: tuple[int, ...]) -> Any:
 
 
 def _new_sum(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] | None:
-    """The sum over the dimensions of `have` along which `shape` was broadcast, and whether what it
-    gives is to be reshaped; None where `shape` was not broadcast to `have`.
+    """The Sum op over the dimensions of `have` along which `shape` was broadcast, and whether its
+    result must be reshaped; None if `shape` does not broadcast to `have`.
     """
     lead = len(have) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, have[lead:], strict=True)):
@@ -595,7 +615,7 @@ def _new_sum(shape: tuple[int, ...], have: tuple[int, ...]) -> tuple[Sum, bool] 
 _known_sum = functools.lru_cache(maxsize=1024)(_new_sum)
 
 
-def _not_a_tuple(node: Node, value: Any) -> Exception:
+def _not_a_tuple(node: Node, value: object) -> Exception:
     count = len(node.parents)
     return InvalidType(
         f"{node.op.name}: gradient returned a {type(value).__name__}, not a tuple; return one "
@@ -603,7 +623,7 @@ def _not_a_tuple(node: Node, value: Any) -> Exception:
     )
 
 
-def _not_a_tensor(node: Node, value: Any) -> Exception:
+def _not_a_tensor(node: Node, value: object) -> Exception:
     return InvalidType(
         f"{node.name()}: expected Variable or None as a gradient, got {type(value).__name__}; "
         "wrap it with adjoint.tensor"
@@ -625,8 +645,8 @@ def _assert_no_nan(node: Node, gradients: Iterable[Any]) -> None:
 # ---- entry points --------------------------------------------------------------------------------
 
 
-def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
-    """The cotangent with which backward starts at `output`: ones unless given."""
+def seed(output: Tensor, gradient: Tensor | None, name: str = "backward") -> Tensor:
+    """The cotangent with which backward starts at `output`: ones, unless one is given."""
     data = output._data
     if gradient is None:
         if output.dtype.is_complex:
@@ -654,7 +674,7 @@ def seed(output: Any, gradient: Any, name: str = "backward") -> Any:
 
 
 def roots_of(outputs: Sequence[Any], gradients: Sequence[Any], name: str) -> list[tuple[Any, Any]]:
-    """Pairs of node and cotangent; AutogradError for an output that was recorded nowhere."""
+    """Pairs of node and cotangent; AutogradError for an output without history."""
     roots = []
     for i, (output, gradient) in enumerate(zip(outputs, gradients, strict=True)):
         if output._node is None:

@@ -1,4 +1,4 @@
-"""`torch.autograd.forward_ad`: dual tensors, which carry a tangent along in one pass forward.
+"""`torch.autograd.forward_ad`: dual tensors, which carry a tangent through one forward pass.
 
 Source: https://docs.pytorch.org/docs/stable/autograd.html#forward-mode-automatic-differentiation
 
@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.tensor_base import TensorBase
-from ..graph.lazy import LazyValue
-from .dual import Dual
-from .forward_level import ENABLED, ForwardLevel, OpenDual, assert_open_to
+from ..core.tensor_type import Tensor
+from ..runtime.lazy import LazyValue
+from .dual import ENABLED, Dual
+from .forward_level import ForwardLevel, OpenDual, assert_open_to, looks
 from .levels import innermost
 
 __all__ = [
@@ -27,18 +28,18 @@ __all__ = [
     "unpack_dual",
 ]  # fmt: skip
 
-_levels: list[ForwardLevel] = []  # that is open, of all threads; at most one
+_levels: list[ForwardLevel] = []  # the open level of all threads; at most one
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A value and its tangent, None where it has none."""
+    """A value and its tangent, or None where it has no tangent."""
 
     primal: Any
     tangent: Any
 
 
 def enter_dual_level() -> int:
-    """Open the level at which duals are made, in all threads; returns its number, 0.
+    """Open the level on which dual tensors are made, in all threads; returns its number, 0.
 
     Errors: AutogradError where it is open: there are no nested ones (`func.jvp` nests).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.enter_dual_level.html
@@ -59,7 +60,7 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leave the level: all duals are plain tensors from then on, with their primals' values.
+    """Close the level: all dual tensors become plain tensors with the values of their primals.
 
     Errors: AutogradError where none is open, or not that one.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.exit_dual_level.html
@@ -83,8 +84,8 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:  # noqa: N801 - PyTorch's name
-    """Forward mode: within it `make_dual` makes duals, which are plain tensors after it; as a
-    decorator, during each call.
+    """Context manager of forward mode: inside, `make_dual` makes dual tensors, which become plain
+    at its end; as a decorator, around each call.
 
     Errors: AutogradError inside another one.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.dual_level.html
@@ -103,7 +104,7 @@ class dual_level:  # noqa: N801 - PyTorch's name
         exit_dual_level()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, inside of a level of each call."""
+        """A function that runs `function` inside a level of its own."""
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -113,8 +114,8 @@ class dual_level:  # noqa: N801 - PyTorch's name
         return wrapper
 
 
-def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
-    """A tensor with the value of `tensor`, whose memory it shows, and with `tangent`.
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A dual tensor with the value of `tensor`, whose memory it shares, and with `tangent`.
 
     What is computed of it carries the tangent of the result along (`unpack_dual`). Writes to it
     write to `tensor`, too, and to `tangent`, unless that lies in memory in another way.
@@ -168,9 +169,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     return here.make(tensor, tangent)
 
 
-def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value and the tangent of a dual; of other tensors the value and None. Inside `func.jvp`,
-    those of what it was given, and of what is computed of that.
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal and the tangent of a dual tensor; of other tensors, the value and None. Also works
+    on the dual values inside `func.jvp`.
 
     Errors: InvalidType for what is no tensor.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.forward_ad.unpack_dual.html
@@ -188,10 +189,10 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     if level is not None and level < 0:
         return UnpackedDualTensor(tensor, None)
     if isinstance(data, OpenDual):
-        tangent = data.tangent if ENABLED.get() else None
+        tangent = data.tangent if looks() else None
         return UnpackedDualTensor(data.level.primal(tensor), tangent)
     if isinstance(data, Dual):
-        return UnpackedDualTensor(data.inner, data.tangent)
+        return UnpackedDualTensor(data.inner, data.tangent if ENABLED.get() else None)
     if not _levels or isinstance(data, LazyValue):
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(_levels[-1].primal(tensor), None)
@@ -204,13 +205,15 @@ def _at(level: int | None, name: str) -> ForwardLevel:
 
 
 class _set_fwd_grad_enabled:  # noqa: N801 - PyTorch's name
-    """Look at tangents, or not, at once as a function or within a `with` block, in this thread."""
+    """Switch the computation of tangents on or off in this thread, at once as a function, or for a
+    `with` block.
+    """
 
     def __init__(self, mode: bool) -> None:
         self._token = ENABLED.set(bool(mode))
 
     def __enter__(self) -> None:
-        """Set already."""
+        """Does nothing: the constructor has set the switch."""
 
     def __exit__(self, *exc: Any) -> None:
         ENABLED.reset(self._token)

@@ -1,4 +1,4 @@
-"""The level of `forward_ad`: duals in the memory of their primals, as long as it is open.
+"""The level of `forward_ad`: dual tensors in the memory of their primals, while the level is open.
 
 Unlike the levels of function transforms it is never entered: tensors are at it because their data
 says so, and ops on others go their usual way. The tape is the one outside: a dual's node leads on
@@ -12,92 +12,100 @@ views of it. Not beyond `Apart`, though: a dual's primal does not carry its tang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
 
 from ..core.device import register_backend
 from ..core.errors import AutogradError, ShapeError, Unsupported
-from ..core.mode import MODE, mode_with
+from ..core.mode import MODE, mode_with, switched
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import apply
-from ..eager.record import item, parents_of, record
-from ..eager.tensors import wrap, zeros
-from ..eager.views import UNRECORDED_VIEW, mark_view
-from ..graph.cells import Cell
-from ..graph.lazy import LazyValue, concrete
-from ..graph.node import INFERENCE, Version, new_node
-from .dual import Dual, DualLevel, derived
+from ..core.tensor_type import Tensor
+from ..runtime.cells import Cell
+from ..runtime.dispatch import apply
+from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import INFERENCE, Version, new_node
+from ..runtime.record import item, parents_of, record
+from ..runtime.tensors import wrap, zeros
+from ..runtime.views import UNRECORDED_VIEW, mark_view
+from .dual import ENABLED, Dual, DualLevel, derived
 from .levels import Leveled, Transforming, current
 from .recording import Same, execute_meanwhile
 
-__all__ = ["ENABLED", "Apart", "ForwardLevel", "OpenDual", "at_once"]
+if TYPE_CHECKING:
+    from ..runtime.node import View
+    from .protocols import BackendArray
 
-# Whether tangents are looked at in this thread.
-ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)
+__all__ = ["IN_FORWARD", "Apart", "ForwardLevel", "OpenDual", "at_once", "looks"]
+
+IN_FORWARD: ContextVar[bool] = ContextVar("in_forward", default=False)  # a Function's, with a jvp
+
+
+def looks() -> bool:
+    """Whether tangents of open duals are computed here."""
+    return ENABLED.get() and not IN_FORWARD.get() and not MODE.get().inference
 
 
 class Apart(Same, abstract=True):
-    """The step between a primal and its dual, over which no tangent goes."""
+    """The view op between a primal and its dual, which no tangent crosses."""
 
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """As it comes."""
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The cotangent unchanged."""
         return (g,)
 
 
 class OpenDual(Dual):
-    """A dual whose `inner` shows the memory of its tensor, and whose tangent is in memory of the
-    same layout.
+    """A dual value whose `inner` shares the memory of its tensor, and whose tangent has the same
+    memory layout.
     """
 
     __slots__ = ()
 
     level: ForwardLevel
 
-    def __init__(self, level: ForwardLevel, inner: Any, tangent: Any) -> None:
+    def __init__(self, level: ForwardLevel, inner: TensorBase, tangent: TensorBase | None) -> None:
         super().__init__(level, inner, tangent)
         level.duals.add(self)
 
     @property
     def expired(self) -> bool:
-        """Whether the level was left."""
+        """Whether the level was closed."""
         return self.level.closed
 
     @property
     def placed(self) -> bool:  # type: ignore[override]
-        """Whether the primal is."""
+        """Whether the primal is in memory."""
         return isinstance(self.inner._data, np.ndarray)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Those of the primal."""
+        """The strides of the primal."""
         return tuple(self.inner._data.strides)
 
     @property
     def flags(self) -> Any:  # type: ignore[override]
-        """Those of the primal."""
+        """The flags of the primal."""
         return self.inner._data.flags
 
-    def settle(self, tensor: Any) -> Any:
-        """The primal's array; once the level was left, `tensor` is plain."""
+    def settle(self, tensor: TensorBase) -> BackendArray:
+        """The primal's array; once the level was closed, `tensor` becomes plain."""
         if not self.expired:
             return self.level.read(self)
         tensor._data = self.inner._data
         return concrete(tensor)
 
     def copy(self, order: str = "C") -> OpenDual:
-        """The same in other memory, for this one is about to be written to."""
+        """A copy in other memory, made before this one is written to."""
         with at_once("a write to a dual"):
             tangent = None if self.tangent is None else self.level.own(self.tangent, self.inner)
             return OpenDual(self.level, wrap(self.inner._data.copy()), tangent)
 
-    def over(self, array: Any) -> OpenDual:
-        """The dual of another array with this tangent.
+    def over(self, array: BackendArray) -> OpenDual:
+        """A dual of another array with this tangent.
 
         Errors: ShapeError, Unsupported where it does not lie as this one does.
         """
@@ -115,12 +123,12 @@ class OpenDual(Dual):
         return OpenDual(self.level, inner, self.tangent)
 
     def without_history(self) -> Any:
-        """The primal's array: `detach` leaves the tangent."""
+        """The primal's array: `detach` drops the tangent."""
         return self.inner._data
 
 
 class ForwardLevel(DualLevel):
-    """From one `enter_dual_level` to its `exit_dual_level`."""
+    """The level from one `enter_dual_level` to its `exit_dual_level`."""
 
     kind = OpenDual
     name = "forward_ad"
@@ -130,21 +138,23 @@ class ForwardLevel(DualLevel):
         self.duals: WeakSet[OpenDual] = WeakSet()
 
     def close(self) -> None:
-        """Leave the level: tangents are given up, and tensors are plain when next looked at."""
+        """Close the level: tangents are dropped, and tensors become plain when they are used
+        next.
+        """
         self.closed = True
         for dual in tuple(self.duals):
             dual.tangent = None
 
-    def read(self, value: Leveled) -> Any:
+    def read(self, value: Leveled) -> BackendArray:
         """The primal's array."""
         assert_open_to("a dual")
         return concrete(value.inner)
 
     # ---- making them -----------------------------------------------------------------------------
 
-    def make(self, primal: Any, tangent: Any) -> Any:
-        """The dual of `primal`, in its memory, with `tangent`: in that one's memory, where it lies
-        as the primal does.
+    def make(self, primal: Tensor, tangent: Tensor) -> Tensor:
+        """The dual of `primal`, sharing its memory, with `tangent`, whose memory it shares if the
+        layouts agree.
         """
         with at_once("make_dual"):
             inner, t = wrap(concrete_outside(primal)), tangent
@@ -167,14 +177,16 @@ class ForwardLevel(DualLevel):
                 t = self.own(t, inner)
             return self._beside(primal, OpenDual(self, inner, t))
 
-    def primal(self, x: Any) -> Any:
-        """The primal of a dual, in its memory; of a plain tensor, a view that may become a dual by
-        itself.
+    def primal(self, x: Tensor) -> Tensor:
+        """The primal of a dual, in its memory; of a plain tensor, a view that may become a dual
+        independently.
         """
         return self._beside(x, x._data.inner._data if self.at(x) else x._data)
 
-    def _beside(self, x: Any, value: Any) -> Any:
-        """A tensor of `value`, in the memory of `x`, over which no tangent goes."""
+    def _beside(self, x: Tensor, value: object) -> Tensor:
+        """A tensor with the data `value` in the memory of `x`, as a view that tangents do not
+        cross.
+        """
         mode = MODE.get()
         y = wrap(value)
         op = Apart()
@@ -184,8 +196,8 @@ class ForwardLevel(DualLevel):
             y._node = new_node(op, (x._node,), (), None, x._data.shape, x._data.dtype)
         return y
 
-    def own(self, t: Any, like: Any) -> Any:
-        """The tangent in memory of its own that lies as `like` does."""
+    def own(self, t: Tensor, like: Tensor) -> Tensor:
+        """A copy of the tangent in memory laid out as that of `like`."""
         data = like._data
         if not isinstance(data, np.ndarray) or isinstance(t._data, LazyValue):
             return t.clone()
@@ -193,25 +205,24 @@ class ForwardLevel(DualLevel):
 
     # ---- ops on them -----------------------------------------------------------------------------
 
-    def run(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """What `op` gives: duals where there are tangents, else plain tensors."""
+    def run(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The results of `op`: duals where there are tangents, else plain tensors."""
         with at_once(op.name):
             for x in inputs:
                 if isinstance(x, TensorBase) and isinstance(x._data, Cell):
                     raise Unsupported(_OF_GRAPHS)
             mode = MODE.get()
-            looks = ENABLED.get() and not mode.inference
-            tangents = [x._data.tangent if looks and self.at(x) else None for x in inputs]
+            looking = looks()
+            tangents = [x._data.tangent if looking and self.at(x) else None for x in inputs]
             parents = parents_of(inputs)
             wants = mode.grad and op.differentiable and any(p is not None for p in parents)
             ts: Any = None
             if op.differentiable and any(t is not None for t in tangents):
-                given = [self._followed(x) if self.at(x) else x for x in inputs]
-                y, ts = derived(op, given, tangents)
+                primals = [self._followed(x) if self.at(x) else x for x in inputs]
+                y, ts = derived(op, primals, tangents)
             else:
-                MODE.set(mode_with(mode, grad=False))
-                y = apply(op, *[self._bare(x) if self.at(x) else x for x in inputs])
-                MODE.set(mode)
+                with switched(mode_with(mode, grad=False)):
+                    y = apply(op, *[self._bare(x) if self.at(x) else x for x in inputs])
             several = isinstance(y, tuple)
             ys = y if several else (y,)
             ts = (None,) * len(ys) if ts is None else ts if several else (ts,)
@@ -226,12 +237,12 @@ class ForwardLevel(DualLevel):
                 results[0]._node = record(op, inputs, parents, results[0], mode)
             return tuple(results) if several else results[0]
 
-    def _bare(self, x: Any) -> Any:
-        """The primal of a dual without history, as what shows its memory."""
+    def _bare(self, x: Tensor) -> Tensor:
+        """The primal of a dual without history, sharing its memory and version."""
         return wrap(x._data.inner._data, None, x._changes)
 
-    def _followed(self, x: Any) -> Any:
-        """The same with history."""
+    def _followed(self, x: Tensor) -> Tensor:
+        """The primal of a dual with its history, sharing its memory and version."""
         y = self._bare(x)
         if x._node is not None and MODE.get().grad:
             if x._changes is None:
@@ -240,12 +251,12 @@ class ForwardLevel(DualLevel):
         return y
 
     def _result(
-        self, op: Op, inputs: tuple[Any, ...], y: Any, t: Any, tangents: Sequence[Any]
-    ) -> Any:
-        """The tensor of a primal that `op` gave, with the tangent that goes with it."""
+        self, op: Op, inputs: tuple[Any, ...], y: Tensor, t: Tensor | None, tangents: Sequence[Any]
+    ) -> Tensor:
+        """The tensor of a result of `op`, with its tangent."""
         inner = wrap(y._data)
         if t is None:
-            found = inner
+            result = inner
         else:
             shown = op.view and y._view is not None
             if not _lies_as(t, inner) or (not shown and any(_share(t, u) for u in tangents)):
@@ -255,16 +266,18 @@ class ForwardLevel(DualLevel):
                         "the dual of a clone"
                     )
                 t = self.own(t, inner)
-            found = wrap(OpenDual(self, inner, t))
+            result = wrap(OpenDual(self, inner, t))
         if y._view is not None:
-            mark_view(found, inputs[0], y._view.op, y._view.refusal)
+            mark_view(result, inputs[0], y._view.op, y._view.refusal)
         elif y._changes is INFERENCE:
-            found._changes = INFERENCE
-        return found
+            result._changes = INFERENCE
+        return result
 
-    def give(self, y: Any, t: Any, inputs: Sequence[Any], tangents: Sequence[Any]) -> None:
-        """Let `y`, which a Function of `inputs` made of their primals, have the tangent `t` (None:
-        zero). `tangents` are those of the inputs.
+    def give(
+        self, y: TensorBase, t: Tensor | None, inputs: Sequence[Any], tangents: Sequence[Any]
+    ) -> None:
+        """Give the output `y` of a Function its tangent `t` (None for zero). `tangents` are those
+        of the inputs.
         """
         if any(y is x for x in inputs):  # it was written to
             if t is not None and not self.at(y):
@@ -281,37 +294,37 @@ class ForwardLevel(DualLevel):
 
     # ---- writing to them -------------------------------------------------------------------------
 
-    def put(self, x: Any, y: Any) -> None:
-        """Write to the memory of `x`, which is a dual, and to its tangent's."""
+    def put(self, x: TensorBase, y: TensorBase) -> None:
+        """Write `y` to the dual `x`: to its memory, and to its tangent's."""
         data = x._data
         t = y._data.tangent if self.at(y) else None
         inner = y._data.inner if self.at(y) else y
         with at_once("a write to a dual"):
             _assert_memory(data.inner)
             array = concrete_outside(inner)
-            if ENABLED.get() and not MODE.get().inference:
+            if looks():
                 self.set_tangent(x, t)
             data.inner._data[...] = array
 
-    def set_tangent(self, x: Any, t: Any) -> None:
-        """Write a tangent (None: zero) over that of `x`, which is a dual."""
+    def set_tangent(self, x: TensorBase, t: TensorBase | None) -> None:
+        """Write `t` (None for zero) over the tangent of the dual `x`."""
         held = x._data.tangent
         if t is None:
             held.zero_()
         elif t is not held:
             held.copy_(t)
 
-    def write(self, x: Any, y: Any) -> None:
-        """Write a dual to a plain tensor, which becomes one."""
-        if y._data.tangent is not None and ENABLED.get() and not MODE.get().inference:
+    def write(self, x: TensorBase, y: TensorBase) -> None:
+        """Write a dual to a plain tensor, which becomes a dual."""
+        if y._data.tangent is not None and looks():
             with at_once("a write of a dual"):
                 self.raised(x)
             self.put(x, y)
         else:
             x._data[...] = concrete_outside(y._data.inner)
 
-    def raised(self, x: Any) -> None:
-        """Let `x`, and all that shows its memory and tangent, be duals with zeros for tangents."""
+    def raised(self, x: TensorBase) -> None:
+        """Make `x`, and all tensors that share its memory and tangent, duals with zero tangents."""
         concrete_outside(x)
         base = x if x._view is None else x._view.base
         path, root = _path(x), _detached_root(x)
@@ -360,12 +373,12 @@ _OF_GRAPHS = (
 )
 
 
-def carries_tangent(x: Any) -> bool:
+def carries_tangent(x: TensorBase) -> bool:
     """Whether `x` is a dual of an open level."""
     return isinstance(x._data, OpenDual) and not x._data.expired
 
 
-def _empty_as(data: Any) -> Any:
+def _empty_as(data: np.ndarray) -> np.ndarray:
     """An array that lies in memory as another one does, gaps included."""
     steps = [s for s, n in zip(data.strides, data.shape, strict=True) if n > 1]
     if not data.size or any(s <= 0 or s % data.itemsize for s in steps):
@@ -375,20 +388,22 @@ def _empty_as(data: Any) -> Any:
     return np.lib.stride_tricks.as_strided(memory, data.shape, data.strides)
 
 
-def wrapped(value: Any) -> Any:
-    """What a dual's primal is held as; other values themselves."""
+def wrapped(value: object) -> object:
+    """The data that holds a dual's primal; other values unchanged."""
     return value.inner._data if isinstance(value, OpenDual) else value
 
 
-def concrete_outside(x: Any) -> Any:
-    """The data of `x`, which is at no level of these: in memory, or at the level of a transform."""
+def concrete_outside(x: TensorBase) -> BackendArray:
+    """The data of `x`, which is not a dual of this level: an array, or a value at a transform's
+    level.
+    """
     if isinstance(x._data, Cell):
         raise Unsupported(_OF_GRAPHS)
     return x._data if isinstance(x._data, Leveled) else concrete(x)
 
 
-def _assert_memory(x: Any) -> None:
-    """Refuse to write to what is no memory that may be written to."""
+def _assert_memory(x: TensorBase) -> None:
+    """Refuse a write to a value that is not writable memory."""
     if isinstance(x._data, LazyValue):
         raise Unsupported(
             "forward_ad: a write to a dual inside another function transform; use the operation "
@@ -398,14 +413,14 @@ def _assert_memory(x: Any) -> None:
         raise AutogradError("forward_ad: the dual's memory is read-only; clone it first")
 
 
-def _path(x: Any) -> tuple[Op, ...]:
-    """The steps from its base."""
+def _path(x: TensorBase) -> tuple[Op, ...]:
+    """The view ops from the base to `x`."""
     return () if x._view is None else x._view.ops
 
 
-def _detached_root(x: Any) -> Any:
-    """The view which a tensor without history, that shows another one's memory, is or is made of;
-    None for others.
+def _detached_root(x: TensorBase) -> View | None:
+    """The outermost detached view on the path of a tensor that shares memory without history; None
+    for other tensors.
     """
     view = x._view
     if view is None or not view.detached:
@@ -415,8 +430,8 @@ def _detached_root(x: Any) -> Any:
     return view
 
 
-def _rest(start: tuple[Op, ...], x: Any) -> tuple[Op, ...] | None:
-    """The steps to `x` after those, which it must have in common; None where tangents do not
+def _rest(start: tuple[Op, ...], x: TensorBase) -> tuple[Op, ...] | None:
+    """The view ops to `x` after `start`, with which its path must begin; None where tangents do not
     follow.
     """
     path = _path(x)
@@ -426,22 +441,24 @@ def _rest(start: tuple[Op, ...], x: Any) -> tuple[Op, ...] | None:
     return None if any(type(op) is Apart for op in rest) else rest
 
 
-def _lies_as(t: Any, x: Any) -> bool:
-    """Whether both lie alike in memory; those inside of transforms have none."""
+def _lies_as(t: TensorBase, x: TensorBase) -> bool:
+    """Whether two tensors have the same memory layout; values inside transforms have none, and
+    count as equal.
+    """
     a, b = t._data, x._data
     if isinstance(a, LazyValue) or isinstance(b, LazyValue):
         return True
     return tuple(a.strides) == tuple(b.strides) or _is_whole(t, b)
 
 
-def _is_whole(t: Any, array: Any) -> bool:
-    """Whether strides say nothing, or both are row-major."""
+def _is_whole(t: TensorBase, array: BackendArray) -> bool:
+    """Whether strides do not matter, or both are row-major."""
     a = t._data.flags
     return array.size <= 1 or bool(a.c_contiguous and array.flags.c_contiguous)
 
 
-def _share(t: Any, u: Any) -> bool:
-    """Whether two tangents may be in the same memory."""
+def _share(t: TensorBase, u: TensorBase | None) -> bool:
+    """Whether two tangents may share memory."""
     if u is None or isinstance(t._data, LazyValue):
         return False
     a, b = t._data, u._data
@@ -450,24 +467,20 @@ def _share(t: Any, u: Any) -> bool:
     return a is b or t._changes is not None
 
 
-@contextmanager
-def at_once(what: str) -> Iterator[None]:
-    """Within it, ops are run and not recorded lazily.
+def at_once(what: str) -> switched:
+    """A block in which ops are run and not recorded lazily.
 
     Errors: Unsupported where a graph or a compiled function records `what`.
     """
     mode = MODE.get()
     assert_open_to(what)
     if mode.executor is execute_meanwhile:
-        MODE.set(mode_with(mode, executor=None))
-    try:
-        yield
-    finally:
-        MODE.set(mode)
+        mode = mode_with(mode, executor=None)
+    return switched(mode)
 
 
 def assert_open_to(what: str) -> None:
-    """Refuse duals where something else than a function transform records ops."""
+    """Refuse duals where ops are recorded by anything other than a function transform."""
     executor = MODE.get().executor
     while isinstance(executor, Transforming):
         executor = executor.outer

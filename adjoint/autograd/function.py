@@ -1,4 +1,4 @@
-"""Operations written by users as a pair of forward and backward: `autograd.Function`."""
+"""`autograd.Function`: operations that users write as a pair of forward and backward."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import config
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
-from ..core.mode import MODE
+from ..core.mode import MODE, switched
 from ..core.op import Op
 from ..core.overrides import ask_again
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
-from ..eager.record import item, note_place, pack, version_count
-from ..eager.tensors import wrap, zeros
-from ..eager.views import alias, register_view
-from ..eager.writes import rebase
-from ..graph.node import RELEASED, Node, Packed, Version, View, assert_unchanged
+from ..core.tensor_type import Tensor
+from ..runtime.node import RELEASED, Node, Packed, Version, View, assert_unchanged
+from ..runtime.record import item, note_place, pack, version_count
+from ..runtime.tensors import wrap, zeros
+from ..runtime.views import alias, register_view
+from ..runtime.writes import rebase
 from .batching import Batched, BatchLevel
 from .dual import Dual, DualLevel, followed, local_products
 from .engine import run_backward, unbroadcast
-from .forward_level import ENABLED, ForwardLevel, at_once
+from .forward_level import IN_FORWARD, ForwardLevel, at_once, looks
 from .graph_function import record_function, record_opaque, state_of
 from .levels import Level, entered, innermost, outside
 from .modes import enable_grad, no_grad
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 class FunctionCtx:
-    """What a Function's forward hands to its backward: saved tensors, flags, free attributes.
+    """Context that a Function's forward passes to its backward: saved tensors, flags, free
+    attributes.
 
     Source: https://docs.pytorch.org/docs/stable/autograd.html#context-method-mixins
     """
@@ -117,7 +122,7 @@ class FunctionNode(Node):
     __slots__ = ("ctx", "outputs")
 
     ctx: FunctionCtx
-    outputs: tuple[Any, ...]  # shape, dtype, device of each output; None for what is no tensor
+    outputs: tuple[Any, ...]  # shape, dtype, device of each output; None if it is no tensor
     # `saved` holds (tensor, version when saved, output number or None) for each saved tensor.
 
     def name(self) -> str:
@@ -126,7 +131,7 @@ class FunctionNode(Node):
 
     @property
     def runs_undefined(self) -> bool:  # type: ignore[override]
-        """With zeros for gradients where none arrived, as PyTorch does."""
+        """Whether backward runs, with zeros, even if no gradient arrives, as in PyTorch."""
         return self.ctx.materialize_grads
 
     def values(self) -> tuple[Any, ...]:
@@ -140,7 +145,7 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """See FunctionCtx."""
+        """The saved tensors, checked: see FunctionCtx."""
         if self.saved is RELEASED:
             raise AutogradError(
                 f"{self.name()}: Trying to backward through the graph a second time (or directly "
@@ -149,7 +154,7 @@ class FunctionNode(Node):
             )
         return tuple(None if entry is None else self._unpack(*entry) for entry in self.saved)
 
-    def _unpack(self, tensor: Any, version: int, output: int | None) -> Any:
+    def _unpack(self, tensor: Any, version: int, output: int | None) -> Tensor:
         if isinstance(tensor, Packed):
             tensor = tensor.unpack()
         else:
@@ -166,47 +171,56 @@ class FunctionNode(Node):
 
 
 class CustomFunction(Op, abstract=True):
-    """A Function as the engine sees it: an op whose gradient rule is the user's backward."""
+    """The op of a Function, whose gradient rule is the user's backward."""
 
     def __init__(self, function: type[Function], n_outputs: int) -> None:
         self.function = function
         self.n_outputs = n_outputs  # type: ignore[misc]
 
-    def gradient(self, g: Any, x: Any) -> tuple[Any, ...]:
+    def gradient(self, g: Any, x: FunctionNode) -> tuple[Any, ...]:
         """`backward(ctx, *g)`, checked; `x` is the node."""
         node: FunctionNode = x
         ctx = node.ctx
-        given = [None] * self.n_outputs if g is None else [g] if self.n_outputs == 1 else g
+        incoming = [None] * self.n_outputs if g is None else [g] if self.n_outputs == 1 else g
         if ctx.materialize_grads:
-            given = [
+            incoming = [
                 zeros(*output) if each is None and output is not None else each
-                for each, output in zip(given, node.outputs, strict=True)
+                for each, output in zip(incoming, node.outputs, strict=True)
             ]
-        return _checked(node, _gradients(self.function, ctx, *given))
+        return _checked(node, _gradients(self.function, ctx, *incoming))
 
 
-def _gradients(function: type[Function], ctx: FunctionCtx, *given: Any) -> tuple[Any, ...]:
-    """What backward returns: one for each argument of forward; one alone needs no tuple."""
-    found = ask_again(_rule(function), ctx, *given)
+def _gradients(function: type[Function], ctx: FunctionCtx, *incoming: Any) -> tuple[Any, ...]:
+    """The gradients returned by backward, one for each argument of forward; a single one needs no
+    tuple.
+    """
+    results = ask_again(_rule(function), ctx, *incoming)
     count = len(ctx._form)
-    if not isinstance(found, tuple):
-        one = count == 1 and ctx._form[0] is not None and found and isinstance(found[0], TensorBase)
-        found = tuple(found) if isinstance(found, list) and not one else (found,)
-    if len(found) > count and all(each is None for each in found[count:]):
-        found = found[:count]
-    if len(found) != count:
+    if not isinstance(results, tuple):
+        one = (
+            count == 1
+            and ctx._form[0] is not None
+            and results
+            and isinstance(results[0], TensorBase)
+        )
+        results = tuple(results) if isinstance(results, list) and not one else (results,)
+    if len(results) > count and all(each is None for each in results[count:]):
+        results = results[:count]
+    if len(results) != count:
         raise AutogradError(
             f"function {function.__name__}Backward returned an incorrect number of gradients "
-            f"(expected {count}, got {len(found)}); return one for each argument of forward, None "
-            "for what is no tensor"
+            f"(expected {count}, got {len(results)}); return one for each argument of forward, "
+            "None for what is no tensor"
         )
-    return tuple(_spread(function, found, ctx._form))
+    return tuple(_spread(function, results, ctx._form))
 
 
-def _spread(function: type[Function], found: tuple[Any, ...], form: list[int | None]) -> list[Any]:
-    """The gradients of all arguments, those of lists one by one."""
+def _spread(
+    function: type[Function], gradients: tuple[Any, ...], form: list[int | None]
+) -> list[Any]:
+    """The gradients of all arguments, with those of lists flattened."""
     flat: list[Any] = []
-    for i, (g, count) in enumerate(zip(found, form, strict=True)):
+    for i, (g, count) in enumerate(zip(gradients, form, strict=True)):
         if count is None:
             flat.append(g)
         elif g is None:
@@ -222,10 +236,14 @@ def _spread(function: type[Function], found: tuple[Any, ...], form: list[int | N
     return flat
 
 
-class _Call:
-    """A Function with its arguments one by one, tensors in lists and tuples among them."""
+class _FunctionCall:
+    """A call of a Function with its arguments flattened: tensors in lists and tuples stand one by
+    one.
+    """
 
-    def __init__(self, function: type[Function], args: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, function: type[Function], args: Sequence[Any], options: dict[str, Any]
+    ) -> None:
         self.function = function
         self.options = options  # arguments by keyword only
         self.__name__ = function.__name__
@@ -236,11 +254,11 @@ class _Call:
             self.args += [x] if count is None else x
 
     def apply(self, *flat: Any) -> Any:
-        """`Function.apply` of such arguments."""
+        """`Function.apply` on flattened arguments."""
         return self.function.apply(*self.given(flat), **self.options)
 
     def given(self, flat: Iterable[Any]) -> tuple[Any, ...]:
-        """Such arguments, as they came."""
+        """Flattened arguments in their original structure."""
         rest = iter(flat)
         args = []
         for kind, count in zip(self.kinds, self.form, strict=True):
@@ -252,7 +270,7 @@ class _Call:
         return tuple(args)
 
 
-def _holds_tensors(x: Any) -> bool:
+def _holds_tensors(x: object) -> bool:
     return isinstance(x, (list, tuple)) and any(isinstance(y, TensorBase) for y in x)
 
 
@@ -266,11 +284,13 @@ def _rule(function: type[Function]) -> Callable[..., Any]:
     return function.vjp if ours else function.backward
 
 
-def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradients that backward returned, each checked and of its parent's shape and dtype."""
+def _checked(node: FunctionNode, returned: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients that backward returned, each checked and converted to its parent's shape and
+    dtype.
+    """
     name = node.name()
     checked = []
-    for i, (g, parent) in enumerate(zip(found, node.parents, strict=True)):
+    for i, (g, parent) in enumerate(zip(returned, node.parents, strict=True)):
         if g is not None and not isinstance(g, TensorBase):
             raise AutogradError(
                 f"{name}: expected Variable or None (got {type(g).__name__}) as gradient {i}"
@@ -287,7 +307,7 @@ def _checked(node: FunctionNode, found: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Function:
-    """Base of operations with a gradient written by hand: subclass it, then call `apply`.
+    """Base class of operations with a hand-written gradient: subclass it, then call `apply`.
 
     `forward(ctx, *args)` computes with what tensors hold, recording nothing; `backward(ctx, *g)`
     gets one gradient per output and returns one per argument (None where there is none). It is
@@ -324,7 +344,7 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """The value; to be overridden."""
+        """The value of the operation; to be overridden."""
         raise Unsupported("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
@@ -342,13 +362,13 @@ class Function:
 
     @staticmethod
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:
-        """Another name for backward."""
+        """Alternative name of `backward`."""
         raise Unsupported("vjp is not implemented; override backward or vjp")
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The Jacobian-vector product, by the tangents of forward's arguments (None for what is no
-        tensor); to be overridden. `func.jvp` transposes backward where it is not.
+        """The Jacobian-vector product, given the tangents of forward's arguments (None for those
+        that are no tensors); to be overridden. `func.jvp` transposes backward where it is not.
         """
         raise Unsupported(
             "You must implement the jvp function for custom autograd.Function to use it with "
@@ -356,10 +376,10 @@ class Function:
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """What `func.vmap` gives, and the dimensions of its results that hold the examples; to be
-        overridden, or `generate_vmap_rule` set, where forward does not run on batches as it is, or
-        gradients flow from outside of the vmap through it. `info` says `batch_size` and
+    def vmap(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
+        """The results for a batch, and the dimensions of them that hold the examples. To be
+        overridden (or `generate_vmap_rule` set) where forward does not run on batches as it is, or
+        where gradients flow through it from outside of the vmap. `info` has `batch_size` and
         `randomness`.
         """
         raise Unsupported("vmap is not implemented; override vmap, or set generate_vmap_rule")
@@ -370,28 +390,28 @@ class Function:
         separate = cls.setup_context is not Function.setup_context
         if kwargs or separate:
             args, kwargs = _positional(cls, args, kwargs, separate)
-        call = _Call(cls, args, kwargs)
+        call = _FunctionCall(cls, args, kwargs)
         flat = call.args
         level = innermost(flat)
         if isinstance(level, ForwardLevel):
             return _with_tangents(cls, level, call, flat, args, kwargs)
         if level is not None:
-            found = _at_level(cls, level, call, flat)
-            if found is not NotImplemented:
-                return found
+            result = _at_level(cls, level, call, flat)
+            if result is not NotImplemented:
+                return result
         return _applied(cls, FunctionCtx(), call, args, kwargs)
 
 
 def _applied(
     cls: type[Function],
     ctx: FunctionCtx,
-    call: _Call,
+    call: _FunctionCall,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     then: Callable[[Sequence[Any]], None] = lambda ys: None,
-) -> Any:
-    """What forward gives for these arguments, with backward recorded; `then` gets the tensors
-    before any of them is saved for that.
+) -> object:
+    """The results of forward, with backward recorded; `then` receives the tensors before any of
+    them is saved.
     """
     separate = cls.setup_context is not Function.setup_context
     flat = call.args
@@ -400,9 +420,9 @@ def _applied(
         adopt(flat)
     parents = tuple(x._node if isinstance(x, TensorBase) else None for x in flat)
     ctx._form = call.form
-    wanted = iter([parent is not None for parent in parents])
+    requires = iter([parent is not None for parent in parents])
     ctx.needs_input_grad = tuple(
-        any(list(itertools.islice(wanted, 1 if count is None else count))) for count in call.form
+        any(list(itertools.islice(requires, 1 if count is None else count))) for count in call.form
     )
     ctx._are_tensors = [isinstance(x, TensorBase) for x in flat]
     state = state_of(flat)
@@ -434,15 +454,15 @@ def _applied(
 
 
 class VmapInfo(NamedTuple):
-    """What a Function's `vmap` is told."""
+    """Information about the batch that a Function's `vmap` receives."""
 
     batch_size: int
     randomness: str
 
 
-def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -> Any:
-    """`apply` on arguments of a function transform; NotImplemented where forward does for them what
-    it does for others.
+def _at_level(cls: type[Function], level: Level, call: _FunctionCall, flat: list[Any]) -> object:
+    """`apply` on arguments at the level of a function transform; NotImplemented where forward runs
+    on them unchanged.
     """
     if isinstance(level, DualLevel):
         return _of_duals(cls, level, call, flat)
@@ -464,14 +484,14 @@ def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -
         dims = tuple(0 if flag else None for flag in flags)
         info = VmapInfo(level.size, level.randomness)
         with outside(level):
-            found, out = cls.vmap(info, dims, *inner)
-        ys = found if isinstance(found, (tuple, list)) else (found,)
+            returned, out = cls.vmap(info, dims, *inner)
+        ys = returned if isinstance(returned, (tuple, list)) else (returned,)
         places = out if isinstance(out, (tuple, list)) else (out,) * len(ys)
         results = [
             wrap(level.lift(y) if dim is None else Batched(level, y.movedim(dim, 0)))
             for y, dim in zip(ys, places, strict=True)
         ]
-        return tuple(results) if isinstance(found, (tuple, list)) else results[0]
+        return tuple(results) if isinstance(returned, (tuple, list)) else results[0]
     if not cls.generate_vmap_rule:
         raise Unsupported(
             f"You tried to vmap over {cls.__name__}, through which gradients flow from outside, "
@@ -479,13 +499,15 @@ def _at_level(cls: type[Function], level: Level, call: _Call, flat: list[Any]) -
             "staticmethod or set generate_vmap_rule=True"
         )
     with outside(level):
-        found = _InBatch.apply(call, level, flags, *inner)
-    ys = found if isinstance(found, tuple) else (found,)
+        returned = _InBatch.apply(call, level, flags, *inner)
+    ys = returned if isinstance(returned, tuple) else (returned,)
     results = [wrap(Batched(level, y)) for y in ys]
-    return tuple(results) if isinstance(found, tuple) else results[0]
+    return tuple(results) if isinstance(returned, tuple) else results[0]
 
 
-def _of_duals(cls: type[Function], level: DualLevel, call: _Call, flat: list[Any]) -> Any:
+def _of_duals(
+    cls: type[Function], level: DualLevel, call: _FunctionCall, flat: list[Any]
+) -> object:
     """`apply` on arguments of `func.jvp`: tangents by `jvp`, or by backward, transposed."""
     inner = [x._data.inner if level.at(x) else x for x in flat]
     tangents = [x._data.tangent if level.at(x) else None for x in flat]
@@ -494,20 +516,20 @@ def _of_duals(cls: type[Function], level: DualLevel, call: _Call, flat: list[Any
     ctx = FunctionCtx()
     if not own and not ruled:
         with outside(level):
-            found, ts = local_products(call.apply, inner, tangents, MODE.get().grad)
-        if not isinstance(found, tuple):
-            return wrap(Dual(level, found, ts)) if isinstance(found, TensorBase) else found
-        pairs = zip(found, ts, strict=True)
+            outputs, ts = local_products(call.apply, inner, tangents, MODE.get().grad)
+        if not isinstance(outputs, tuple):
+            return wrap(Dual(level, outputs, ts)) if isinstance(outputs, TensorBase) else outputs
+        pairs = zip(outputs, ts, strict=True)
         return tuple(wrap(Dual(level, y, t)) if isinstance(y, TensorBase) else y for y, t in pairs)
 
     def push(ys: Sequence[Any]) -> None:
         with outside(level):
             if ruled:
-                found = _pushed(cls, ctx, call, inner, tangents, ys)
-                ts = [t._data.inner if level.at(t) else t for t in found]
+                pushed = _pushed(cls, ctx, call, inner, tangents, ys)
+                ts = [t._data.inner if level.at(t) else t for t in pushed]
             else:
-                _, found = local_products(call.apply, inner, tangents, MODE.get().grad)
-                ts = list(found) if isinstance(found, (tuple, list)) else [found]
+                _, pushed = local_products(call.apply, inner, tangents, MODE.get().grad)
+                ts = list(pushed) if isinstance(pushed, (tuple, list)) else [pushed]
         for y, t in zip(ys, ts, strict=True):
             if isinstance(y, TensorBase):
                 dual = Dual(level, y._data.inner if level.at(y) else wrap(y._data), t)
@@ -522,16 +544,16 @@ def _of_duals(cls: type[Function], level: DualLevel, call: _Call, flat: list[Any
 def _with_tangents(
     cls: type[Function],
     level: ForwardLevel,
-    call: _Call,
+    call: _FunctionCall,
     flat: list[Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> Any:
-    """`apply` on duals: forward of the primals, and what `jvp` says of the tangents."""
+) -> object:
+    """`apply` on dual tensors: forward on the primals, and `jvp` for the tangents."""
     ctx = FunctionCtx()
-    looks = ENABLED.get() and not MODE.get().inference
-    tangents = [x._data.tangent if looks and level.at(x) else None for x in flat]
-    if not looks:
+    looking = looks()
+    tangents = [x._data.tangent if looking and level.at(x) else None for x in flat]
+    if not looking:
         return _applied(cls, ctx, call, args, kwargs)
 
     def push(ys: Sequence[Any]) -> None:
@@ -540,24 +562,20 @@ def _with_tangents(
             if isinstance(y, TensorBase):
                 level.give(y, t, flat, tangents)
 
-    with at_once(cls.__name__):
-        token = ENABLED.set(False)
-        try:
-            return _applied(cls, ctx, call, args, kwargs, push)
-        finally:
-            ENABLED.reset(token)
+    with at_once(cls.__name__), switched(True, variable=IN_FORWARD):
+        return _applied(cls, ctx, call, args, kwargs, push)
 
 
 def _pushed(
     cls: type[Function],
     ctx: FunctionCtx,
-    call: _Call,
+    call: _FunctionCall,
     flat: Sequence[Any],
     tangents: Sequence[Any],
     ys: Sequence[Any],
 ) -> list[Any]:
-    """The tangents of what forward gave, by `jvp`; None for zero."""
-    given = [
+    """The tangents of forward's results by `jvp`; None for zero."""
+    filled = [
         zeros(tuple(x._data.shape), x._data.dtype, x.device)
         if t is None
         and ctx.materialize_grads
@@ -568,7 +586,7 @@ def _pushed(
     ]
     ctx._pushes = True
     try:
-        made = cls.jvp(ctx, *call.given(given))
+        made = cls.jvp(ctx, *call.given(filled))
     finally:
         ctx._pushes = False
     ts = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -597,10 +615,14 @@ def _pushed(
 
 
 class _InBatch(Function):
-    """A Function of all entries of a batch: its forward and backward in a vmap of their own."""
+    """A Function applied to all entries of a batch: its forward and backward run in a vmap of their
+    own.
+    """
 
     @staticmethod
-    def forward(ctx: Any, call: Any, level: Any, flags: Any, *inner: Any) -> Any:
+    def forward(
+        ctx: Any, call: _FunctionCall, level: BatchLevel, flags: Sequence[bool], *inner: Any
+    ) -> Tensor | tuple[Tensor, ...]:
         """All entries at once, with the nodes that backward will walk."""
         ctx.level = BatchLevel(level.size, level.randomness)
         ctx.xs = [
@@ -614,17 +636,17 @@ class _InBatch(Function):
                 followed(x) if isinstance(x, TensorBase) and x._data.dtype.kind in "fcV" else x
                 for x in ctx.xs
             ]
-            found = call.apply(*ctx.xs)
-        ctx.ys = list(found) if isinstance(found, (tuple, list)) else [found]
+            outputs = call.apply(*ctx.xs)
+        ctx.ys = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         results = [
             y._data.inner.expand(level.size, *y.shape) if y._data.whole else y._data.inner
             for y in ctx.ys
         ]
-        return tuple(results) if isinstance(found, (tuple, list)) else results[0]
+        return tuple(results) if isinstance(outputs, (tuple, list)) else results[0]
 
     @staticmethod
-    def backward(ctx: Any, *gs: Any) -> Any:
-        """The gradients of all entries; of what they share, the sum."""
+    def backward(ctx: Any, *gs: Any) -> tuple[Any, ...]:
+        """The gradients of all entries; summed, for inputs that the entries share."""
         if MODE.get().grad and any(g is not None and g._node is not None for g in gs):
             raise AutogradError("vmap of a custom Function: its gradient has no gradient itself")
         with entered(ctx.level):
@@ -638,11 +660,11 @@ class _InBatch(Function):
             reached = run_backward(
                 roots, retain_graph=True, create_graph=False, targets=targets, accumulate=False
             )
-        found: list[Any] = []
+        gradients: list[Any] = []
         for x, node in zip(ctx.xs, nodes, strict=True):
             g = reached.get(node)
             if g is None:
-                found.append(None)
+                gradients.append(None)
                 continue
             each = g._data.inner if ctx.level.at(g) else g
             many = ctx.level.at(g) and not g._data.whole
@@ -650,15 +672,15 @@ class _InBatch(Function):
                 each = each.sum(0) if many else each * ctx.level.size
             elif not many:
                 each = each.expand(ctx.level.size, *each.shape)
-            found.append(each)
-        return None, None, None, *found
+            gradients.append(each)
+        return None, None, None, *gradients
 
 
 def _positional(
     cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], separate: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """All arguments of forward (without ctx), defaults included, in the order of its signature; and
-    those that can only be given by keyword.
+    """Forward's arguments (without ctx) in the order of its signature, defaults included; and those
+    that can only be passed by keyword.
     """
     try:
         bound = inspect.signature(cls.forward).bind(*(() if separate else (None,)), *args, **kwargs)
@@ -724,8 +746,8 @@ def _output(
     args: list[Any],
     ctx: FunctionCtx,
     cls: type[Function],
-) -> Any:
-    """What `apply` returns for output `index` of forward."""
+) -> object:
+    """The value that `apply` returns for output `index` of forward."""
     if not isinstance(y, TensorBase):
         return y
     history = None
@@ -762,7 +784,7 @@ def _output(
 
 
 def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
-    """Let `node` hold what forward asked to save; its own outputs without their history."""
+    """Store in `node` the tensors that forward saved; its own outputs without their history."""
     saved: list[Any] = []
     hooks = MODE.get().saved_hooks
     for x in node.ctx.to_save:
@@ -787,21 +809,21 @@ def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None
 
 
 class Opaque(Op, abstract=True):
-    """The step of a view through a custom Function, over which no write can be followed."""
+    """The view op of a custom Function: writes cannot be followed through it."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
+        """The input's spec."""
         return spec
 
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The same array."""
+    def compute(self, xp: Any, x: BackendArray) -> BackendArray:
+        """The input array."""
         return x
 
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """Refused."""
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Raises AutogradError with the reason."""
         raise AutogradError(self.reason)
 
 
@@ -821,18 +843,18 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def wrapper(ctx: Any, *args: Any) -> Any:
+    def wrapper(ctx: FunctionCtx, *args: Any) -> object:
         with no_grad():
-            found = function(ctx, *args)
+            returned = function(ctx, *args)
         parents = tuple(x._node for x in args if isinstance(x, TensorBase) and x._node is not None)
         if not MODE.get().grad or not parents:
-            return found
+            return returned
         refusal = Opaque(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )
-        several = isinstance(found, (tuple, list))
+        several = isinstance(returned, (tuple, list))
         results = []
-        for y in found if several else (found,):
+        for y in returned if several else (returned,):
             if isinstance(y, TensorBase) and y._data.dtype.kind in "fcV":
                 y = wrap(y._data, None, y._changes)
                 y._node = Node(refusal, parents, (), None, y._data.shape, y._data.dtype)

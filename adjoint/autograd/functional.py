@@ -6,24 +6,27 @@ Source: https://docs.pytorch.org/docs/stable/autograd.html#functional-higher-lev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap, zeros
+from ..core.tensor_type import Tensor
 from ..ops.shape.joining import stack
+from ..runtime.tensors import wrap, zeros
 from .dual import Dual, DualLevel, followed
 from .gradients import grad
-from .levels import entered
+from .levels import DERIVING, entered
 from .modes import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
+SomeTensors: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor]  # one, or several
+
 
 def vjp(
     func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    inputs: SomeTensors,
+    v: SomeTensors | None = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -38,16 +41,16 @@ def vjp(
     tensor([2., 4.])
     """
     with enable_grad():
-        call = _Call("vjp", func, inputs, create_graph, strict)
+        call = _TransformedCall("vjp", func, inputs, create_graph, strict)
         vs = call.vectors(v, call.ys, "output of the user-provided function")
-        found = call.gradients(call.ys, vs, create_graph)
-    return call.outputs(), call.like_inputs(found)
+        products = call.gradients(call.ys, vs, create_graph)
+    return call.outputs(), call.like_inputs(products)
 
 
 def jvp(
     func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    inputs: SomeTensors,
+    v: SomeTensors | None = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -62,14 +65,14 @@ def jvp(
     tensor([2., 0.])
     """
     with enable_grad():
-        call = _Call("jvp", func, inputs, create_graph, strict)
+        call = _TransformedCall("jvp", func, inputs, create_graph, strict)
         vs = call.vectors(v, call.xs, "input to the user-provided function")
         us = [_zeros(y).requires_grad_() for y in call.ys]
         rows = call.gradients(call.ys, us, True)  # linear in `us`: their derivative is the product
         live = [(row, vector) for row, vector in zip(rows, vs, strict=True) if row._node]
-        found: Sequence[Any] = [None] * len(us)
+        columns: Sequence[Any] = [None] * len(us)
         if live:
-            found = grad(
+            columns = grad(
                 [row for row, _ in live],
                 us,
                 [vector for _, vector in live],
@@ -77,7 +80,7 @@ def jvp(
                 allow_unused=True,
             )
         products = []
-        for i, (product, y) in enumerate(zip(found, call.ys, strict=True)):
+        for i, (product, y) in enumerate(zip(columns, call.ys, strict=True)):
             if product is None and strict:
                 raise AutogradError(
                     f"jvp: The output {i} of the user-provided function is independent of the "
@@ -89,7 +92,7 @@ def jvp(
 
 def jacobian(
     func: Callable[..., Any],
-    inputs: Any,
+    inputs: SomeTensors,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -118,15 +121,15 @@ def jacobian(
             )
         return _by_columns(func, inputs)
     with enable_grad():
-        call = _Call("jacobian", func, inputs, create_graph, strict)
+        call = _TransformedCall("jacobian", func, inputs, create_graph, strict)
         blocks = []
         for i, y in enumerate(call.ys):
             rows: list[Any] = [[] for _ in call.xs]
             for j in range(y.numel()):
                 basis = _zeros(y)
                 basis._data.reshape(-1)[j] = 1
-                found = call.gradients([y], [basis], create_graph, i)
-                for row, g in zip(rows, found, strict=True):
+                gradients = call.gradients([y], [basis], create_graph, i)
+                for row, g in zip(rows, gradients, strict=True):
                     row.append(g)
             blocks.append(
                 tuple(
@@ -142,7 +145,7 @@ def jacobian(
 
 def hessian(
     func: Callable[..., Any],
-    inputs: Any,
+    inputs: SomeTensors,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -172,8 +175,8 @@ def hessian(
             )
         return _by_columns(lambda *xs: _gradient(func, xs, several), inputs)
 
-    def gradient(*xs: Any) -> Any:
-        def checked(*values: Any) -> Any:
+    def gradient(*xs: Any) -> Tensor | tuple[Tensor, ...]:
+        def checked(*values: Any) -> Tensor:
             return _assert_scalar("hessian", func(*values))
 
         rows = jacobian(checked, xs, create_graph=True, strict=strict)
@@ -185,8 +188,8 @@ def hessian(
 
 def vhp(
     func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    inputs: SomeTensors,
+    v: SomeTensors | None = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -205,8 +208,8 @@ def vhp(
 
 def hvp(
     func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    inputs: SomeTensors,
+    v: SomeTensors | None = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
@@ -226,23 +229,41 @@ def hvp(
 
 
 def _hessian_product(
-    name: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
+    name: str,
+    func: Callable[..., Any],
+    inputs: SomeTensors,
+    v: SomeTensors | None,
+    create_graph: bool,
+    strict: bool,
 ) -> tuple[Any, Any]:
     with enable_grad():
-        call = _Call(name, func, inputs, create_graph, strict)
+        call = _TransformedCall(name, func, inputs, create_graph, strict)
         _assert_scalar(name, call.outputs())
         vs = call.vectors(v, call.xs, "input to the user-provided function")
         first = call.gradients(call.ys, [None], True)
-        found = call.gradients(first, vs, create_graph, None)
-    return call.outputs(), call.like_inputs(found)
+        products = call.gradients(first, vs, create_graph, None)
+    return call.outputs(), call.like_inputs(products)
 
 
-class _Call:
-    """One call of the user's function on inputs of our own, whose gradients nobody else sees."""
+class _TransformedCall:
+    """One call of the user's function on private copies of the inputs, whose gradients nobody else
+    sees.
+    """
 
     def __init__(
-        self, name: str, func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool
+        self,
+        name: str,
+        func: Callable[..., Any],
+        inputs: SomeTensors,
+        create_graph: bool,
+        strict: bool,
     ) -> None:
+        if DERIVING.get() and not create_graph:
+            raise AutogradError(
+                f"{name}: inside of func.{DERIVING.get()}, which would take the result for a "
+                "constant; pass create_graph=True, or use the transforms of adjoint.func (grad, "
+                "vjp, jacrev, jacfwd, hessian)"
+            )
         self.name = name
         self.strict = strict
         self.create_graph = create_graph
@@ -265,7 +286,7 @@ class _Call:
                     "running in strict mode."
                 )
 
-    def _input(self, i: int, x: Any) -> Any:
+    def _input(self, i: int, x: object) -> Tensor:
         if not isinstance(x, TensorBase):
             raise InvalidType(
                 f"{self.name}: The inputs given to {self.name} must be either a Tensor or a tuple "
@@ -280,9 +301,9 @@ class _Call:
     ) -> list[Any]:
         """The gradients of the inputs, zeros where there is none (refused where `strict`)."""
         live = [(y, v) for y, v in zip(ys, vs, strict=True) if y._node is not None]
-        found: Sequence[Any] = [None] * len(self.xs)
+        gradients: Sequence[Any] = [None] * len(self.xs)
         if live:
-            found = grad(
+            gradients = grad(
                 [y for y, _ in live],
                 self.xs,
                 [v for _, v in live],
@@ -290,16 +311,16 @@ class _Call:
                 create_graph=create_graph,
                 allow_unused=True,
             )
-        for i, g in enumerate(found):
+        for i, g in enumerate(gradients):
             if g is None and self.strict:
                 what = "The gradient" if output is None else f"Output {output}"
                 raise AutogradError(
                     f"{self.name}: {what} of the user-provided function is independent of input "
                     f"{i}. This is not allowed in strict mode."
                 )
-        return [_zeros(x) if g is None else g for g, x in zip(found, self.xs, strict=True)]
+        return [_zeros(x) if g is None else g for g, x in zip(gradients, self.xs, strict=True)]
 
-    def vectors(self, v: Any, like: Sequence[Any], what: str) -> list[Any]:
+    def vectors(self, v: SomeTensors | None, like: Sequence[Any], what: str) -> list[Any]:
         """The user's `v` as a list that matches `like`."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
@@ -328,21 +349,21 @@ class _Call:
             vs = [vector.detach() for vector in vs]
         return vs
 
-    def outputs(self) -> Any:
-        """What the function returned; without history unless the caller wants a graph."""
+    def outputs(self) -> Tensor | tuple[Tensor, ...]:
+        """The function's results; without history unless the caller wants a graph."""
         ys = self.ys if self.create_graph else [y.detach() for y in self.ys]
         return tuple(ys) if self.tuple_out else ys[0]
 
-    def like_inputs(self, found: Sequence[Any]) -> Any:
-        """One value per input, as a tuple where the inputs were."""
-        return tuple(found) if self.tuple_in else found[0]
+    def like_inputs(self, values: Sequence[Any]) -> Tensor | tuple[Tensor, ...]:
+        """One value per input, as a tuple where the inputs were a tuple."""
+        return tuple(values) if self.tuple_in else values[0]
 
 
-def _zeros(x: Any) -> Any:
+def _zeros(x: Tensor) -> Tensor:
     return zeros(tuple(x.shape), x._data.dtype, x.device)
 
 
-def _assert_scalar(name: str, y: Any) -> Any:
+def _assert_scalar(name: str, y: Tensor | tuple[Tensor, ...]) -> Tensor:
     if not isinstance(y, TensorBase):
         raise InvalidType(
             f"{name}: The function given to {name} should return a single Tensor, got "
@@ -356,40 +377,42 @@ def _assert_scalar(name: str, y: Any) -> Any:
     return y
 
 
-def _gradient(func: Callable[..., Any], inputs: Sequence[Any], several: bool) -> Any:
-    """The gradient of a function of one element, here and of duals."""
+def _gradient(
+    func: Callable[..., Any], inputs: Sequence[Any], several: bool
+) -> Tensor | tuple[Tensor, ...]:
+    """The gradient of a function of one element, also of duals."""
     with enable_grad():
         xs = [followed(x) for x in inputs]
         y = _assert_scalar("hessian", func(*xs))
-        found: Sequence[Any] = [None] * len(xs)
+        gradients: Sequence[Any] = [None] * len(xs)
         if y._node is not None:
-            found = grad(y, xs, allow_unused=True)
-    rows = tuple(_zeros(x) if g is None else g for g, x in zip(found, xs, strict=True))
+            gradients = grad(y, xs, allow_unused=True)
+    rows = tuple(_zeros(x) if g is None else g for g, x in zip(gradients, xs, strict=True))
     return rows if several else rows[0]
 
 
-def _by_columns(func: Callable[..., Any], inputs: Any) -> Any:
+def _by_columns(func: Callable[..., Any], inputs: SomeTensors) -> Any:
     """The Jacobian by forward mode: `func` is called once for each element of the inputs."""
     several = isinstance(inputs, (tuple, list))
-    call = _Call("jacobian", func, inputs, False, False)
+    call = _TransformedCall("jacobian", func, inputs, False, False)
     xs = [x.detach() for x in call.xs]
     columns: list[list[Any]] = [[] for _ in call.ys]  # of each output, by input
     for n, x in enumerate(xs):
-        found: list[list[Any]] = [[] for _ in call.ys]
+        parts: list[list[Any]] = [[] for _ in call.ys]
         for j in range(x.numel()):
             basis = _zeros(x)
             basis._data.reshape(-1)[j] = 1
-            for column, t in zip(found, _pushed(func, xs, n, basis), strict=True):
+            for column, t in zip(parts, _pushed(func, xs, n, basis), strict=True):
                 column.append(t)
-        for y, blocks, column in zip(call.ys, columns, found, strict=True):
+        for y, blocks, column in zip(call.ys, columns, parts, strict=True):
             made = stack(column, -1) if column else y.new_zeros((*y.shape, 0))
             blocks.append(made.reshape(*y.shape, *x.shape))
     result = tuple(tuple(blocks) if several else blocks[0] for blocks in columns)
     return result if call.tuple_out else result[0]
 
 
-def _pushed(func: Callable[..., Any], xs: Sequence[Any], place: int, tangent: Any) -> list[Any]:
-    """What each output of `func` moves by where one input moves by `tangent`."""
+def _pushed(func: Callable[..., Any], xs: Sequence[Any], place: int, tangent: Tensor) -> list[Any]:
+    """The tangent of each output of `func` where one input has a tangent."""
     level = DualLevel()
     duals = [wrap(Dual(level, x, tangent if n == place else None)) for n, x in enumerate(xs)]
     try:

@@ -1,4 +1,4 @@
-"""Running `@fused` composites as kernels: their graphs are captured by recording, once.
+"""Running `@fused` composites as kernels: their graphs are captured once, by recording.
 
 A composite is captured for the shapes and dtypes of its tensors, its other arguments, and which of
 its tensors want gradients: its body runs on recorded values that have no array, and so does the
@@ -14,42 +14,48 @@ import copy
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..backends import native as native_backend
 from ..core import dispatch_log, policy
+from ..core.arrays import signature
 from ..core.device import device, is_device_array, space
 from ..core.dtype import dtype
 from ..core.errors import AdjointError, NotTraceable
 from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
-from ..core.scalar import Arithmetic
-from ..core.sizes import all_known, guessing
 from ..core.spec import Spec
+from ..core.symbolic_scalar import ScalarGraph
+from ..core.symbolic_sizes import all_known, guessing
 from ..core.tensor_base import TensorBase
-from ..eager import fused
-from ..eager.arrays import signature
-from ..eager.learn import keep_call
-from ..eager.record import item, save_output, versions_of
-from ..eager.tensors import get_mode, wrap
-from ..graph.lazy import LazyValue
-from ..graph.node import INFERENCE, Leaf, Node
-from ..program.capture import program_of, recording, symbol
-from ..program.compute import quietly
-from ..program.executable import Executable, find, keep_family
-from ..program.passes import drawn, small
-from ..program.program import Program, Value
-from ..program.variants import Variants
+from ..core.tensor_type import Tensor
+from ..ir.compute import quietly
+from ..ir.executable import Executable, find, keep_family
+from ..ir.passes import drawn, small
+from ..ir.program import Program, Value
+from ..ir.variants import Variants
+from ..runtime import fused
+from ..runtime.call_cache import keep_call
+from ..runtime.lazy import LazyValue
+from ..runtime.node import INFERENCE, Leaf, Node
+from ..runtime.record import item, save_output, versions_of
+from ..runtime.tensors import get_mode, wrap
+from .capture import program_of, recording, symbol
 from .engine import run_backward
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray, Casting
 
 ndarray = np.ndarray
 _UNKNOWN: Any = object()
 
 
-def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
-    """The composite of `args`, by its kernels where it has some: what `eager.fused` calls."""
+def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """The result of a composite on `args`, by its kernels where it has some: called by
+    `runtime.fused`.
+    """
     function = declared.function
     mode = get_mode()
     casting = mode.autocast if mode.casts else None
@@ -81,13 +87,13 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         if dispatch_log.on and not isinstance(plan, str):
             dispatch_log.said(_named(function, inputs), plan.way, plan.why)
     if isinstance(plan, str):
-        found = function(*args)  # or an error, which comes first
+        result = function(*args)  # or an error, which comes first
         if dispatch_log.on or dispatch_log.strict:
             ordinary = not declared.native and not places and all(x._data.size for x in inputs)
             tell = dispatch_log.fell_back if ordinary else dispatch_log.said
             tell(_named(function, inputs), "its ops one by one", plan)
-        return found
-    found = plan.run(inputs)
+        return result
+    result = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
         if family is None:
@@ -95,17 +101,17 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Any:
         else:
             _keep_numbered(declared, args, family, plan, records)
     if mode.inference:
-        for y in found if type(found) is tuple else (found,):
+        for y in result if type(result) is tuple else (result,):
             y._changes = INFERENCE
-    return found
+    return result
 
 
 _LASTING = (int, float, complex, str, np.generic, dtype, device, type)  # values that stay equal
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
-def _key_of(args: Any) -> Any:
-    """What decides which plan is for arguments; None where one of them may be other next time."""
+def _key_of(args: Sequence[object]) -> tuple[Any, ...] | None:
+    """Key of the plan for these arguments; None where an argument may change without its key."""
     grad = get_mode().grad
     key: list[Any] = []
     for x in _flat(args):
@@ -126,14 +132,14 @@ def _key_of(args: Any) -> Any:
 
 
 class _Sequence(NamedTuple):
-    """Among arguments: that a tuple or list comes, and of how many."""
+    """Key entry for a tuple or list among the arguments: its type and length."""
 
     kind: type
     length: int
 
 
-def _flat(args: Any) -> list[Any]:
-    """The arguments, of tuples and lists the items."""
+def _flat(args: Sequence[Any]) -> list[Any]:
+    """The arguments with tuples and lists flattened, each preceded by a `_Sequence`."""
     flat: list[Any] = []
     for x in args:
         if type(x) is tuple or type(x) is list:
@@ -147,20 +153,22 @@ def _flat(args: Any) -> list[Any]:
 _NUMBER: Any = object()  # in the key of a family: any float
 
 
-def _family(declared: fused.Declared, args: tuple[Any, ...], key: Any) -> Variants | None:
-    """The plans for such arguments, whatever the floats among them; None where there are none, or
-    the composite has a routine.
+def _family(
+    declared: fused.Declared, args: tuple[Any, ...], key: tuple[Any, ...]
+) -> Variants | None:
+    """The plans for such arguments with any floats; None where there are none, or the composite has
+    a routine.
     """
     places, casting, _ = key
     if places or declared.native or not any(type(x) is float for x in args):
         return None
     others = _key_of([_NUMBER if type(x) is float else x for x in args])
-    found = declared.families.get((casting, others))
-    if found is None:
+    variants = declared.families.get((casting, others))
+    if variants is None:
         if len(declared.families) >= policy.COMPOSITES:
             declared.families.clear()
-        found = declared.families[casting, others] = Variants()
-    return found
+        variants = declared.families[casting, others] = Variants()
+    return variants
 
 
 def _floats(args: tuple[Any, ...]) -> list[float]:
@@ -170,7 +178,9 @@ def _floats(args: tuple[Any, ...]) -> list[float]:
 def _keep_numbered(
     declared: fused.Declared, args: tuple[Any, ...], family: Variants, plan: Fused, records: bool
 ) -> None:
-    """Let `run_known` launch the plans of a family for such arguments with any floats."""
+    """Cache a family's plans, so that `run_known` launches them for such arguments with any
+    floats.
+    """
     numbers: list[Any] = []
     arrays: list[Any] = []
     key = signature(declared, args, get_mode().grad, arrays, None, False, numbers)
@@ -179,7 +189,7 @@ def _keep_numbered(
     whole = [n for n in numbers if type(n) is int]
     strides = plan.forward.key_of(arrays)
 
-    def make(declared: Any, numbers: list[Any]) -> Executable | None:
+    def make(declared: object, numbers: list[Any]) -> Executable | None:
         if [n for n in numbers if type(n) is int] != whole:
             return None
         plan = family.find([n for n in numbers if type(n) is float])
@@ -194,10 +204,10 @@ def _made(
     args: tuple[Any, ...],
     inputs: Sequence[Any],
     wants: Sequence[bool],
-    casting: Any,
+    casting: Casting | None,
     family: Variants | None,
 ) -> Fused | str:
-    """A plan; if it can be, for any floats. The reason, where there is none."""
+    """A new plan, for any floats if possible; or the reason why there is none."""
     if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
         try:
             kind = _kind(declared.function, Fused)
@@ -212,7 +222,7 @@ def _made(
     return plan_for(declared.function, declared.native, args, inputs, wants, casting)
 
 
-def _bare(casting: Any) -> Any:
+def _bare(casting: Casting | None) -> Casting | None:
     return casting and casting.without_cache()
 
 
@@ -220,7 +230,7 @@ def _named(function: Callable[..., Any], inputs: Sequence[Any]) -> str:
     return dispatch_log.named(function.__name__, [x._data for x in inputs])
 
 
-def _is_array(data: Any) -> bool:
+def _is_array(data: object) -> bool:
     return type(data) is ndarray or is_device_array(data)
 
 
@@ -230,19 +240,19 @@ def plan_for(
     args: tuple[Any, ...],
     inputs: Sequence[Any],
     wants: Sequence[bool],
-    casting: Any = None,
+    casting: Casting | None = None,
 ) -> Fused | str:
     """The composite as one op for inputs like these, its own ops converted by `casting` (autocast);
-    the reason, where there are no kernels for it.
+    or the reason why it has no kernels.
     """
     if inputs[0].device.type != "cpu":
-        base: type[Fused] = Elsewhere
+        base: type[Fused] = DeviceFused
         if len({x.device for x in inputs}) != 1:
             return "inputs on several devices"
         if not getattr(space(inputs[0].device), "has_routines", False):
             return "the device's backend has no routines"
     else:
-        base = Written if native else Fused
+        base = HandWritten if native else Fused
         if not native_backend.load():
             return "the native backend is off"
     kind = _kind(function, base, native)
@@ -253,7 +263,7 @@ def plan_for(
 
 
 def _kind(function: Callable[..., Any], base: type[Fused], native: str = "") -> type[Fused]:
-    """The class of a composite's plans."""
+    """The class of a composite's plans, which has the composite's name."""
     name = "".join(word.capitalize() for word in function.__name__.split("_"))
     kind = _KINDS.get((name, base))
     if kind is None:
@@ -268,7 +278,7 @@ class Fused(Op, abstract=True):
     needs = "xs"  # of each plan: those inputs that its backward kernels read
     own_tokens = True
 
-    # (*arrays) -> what `run` computes, for arrays like the last ones, else None.
+    # (*arrays) -> the results of `run` for arrays like the last ones, otherwise None.
     launch: Callable[..., Any] | None = None
 
     way = "kernels"  # as the dispatch log says it
@@ -280,12 +290,14 @@ class Fused(Op, abstract=True):
         args: tuple[Any, ...],
         inputs: Sequence[Any],
         wants: Sequence[bool],
-        casting: Any = None,
+        casting: Casting | None = None,
         known: bool = True,
     ) -> None:
-        """`known`: floats among `args` are part of the kernels; else they come with calls."""
+        """Plan the composite. `known`: floats among `args` become part of the kernels; otherwise
+        they are passed with each call.
+        """
         self.function = function
-        self.arithmetic = None if known else Arithmetic()
+        self.arithmetic = None if known else ScalarGraph()
         self.casting = casting
         self.specs = tuple(x.spec for x in inputs)
         self.statics = tuple(_UNKNOWN if isinstance(x, TensorBase) else x for x in args)
@@ -295,7 +307,7 @@ class Fused(Op, abstract=True):
         self.keeps_values = bool(self.tokens)  # type: ignore[misc]
 
     def _prepare(self) -> None:
-        """Make the kernels, of what the body and the reverse walk over it record."""
+        """Compile the kernels from the ops that the body, and the reverse walk over it, record."""
         inputs = list(map(symbol, self.specs))
         leaves = []
         for x, wants in zip(inputs, self.wants, strict=True):
@@ -303,9 +315,9 @@ class Fused(Op, abstract=True):
             x._node = x._leaf = leaf
             leaves.append(leaf)
         with recording(grad=True, autocast=self.casting):
-            found = self.function(*map(self._number, self.filled(inputs)))
-        self.several = type(found) is tuple
-        ys = found if self.several else (found,)
+            results_of_body = self.function(*map(self._number, self.filled(inputs)))
+        self.several = type(results_of_body) is tuple
+        ys = results_of_body if self.several else (results_of_body,)
         self.outputs = tuple(y.spec for y in ys)
         self.differentiable_outputs = [i for i, y in enumerate(ys) if y._node is not None]
         gs = [symbol(self.outputs[i]) for i in self.differentiable_outputs]
@@ -336,19 +348,21 @@ class Fused(Op, abstract=True):
                 raise
             self._make(joint, ahead, kept, results)
 
-    def _number(self, x: Any) -> Any:
-        known = self.arithmetic is None or type(x) is not float
-        return x if known else self.arithmetic.scalar(x)  # type: ignore[union-attr]
+    def _number(self, x: Any) -> object:
+        is_fixed = self.arithmetic is None or type(x) is not float
+        return x if is_fixed else self.arithmetic.scalar(x)  # type: ignore[union-attr]
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
-        """The same kernels for other floats among the arguments; None where they decide else."""
+        """The plan with the same kernels for other floats among the arguments; None where a
+        decision in the body comes out differently.
+        """
         values = self.values(*floats)
         if values is None:
             return None
         other = object.__new__(type(self))
         vars(other).update(vars(self))
-        given = iter(floats)
-        other.statics = tuple([next(given) if type(x) is float else x for x in self.statics])
+        remaining = iter(floats)
+        other.statics = tuple([next(remaining) if type(x) is float else x for x in self.statics])
         other.forward = self.forward.with_numbers(values)
         if self.backward is not None:
             other.backward = self.backward.with_numbers(values[len(self.forward.sources) :])
@@ -358,28 +372,30 @@ class Fused(Op, abstract=True):
     def _make(
         self, joint: Program, ahead: Program, kept: Sequence[Value], results: Sequence[Value]
     ) -> None:
-        """The kernels, where the forward ones also give what is `kept` for the backward ones."""
+        """Compile the kernels; the forward ones also return the values `kept` for the backward
+        ones.
+        """
         count = len(ahead.inputs)
-        given = [*ahead.inputs, *kept, *joint.inputs[count:]]
+        sources = [*ahead.inputs, *kept, *joint.inputs[count:]]
         forward = joint.between(ahead.inputs, [*ahead.outputs, *kept])
-        back = joint.between(given, results) if results else None
+        back = joint.between(sources, results) if results else None
         try:
             self._compile(forward, back, False)
         except (NotTraceable, AdjointError):
             self._compile(forward, back, True)
         reads = set() if self.backward is None else set(self.backward.reads)
-        again = ahead.needed(kept)  # the body makes it again
+        again = ahead.needed(kept)  # recomputed by the body
         reads |= {n for n, x in enumerate(ahead.inputs) if x in again}
         self.reads = tuple(sorted(n for n in reads if n < count))
         self.tokens = (  # type: ignore[misc]
             *(f"x{n + 1}" for n in self.reads),
             *(f"kept{i + 1}" for i in range(len(kept))),
         )
-        # Of what is saved, and of cotangents, among the inputs of the backward kernels.
-        self.places = (*self.reads, *range(count, len(given)))
+        # Positions of saved values and cotangents among the inputs of the backward kernels.
+        self.places = (*self.reads, *range(count, len(sources)))
 
     def _compile(self, ahead: Program, back: Program | None, reshaped: bool) -> None:
-        """The kernels of both programs, in one space."""
+        """Compile the kernels of both programs in one index space."""
         from ..backends.native.lowering.composite import Composite
 
         make = functools.partial(Composite, reshaped=reshaped, arithmetic=self.arithmetic)
@@ -399,18 +415,18 @@ class Fused(Op, abstract=True):
         self.why = "; ".join(f"{way} cut before {cut}" for way, each in cuts for cut in each)
         self.differentiable = back is not None  # type: ignore[misc]
 
-    def infer(self, *specs: Spec) -> Any:
-        """Those of the outputs."""
+    def infer(self, *specs: Spec) -> Spec | tuple[Spec, ...]:
+        """The specs of the outputs."""
         return self.outputs if self.several else self.outputs[0]
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """By the forward kernels."""
+    def compute(self, xp: Any, *arrays: Any) -> BackendArray | tuple[BackendArray, ...]:
+        """The results by the forward kernels."""
         self.forward.check(arrays)
-        found = self.forward(arrays)
-        return tuple(found[: len(self.outputs)]) if self.several else found[0]
+        results = self.forward(arrays)
+        return tuple(results[: len(self.outputs)]) if self.several else results[0]
 
-    def run(self, inputs: list[Any]) -> Any:
-        """The composite of `inputs`, on the tape where they want gradients."""
+    def run(self, inputs: list[Any]) -> Tensor | tuple[Tensor, ...]:
+        """The results on `inputs`, recorded on the tape where gradients are required."""
         arrays = [x._data for x in inputs]
         if self.forward.guards:
             self.forward.check(arrays)
@@ -418,8 +434,8 @@ class Fused(Op, abstract=True):
         self.launch = None if self.several and len(results) == 1 else self.forward.launch
         return self.finished(inputs, results)
 
-    def finished(self, inputs: list[Any], results: Sequence[Any]) -> Any:
-        """The tensors of what the kernels gave for `inputs`."""
+    def finished(self, inputs: list[Any], results: Sequence[Any]) -> Tensor | tuple[Tensor, ...]:
+        """The tensors of the arrays that the kernels computed from `inputs`."""
         if self.backward is None and not self.several:
             return wrap(results[0])
         ys = [wrap(y) for y in results]
@@ -430,7 +446,7 @@ class Fused(Op, abstract=True):
         return tuple(ys) if self.several else ys[0]
 
     def _record(self, inputs: Sequence[Any], ys: Sequence[Any], saved: list[Any]) -> None:
-        """Give the outputs their node."""
+        """Set the node of the outputs."""
         versions = versions_of(saved)
         parents = tuple([x._node for x in inputs])
         if not self.several:
@@ -442,25 +458,27 @@ class Fused(Op, abstract=True):
                 ys[i]._node = item(node, i, ys[i]._data)
 
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
-        """By the backward kernels; where its own graph is wanted, by the body."""
+        """The gradients by the backward kernels; by the body where their own graph is needed."""
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         mode = get_mode()
-        given = (*saved, *gs)
-        arrays: list[Any] = [None] * (len(self.specs) - len(self.reads) + len(given))
+        operands = (*saved, *gs)
+        arrays: list[Any] = [None] * (len(self.specs) - len(self.reads) + len(operands))
         plain = not mode.grad and mode.executor is None
-        for place, x in zip(self.places, given, strict=True):
+        for place, x in zip(self.places, operands, strict=True):
             data = arrays[place] = None if x is None else x._data
             plain = plain and type(data) is ndarray
         if not plain:
             return self._by_body(gs, saved[: len(self.reads)], mode)
-        found = self.backward(arrays)  # type: ignore[misc]
-        if len(found) < len(self.reached):
-            each = iter(found)
+        gradients = self.backward(arrays)  # type: ignore[misc]
+        if len(gradients) < len(self.reached):
+            each = iter(gradients)
             return tuple([wrap(next(each)) if has else None for has in self.reached])
-        return tuple(map(wrap, found))
+        return tuple(map(wrap, gradients))
 
     def _by_body(self, gs: Sequence[Any], saved: Sequence[Any], mode: Mode) -> tuple[Any, ...]:
-        """The gradient of the composite's ops, run again; on the tape in a mode that wants it."""
+        """The gradients of the composite's ops, which are run again; recorded on the tape if the
+        mode requires it.
+        """
         values = dict(zip(self.reads, saved, strict=True))
         inputs, targets = [], []
         for n, (spec, wants) in enumerate(zip(self.specs, self.wants, strict=True)):
@@ -471,8 +489,8 @@ class Fused(Op, abstract=True):
             node = Node(_Passing(), (x._node,), (), None, data.shape, data.dtype) if wants else None
             targets.append(node)
             inputs.append(wrap(data, node, x._changes))
-        MODE.set(mode_with(mode, grad=True, autocast=self.casting))
         try:
+            MODE.set(mode_with(mode, grad=True, autocast=self.casting))
             ys = self.function(*self.filled(inputs))
         finally:
             MODE.set(mode)
@@ -497,7 +515,8 @@ class Fused(Op, abstract=True):
 
 
 class Routine(Protocol):
-    """What `plan(specs, statics, wants)` of a module of `backends.native` makes for a composite.
+    """A hand-written routine for a composite, made by `plan(specs, statics, wants)` of a module of
+    `backends.native`.
 
     `specs` are those of the tensors among the arguments, `statics` all arguments with
     `NotImplemented` in the place of tensors, `wants` says which tensors want a gradient.
@@ -507,25 +526,27 @@ class Routine(Protocol):
     outputs: tuple[Spec, ...]
     several: bool  # whether the composite returns a tuple
     differentiable: tuple[int, ...]  # the outputs that gradients come from
-    kept: tuple[Spec, ...]  # what `forward` gives besides; not said by those of other devices
+    kept: tuple[Spec, ...]  # further results of `forward`; missing in those of other devices
 
     whole: bool  # a program computes by this rather than by the composite's own ops
 
-    def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
-        """The outputs, and what else `backward` wants kept (nothing, where nothing is wanted); in
-        the arrays `into`, where there are some and it can.
+    def forward(
+        self, arrays: list[Any], into: Sequence[Any] | None = None
+    ) -> tuple[list[Any], list[Any]]:
+        """The outputs, and further values kept for `backward` (none, if no gradient is required);
+        written into the arrays `into`, if there are some and the routine supports it.
         """
 
     def backward(
         self, arrays: list[Any], outputs: list[Any], kept: list[Any], gs: list[Any]
     ) -> list[Any]:
-        """The gradient of each input that wants one, None for others. `gs` are those of the
-        differentiable outputs: arrays of any strides, None for an output that got none.
+        """The gradient of each input that requires one, None for others. `gs` are the cotangents of
+        the differentiable outputs: arrays of any strides, None for an output that got none.
         """
 
 
-class Written(Fused, abstract=True):
-    """A composite of which `backends.native` has a routine, written by hand."""
+class HandWritten(Fused, abstract=True):
+    """A composite for which `backends.native` has a hand-written routine."""
 
     native: str
 
@@ -534,7 +555,7 @@ class Written(Fused, abstract=True):
     way = "routine"
 
     def _prepare(self) -> None:
-        """Ask for the routine."""
+        """Look up the routine, instead of compiling kernels."""
         with guessing(*(spec.shape for spec in self.specs)):
             statics = tuple([NotImplemented if x is _UNKNOWN else x for x in self.statics])
             self.routine = routine_for(self.function, self.native, self.specs, statics, self.wants)
@@ -549,17 +570,17 @@ class Written(Fused, abstract=True):
         )
 
     def _outputs(self) -> tuple[Spec, ...]:
-        """The routine's; where a library has said what they are, of sizes that are numbers, the
-        body's, with which the routine's are compared once sizes are known.
+        """The output specs of the routine. For a device's library with symbolic sizes, those of the
+        body, with which the routine's are compared once the sizes are known.
         """
-        if not isinstance(self, Elsewhere) or all(all_known(spec.shape) for spec in self.specs):
+        if not isinstance(self, DeviceFused) or all(all_known(spec.shape) for spec in self.specs):
             return self.routine.outputs
         with recording():
-            found = self.function(*self.filled(list(map(symbol, self.specs))))
-        return tuple(y.spec for y in (found if type(found) is tuple else (found,)))
+            results = self.function(*self.filled(list(map(symbol, self.specs))))
+        return tuple(y.spec for y in (results if type(results) is tuple else (results,)))
 
     def resized(self, fill: Callable[[Any], Any]) -> Op:
-        """The same for inputs of other sizes, by a routine that is asked for again."""
+        """The composite for inputs of other sizes, with the routine looked up again."""
         specs = fill(self.specs)
         statics = tuple([x if x is _UNKNOWN else fill(x) for x in self.statics])
         if specs is self.specs:
@@ -574,13 +595,13 @@ class Written(Fused, abstract=True):
             raise NotTraceable("a routine that is another for other sizes")
         return made
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """By the routine."""
-        found, _ = quietly(self.routine.forward, list(arrays))
-        return tuple(found) if self.several else found[0]
+    def compute(self, xp: Any, *arrays: Any) -> BackendArray | tuple[BackendArray, ...]:
+        """The results by the routine."""
+        results, _ = quietly(self.routine.forward, list(arrays))
+        return tuple(results) if self.several else results[0]
 
-    def run(self, inputs: list[Any]) -> Any:
-        """The composite of `inputs`, on the tape where they want gradients."""
+    def run(self, inputs: list[Any]) -> Tensor | tuple[Tensor, ...]:
+        """The results on `inputs`, recorded on the tape where gradients are required."""
         results, kept = quietly(self.routine.forward, [x._data for x in inputs])
         ys = [wrap(y) for y in results]
         if any(self.wants):
@@ -589,26 +610,26 @@ class Written(Fused, abstract=True):
         return tuple(ys) if self.several else ys[0]
 
     def gradient(self, g: Any, *saved: Any) -> tuple[Any, ...]:
-        """By the routine; where the gradient's own graph is wanted, by the body."""
+        """The gradients by the routine; by the body where their own graph is needed."""
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         count = len(self.specs)
-        *known, kept = saved
+        *operands, kept = saved
         mode = get_mode()
-        if not _is_plain(mode, (*known, *kept, *(g for g in gs if g is not None))):
-            return self._by_body(gs, known[:count], mode)
-        arrays = [x._data for x in known]
-        found = quietly(
+        if not _is_plain(mode, (*operands, *kept, *(g for g in gs if g is not None))):
+            return self._by_body(gs, operands[:count], mode)
+        arrays = [x._data for x in operands]
+        gradients = quietly(
             self.routine.backward,
             arrays[:count],
             arrays[count:],
             [x._data for x in kept],
             [None if g is None else g._data for g in gs],
         )
-        return tuple([None if each is None else wrap(each) for each in found])
+        return tuple([None if each is None else wrap(each) for each in gradients])
 
 
-class Elsewhere(Written, abstract=True):
-    """A composite on another device than the host, of which its library has a kernel."""
+class DeviceFused(HandWritten, abstract=True):
+    """A composite on a device other than the host, for which the device's library has a kernel."""
 
 
 def routine_for(
@@ -627,10 +648,10 @@ def routine_for(
         return module.plan(specs, statics, wants)
     from ..backends.torch.routines import plan
 
-    found = plan(function.__name__, specs, statics, wants)
-    if found is None:
+    routine = plan(function.__name__, specs, statics, wants)
+    if routine is None:
         raise NotTraceable("the device's library has no kernel for it")
-    return found
+    return routine
 
 
 def _is_plain(mode: Mode, tensors: Sequence[Any]) -> bool:
@@ -648,12 +669,12 @@ _KINDS: dict[tuple[str, type[Fused]], type[Fused]] = {}
 
 
 class _Passing(Op, abstract=True):
-    """Its input itself, with a node of its own: where differentiation of a body stops."""
+    """Identity op with a node of its own, at which differentiation of a body stops."""
 
-    def compute(self, xp: Any, x: Any) -> Any:
+    def compute(self, xp: Any, x: BackendArray) -> BackendArray:
         """The input."""
         return x
 
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """All of it."""
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The cotangent unchanged."""
         return (g,)

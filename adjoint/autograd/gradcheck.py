@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 
 from ..core.device import device_of, host_array, is_device_array, transfer
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap
-from ..eager.tensors import zeros as tape_zeros
+from ..core.tensor_type import Tensor
+from ..runtime.tensors import wrap
+from ..runtime.tensors import zeros as tape_zeros
 from .batching import Batched, BatchLevel
 from .forward_level import ForwardLevel
 from .gradients import grad
 from .levels import entered
 from .modes import enable_grad
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -34,12 +38,12 @@ class GradcheckError(AutogradError):
 
 
 class _NothingToCheck(InvalidArgument, AssertionError):  # noqa: N818 - reads as what happened
-    """Switches that do not go together."""
+    """The switches of a check contradict each other."""
 
 
 def gradcheck(
     func: Callable[..., Any],
-    inputs: Any,
+    inputs: Sequence[Any] | Tensor,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -118,8 +122,8 @@ def gradcheck(
 
 def gradgradcheck(
     func: Callable[..., Any],
-    inputs: Any,
-    grad_outputs: Any = None,
+    inputs: Sequence[Any] | Tensor,
+    grad_outputs: Sequence[Any] | Tensor | None = None,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -167,14 +171,14 @@ def gradgradcheck(
                     g.requires_grad_()  # type: ignore[attr-defined]
 
     def gradients(*arguments: Any) -> tuple[Any, ...]:
-        given = [
+        arguments_with_grad = [
             x.requires_grad_() if isinstance(value, TensorBase) and value._node is not None else x
             for x, value in zip(arguments[:count], values, strict=True)
         ]
-        ys = [y for y in _outputs(func, given) if _differentiable(y)]
-        xs = [x for x in given if isinstance(x, TensorBase) and x._node is not None]
-        found = grad(ys, xs, list(arguments[count:]), create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+        ys = [y for y in _outputs(func, arguments_with_grad) if _differentiable(y)]
+        xs = [x for x in arguments_with_grad if isinstance(x, TensorBase) and x._node is not None]
+        grads = grad(ys, xs, list(arguments[count:]), create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
 
     return gradcheck(
         gradients,
@@ -213,28 +217,28 @@ class _Check:
         self.rtol = rtol
         self.rng = np.random.default_rng(0)
 
-    def evaluate(self, which: int) -> Any:
+    def evaluate(self, which: int) -> np.ndarray:
         """Output number `which` as a flat array of reals."""
         return _reals(_outputs(self.func, self.values)[which]._data)
 
-    def vjp(self, y: Any, cotangent: Any) -> list[Any]:
+    def vjp(self, y: Tensor, cotangent: np.ndarray) -> list[Any]:
         """The gradients (None: none) of the checked inputs, from a flat array of reals."""
         g = wrap(_from_reals(cotangent, y._data))
         xs = [self.values[i] for i in self.checked]
         return list(grad(y, xs, g, retain_graph=True, allow_unused=True))
 
-    def flat_vjp(self, y: Any, cotangent: Any) -> list[Any]:
-        """The same as flat arrays of reals, zero where there is no gradient."""
+    def flat_vjp(self, y: Tensor, cotangent: np.ndarray) -> list[Any]:
+        """`vjp` as flat arrays of reals, zero where there is no gradient."""
         return [
             np.zeros(_reals(self.values[i]._data).size) if g is None else _reals(g._data)
             for i, g in zip(self.checked, self.vjp(y, cotangent), strict=True)
         ]
 
     def tangents(self, moved: dict[int, Any]) -> list[Any]:
-        """What each output moves by (None: not at all) where inputs move by these tangents."""
+        """The tangent of each output (None for zero) where inputs have these tangents."""
         level = ForwardLevel()
         try:
-            given = [
+            duals = [
                 level.make(x.detach(), moved[i])
                 if i in moved
                 else x.detach()
@@ -242,20 +246,20 @@ class _Check:
                 else x
                 for i, x in enumerate(self.values)
             ]
-            found = _outputs(self.func, given)
-            return [y._data.tangent if level.at(y) else None for y in found]
+            outputs = _outputs(self.func, duals)
+            return [y._data.tangent if level.at(y) else None for y in outputs]
         finally:
             level.close()
 
     def flat_tangents(self, moved: dict[int, Any], ys: Sequence[Any]) -> list[Any]:
-        """The same as flat arrays of reals, zero where there is no tangent."""
+        """`tangents` as flat arrays of reals, zero where there is no tangent."""
         return [
             np.zeros(_reals(y._data).size) if t is None else _reals(t._data)
             for y, t in zip(ys, self.tangents(moved), strict=True)
         ]
 
-    def tangent(self, position: int, direction: Any) -> dict[int, Any]:
-        """One input that moves."""
+    def tangent(self, position: int, direction: np.ndarray) -> dict[int, Any]:
+        """A tangent for one input only."""
         return {position: wrap(_from_reals(direction, self.values[position]._data))}
 
     def compare_tangents(self, ys: Sequence[Any], fast: bool | None) -> None:
@@ -266,11 +270,11 @@ class _Check:
             n = _reals(self.values[position]._data).size
             if fast or (fast is None and n * sum(sizes.values()) > FULL):
                 u = _unit(self.rng, n)
-                found = self.flat_tangents(self.tangent(position, u), ys)
+                tangents = self.flat_tangents(self.tangent(position, u), ys)
                 for i in live:
                     v = _unit(self.rng, sizes[i])
                     numerical = float(v @ self.difference(i, position, u))
-                    analytical = float(v @ found[i])
+                    analytical = float(v @ tangents[i])
                     if not np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol):
                         raise GradcheckError(
                             f"gradcheck: {FORWARD} for output {i} with respect to input "
@@ -280,14 +284,14 @@ class _Check:
                 continue
             matrices = {i: (np.empty((sizes[i], n)), np.empty((sizes[i], n))) for i in live}
             for column, direction in enumerate(_basis(n)):
-                found = self.flat_tangents(self.tangent(position, direction), ys)
+                tangents = self.flat_tangents(self.tangent(position, direction), ys)
                 for i, (numbers, analytic) in matrices.items():
                     numbers[:, column] = self.difference(i, position, direction)
-                    analytic[:, column] = found[i]
+                    analytic[:, column] = tangents[i]
             for i, (numbers, analytic) in matrices.items():
                 self._assert_close(i, ys[i], position, numbers, analytic, FORWARD)
 
-    def difference(self, which: int, position: int, direction: Any) -> Any:
+    def difference(self, which: int, position: int, direction: np.ndarray) -> np.ndarray:
         """The central difference of output `which` along `direction` of one input."""
         array = self.values[position]._data
         original = array.copy()
@@ -301,7 +305,7 @@ class _Check:
             array[...] = original
         return (high - low) / (2 * self.eps)
 
-    def compare(self, which: int, y: Any, fast: bool | None) -> None:
+    def compare(self, which: int, y: Tensor, fast: bool | None) -> None:
         """Raise GradcheckError unless output `which` has the right gradients."""
         size = _reals(y._data).size
         sizes = [_reals(self.values[i]._data).size for i in self.checked]
@@ -318,7 +322,7 @@ class _Check:
                 numerical[:, column] = self.difference(which, position, direction)
             self._assert_close(which, y, position, numerical, matrix)
 
-    def _compare_projection(self, which: int, y: Any, size: int, sizes: list[int]) -> None:
+    def _compare_projection(self, which: int, y: Tensor, size: int, sizes: list[int]) -> None:
         v = _unit(self.rng, size)
         for position, g, n in zip(self.checked, self.flat_vjp(y, v), sizes, strict=True):
             u = _unit(self.rng, n)
@@ -336,10 +340,10 @@ class _Check:
     def _assert_close(
         self,
         which: int,
-        y: Any,
+        y: Tensor,
         position: int,
-        numerical: Any,
-        analytical: Any,
+        numerical: np.ndarray,
+        analytical: np.ndarray,
         what: str = "Jacobian mismatch",
     ) -> None:
         close = np.isclose(analytical, numerical, rtol=self.rtol, atol=self.atol)
@@ -376,7 +380,7 @@ def _assert_constant_outputs(check: _Check, ys: Sequence[Any]) -> None:
                 )
 
 
-def _assert_repeatable(check: _Check, which: int, y: Any, tolerance: float) -> None:
+def _assert_repeatable(check: _Check, which: int, y: Tensor, tolerance: float) -> None:
     v = _unit(check.rng, _reals(y._data).size)
     first, second = check.flat_vjp(y, v), check.flat_vjp(y, v)
     for position, a, b in zip(check.checked, first, second, strict=True):
@@ -389,9 +393,9 @@ def _assert_repeatable(check: _Check, which: int, y: Any, tolerance: float) -> N
             )
 
 
-def _assert_dtypes(check: _Check, which: int, y: Any) -> None:
-    found = check.vjp(y, np.ones(_reals(y._data).size))
-    for position, g in zip(check.checked, found, strict=True):
+def _assert_dtypes(check: _Check, which: int, y: Tensor) -> None:
+    gradients = check.vjp(y, np.ones(_reals(y._data).size))
+    for position, g in zip(check.checked, gradients, strict=True):
         if g is not None and g.dtype is not check.values[position].dtype:
             raise GradcheckError(
                 f"gradcheck: the gradient of output {which} with respect to input {position} has "
@@ -399,7 +403,7 @@ def _assert_dtypes(check: _Check, which: int, y: Any) -> None:
             )
 
 
-def _assert_batched(check: _Check, which: int, y: Any) -> None:
+def _assert_batched(check: _Check, which: int, y: Tensor) -> None:
     vs = [_unit(check.rng, _reals(y._data).size) for _ in range(2)]
     xs = [check.values[i] for i in check.checked]
     batch = wrap(np.stack([_from_reals(v, y._data) for v in vs]))
@@ -416,8 +420,8 @@ def _assert_batched(check: _Check, which: int, y: Any) -> None:
 def _assert_zero_in_zero_out(check: _Check, ys: list[Any]) -> None:
     xs = [check.values[i] for i in check.checked]
     zeros = [tape_zeros(y._data.shape, y._data.dtype, y.device) for y in ys]
-    found = grad(ys, xs, zeros, retain_graph=True, allow_unused=True)
-    for position, g in zip(check.checked, found, strict=True):
+    gradients = grad(ys, xs, zeros, retain_graph=True, allow_unused=True)
+    for position, g in zip(check.checked, gradients, strict=True):
         if g is not None and g._data.size and not (g._data == 0).all():
             raise GradcheckError(
                 f"gradcheck: backward not multiplied by grad_output: with grad_outputs of zeros, "
@@ -426,7 +430,7 @@ def _assert_zero_in_zero_out(check: _Check, ys: list[Any]) -> None:
 
 
 def _assert_none_is_zero(check: _Check) -> None:
-    """An input without a tangent is one whose tangent is zero."""
+    """Check that a missing tangent of an input has the same effect as a zero tangent."""
     moved = {
         i: wrap(_from_reals(_unit(check.rng, _reals(x._data).size), x._data))
         for i, x in enumerate(check.values)
@@ -438,11 +442,11 @@ def _assert_none_is_zero(check: _Check) -> None:
         some = check.tangents({k: t for k, t in moved.items() if k != i})
         all_of_them = check.tangents({**moved, i: zero})
         for which, (a, b) in enumerate(zip(some, all_of_them, strict=True)):
-            found, expected = (0.0 if t is None else _reals(t._data) for t in (a, b))
-            if not np.allclose(found, expected):
+            got, expected = (0.0 if t is None else _reals(t._data) for t in (a, b))
+            if not np.allclose(got, expected):
                 raise GradcheckError(
                     f"gradcheck: Mismatch in tangent values for output {which} when input {i} has "
-                    f"an undefined tangent value: got {found!r}, expected {expected!r}, as with a "
+                    f"an undefined tangent value: got {got!r}, expected {expected!r}, as with a "
                     "tangent of zeros"
                 )
 
@@ -462,8 +466,8 @@ def _assert_batched_tangents(check: _Check) -> None:
                 each = many
                 if many is not None and level.at(many):
                     each = many._data.inner if many._data.whole else many._data.inner[row]
-                found, expected = (0.0 if t is None else _reals(t._data) for t in (each, one))
-                if not np.allclose(found, expected):
+                in_batch, expected = (0.0 if t is None else _reals(t._data) for t in (each, one))
+                if not np.allclose(in_batch, expected):
                     raise GradcheckError(
                         f"gradcheck: batched tangents of output {which} along input {i} differ "
                         "from those computed one by one"
@@ -473,15 +477,15 @@ def _assert_batched_tangents(check: _Check) -> None:
 # ---- inputs, outputs, pairs of reals -------------------------------------------------------------
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _is_float(x: Any) -> bool:
+def _is_float(x: Tensor) -> bool:
     return bool(x._data.dtype.kind in "fcV")
 
 
-def _differentiable(y: Any) -> bool:
+def _differentiable(y: Tensor) -> bool:
     return y._node is not None and _is_float(y)
 
 
@@ -516,16 +520,16 @@ def _checked_inputs(values: tuple[Any, ...]) -> list[int]:
 
 
 def _outputs(func: Callable[..., Any], values: Sequence[Any]) -> tuple[Any, ...]:
-    found = _as_tuple(func(*values))
-    for i, y in enumerate(found):
+    outputs = _as_tuple(func(*values))
+    for i, y in enumerate(outputs):
         if not isinstance(y, TensorBase):
             raise InvalidType(
                 f"gradcheck: Expected Tensor outputs only, but output {i} is a {type(y).__name__}"
             )
-    return found
+    return outputs
 
 
-def _reals(array: Any) -> Any:
+def _reals(array: BackendArray) -> np.ndarray:
     """A flat float64 copy in the host's memory; complex entries become pairs."""
     array = host_array(array, {})
     if array.dtype.kind == "c":
@@ -533,7 +537,7 @@ def _reals(array: Any) -> Any:
     return np.array(array, np.float64).reshape(-1)
 
 
-def _from_reals(flat: Any, like: Any) -> Any:
+def _from_reals(flat: np.ndarray, like: BackendArray) -> Any:
     """The array of `like`'s shape and dtype that `_reals` would turn into `flat`."""
     if like.dtype.kind == "c":
         flat = np.ascontiguousarray(flat).view(np.complex128)
@@ -541,8 +545,8 @@ def _from_reals(flat: Any, like: Any) -> Any:
     return transfer(array, device_of(like)) if is_device_array(like) else array
 
 
-def _place(number: Any, array: Any) -> str:
-    """Where real number `number` of `_reals(array)` belongs in `array`."""
+def _place(number: SupportsInt, array: BackendArray) -> str:
+    """The index in `array`, as text, of real number `number` of `_reals(array)`."""
     part = ""
     if array.dtype.kind == "c":
         number, odd = divmod(int(number), 2)
@@ -557,12 +561,12 @@ def _basis(size: int) -> Iterator[Any]:
         yield e
 
 
-def _unit(rng: np.random.Generator, size: int) -> Any:
+def _unit(rng: np.random.Generator, size: int) -> np.ndarray:
     v = rng.standard_normal(size)
     return v / (np.linalg.norm(v) or 1.0)
 
 
-def _random_cotangent(rng: np.random.Generator, y: Any, strided: bool) -> Any:
+def _random_cotangent(rng: np.random.Generator, y: Tensor, strided: bool) -> Tensor:
     shape = y._data.shape
     if strided and shape:
         values = _random(rng, (*shape[:-1], 2 * shape[-1]), y._data.dtype)[..., ::2]
@@ -573,7 +577,7 @@ def _random_cotangent(rng: np.random.Generator, y: Any, strided: bool) -> Any:
     return wrap(values).requires_grad_()
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...], data_type: Any) -> Any:
+def _random(rng: np.random.Generator, shape: tuple[int, ...], data_type: np.dtype) -> np.ndarray:
     values = rng.standard_normal(shape)
     if data_type.kind == "c":
         values = values + 1j * rng.standard_normal(shape)

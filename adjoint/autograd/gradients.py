@@ -9,36 +9,37 @@ from typing import Any
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap
+from ..runtime.tensors import wrap
 from . import refreshing
 from .batching import Batched, BatchLevel
 from .engine import roots_of, run_backward
 from .levels import entered
+from .protocols import SomeTensors
 from .refreshing import is_of_graph
 
 __all__ = ["backward", "grad"]
 
 
-def _sequence(value: Any) -> list[Any]:
+def _sequence(value: SomeTensors | None) -> list[Any]:
     return [value] if isinstance(value, TensorBase) or value is None else list(value)
 
 
-def _matching(gradients: Any, count: int, name: str) -> list[Any]:
+def _matching(gradients: SomeTensors | None, count: int, name: str) -> list[Any]:
     if gradients is None:
         return [None] * count
-    found = _sequence(gradients)
-    if len(found) != count:
-        raise AutogradError(f"{name}: got {count} tensors and {len(found)} gradients")
-    return found
+    sequence = _sequence(gradients)
+    if len(sequence) != count:
+        raise AutogradError(f"{name}: got {count} tensors and {len(sequence)} gradients")
+    return sequence
 
 
 def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: SomeTensors,
+    grad_tensors: SomeTensors | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    grad_variables: Any = None,
-    inputs: Any = None,
+    grad_variables: SomeTensors | None = None,
+    inputs: SomeTensors | None = None,
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they depend on.
 
@@ -68,23 +69,23 @@ def backward(
     outputs = _sequence(tensors)
     if any(map(is_of_graph, outputs)):
         retain = create_graph if retain_graph is None else retain_graph
-        wanted = None if inputs is None else _sequence(inputs)
+        targets = None if inputs is None else _sequence(inputs)
         for y, g in zip(outputs, _matching(grad_tensors, len(outputs), "backward"), strict=True):
-            refreshing.backward(y, g, retain, wanted)
+            refreshing.backward(y, g, retain, targets)
         return
     roots = roots_of(outputs, _matching(grad_tensors, len(outputs), "backward"), "backward")
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         run_backward(roots, retain_graph=retain, create_graph=create_graph)
         return
-    wanted = _sequence(inputs)
-    if not wanted:
+    targets = _sequence(inputs)
+    if not targets:
         raise AutogradError("backward: inputs argument cannot be empty")
-    _assert_differentiable(wanted, "backward")
+    _assert_differentiable(targets, "backward")
     reached = run_backward(
-        roots, retain_graph=retain, create_graph=create_graph, targets=[x._node for x in wanted]
+        roots, retain_graph=retain, create_graph=create_graph, targets=[x._node for x in targets]
     )
-    for x in wanted:
+    for x in targets:
         if x._node is not x._leaf and x._node in reached and not x.retains_grad:
             g = reached[x._node] if create_graph else reached[x._node].detach()
             x.grad = g if x.grad is None else x.grad + g
@@ -102,9 +103,9 @@ def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
 
 
 def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: SomeTensors,
+    inputs: SomeTensors,
+    grad_outputs: SomeTensors | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -158,7 +159,7 @@ def grad(
         return _batched(ys, xs, grad_outputs, create_graph, allow_unused)
     seeds = _matching(grad_outputs, len(ys), "grad")
     if any(map(is_of_graph, ys)):
-        found = refreshing.grad(ys, xs, seeds)
+        gradients = refreshing.grad(ys, xs, seeds)
         create_graph = True  # gradients of a graph are nodes of it
     else:
         reached = run_backward(
@@ -168,9 +169,9 @@ def grad(
             targets=[x._node for x in xs],
             accumulate=False,
         )
-        found = [reached.get(x._node) for x in xs]
+        gradients = [reached.get(x._node) for x in xs]
     results = []
-    for i, (x, g) in enumerate(zip(xs, found, strict=True)):
+    for i, (x, g) in enumerate(zip(xs, gradients, strict=True)):
         if g is None and not allow_unused:
             raise AutogradError(
                 f"grad: One of the differentiated Tensors appears to not have been used in the "
@@ -186,16 +187,20 @@ def grad(
 
 
 def _batched(
-    ys: list[Any], xs: list[Any], grad_outputs: Any, create_graph: bool, allow_unused: bool
+    ys: list[Any],
+    xs: list[Any],
+    grad_outputs: SomeTensors | None,
+    create_graph: bool,
+    allow_unused: bool,
 ) -> tuple[Any, ...]:
     """One vector-Jacobian product per entry of the leading dimension of `grad_outputs`, at once."""
     batches = _matching(grad_outputs, len(ys), "grad")
     level = BatchLevel(len(batches[0]), "error")
     seeds = [None if b is None else wrap(Batched(level, b)) for b in batches]
     with entered(level):
-        found = grad(ys, xs, seeds, True, create_graph, allow_unused=allow_unused)
+        gradients = grad(ys, xs, seeds, True, create_graph, allow_unused=allow_unused)
     results = []
-    for g in found:
+    for g in gradients:
         if g is not None:
             whole = not level.at(g) or g._data.whole
             g = g._data.inner if level.at(g) else g

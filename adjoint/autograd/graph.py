@@ -1,4 +1,4 @@
-"""What can be seen and changed of a recorded graph: hooks on the tensors that nodes save.
+"""`autograd.graph`: hooks on recorded graphs and on the tensors that nodes save.
 
 Source: https://docs.pytorch.org/docs/stable/autograd.html#torch-autograd-graph
 """
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..graph.node import Node
+from ..core.tensor_type import Tensor
+from ..runtime.node import Node
 from .engine import at_end, is_at_end, will_run
 from .modes import _ModeSwitch
 
@@ -17,13 +18,15 @@ __all__ = ["Node", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hoo
 
 
 class MultiGradHandle:
-    """Removes the hooks that `register_multi_grad_hook` made, by `remove()` or as a context."""
+    """Handle of `register_multi_grad_hook`: removes its hooks by `remove()` or at the end of a
+    `with` block.
+    """
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self.handles = handles
 
     def remove(self) -> None:
-        """Remove all of them."""
+        """Remove all hooks."""
         for handle in self.handles:
             handle.remove()
 
@@ -37,8 +40,8 @@ class MultiGradHandle:
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> MultiGradHandle:
-    """Call `fn` once in each backward that reaches `tensors`: with all their gradients, None for
-    those that get none in it, once the last has come ("all"), or with the first that comes ("any").
+    """Call `fn` once in each backward that reaches `tensors`: "all" calls it with a list of all
+    their gradients (None where none arrives) after the last one, "any" with the first gradient.
 
     Errors: InvalidArgument for another mode; AutogradError for a tensor that does not require grad.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.graph.register_multi_grad_hook.html
@@ -53,39 +56,39 @@ def register_multi_grad_hook(
         raise InvalidArgument(
             f"register_multi_grad_hook: expects mode to be 'any' or 'all', got {mode!r}"
         )
-    found: dict[int, Any] = {}  # gradients of the backward that runs now
+    arrived: dict[int, Any] = {}  # gradients of the backward that runs now
     awaited = 0  # how many it brings
 
     def hook_of(i: int) -> Callable[[Any], None]:
-        def hook(g: Any) -> None:
+        def hook(g: Tensor) -> None:
             nonlocal awaited
             if not is_at_end(end):
-                found.clear()  # of a backward that failed
+                arrived.clear()  # of a backward that failed
                 at_end(end)
                 awaited = sum(will_run(x._node) for x in tensors)
                 if mode == "any":
                     fn(g)
-            found[i] = g
-            if len(found) == awaited:
+            arrived[i] = g
+            if len(arrived) == awaited:
                 call()
 
         return hook
 
     def call() -> None:
         if mode == "all":
-            fn([found.get(i) for i in range(len(tensors))])
+            fn([arrived.get(i) for i in range(len(tensors))])
 
     def end() -> None:
-        if len(found) < awaited:  # no gradient came where one was awaited
+        if len(arrived) < awaited:  # no gradient came where one was awaited
             call()
-        found.clear()
+        arrived.clear()
 
     return MultiGradHandle([x.register_hook(hook_of(i)) for i, x in enumerate(tensors)])
 
 
 class saved_tensors_hooks(_ModeSwitch):  # noqa: N801 - PyTorch's name
-    """Inside, each tensor saved for backward is kept as `pack_hook(tensor)` and read as
-    `unpack_hook` of that: to store it elsewhere, smaller, or not at all.
+    """Context manager: each tensor saved for backward is stored as `pack_hook(tensor)` and read by
+    `unpack_hook`, for instance to store it elsewhere, smaller, or not at all.
 
     Source: https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.graph.saved_tensors_hooks
 
@@ -103,7 +106,7 @@ class saved_tensors_hooks(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
-    """Inside, tensors saved for backward are kept on the CPU.
+    """Context manager: tensors saved for backward are kept on the CPU.
 
     Source: https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.graph.save_on_cpu
 

@@ -8,20 +8,26 @@ NumPy, for instance), the whole forward is one node that runs it anew, and so is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import AutogradError, Unsupported
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap, zeros
-from ..graph.cells import Cell, State
-from ..graph.lazy import concrete
-from .recording import Recorder, record_cell, rewrite
+from ..core.tensor_type import Tensor
+from ..runtime.cells import Cell, GraphState
+from ..runtime.lazy import concrete
+from ..runtime.tensors import wrap, zeros
+from .graph_writes import rewrite
+from .recording import Recorder, record_cell
+
+if TYPE_CHECKING:
+    from .function import Function, FunctionCtx, _FunctionCall
+    from .protocols import BackendArray
 
 
-def state_of(args: Sequence[Any]) -> State | None:
+def state_of(args: Sequence[Any]) -> GraphState | None:
     """The graph that a Function called with `args` belongs to; None for no graph."""
     for x in args:
         if isinstance(x, TensorBase) and isinstance(x._data, Cell):
@@ -31,26 +37,28 @@ def state_of(args: Sequence[Any]) -> State | None:
 
 
 class Saved:
-    """What `ctx.saved_tensors` gives."""
+    """Stand-in for a FunctionNode that `ctx.saved_tensors` reads from."""
 
     def __init__(self, tensors: tuple[Any, ...]) -> None:
         self.saved_tensors = tensors
 
 
 class RecordedFunction(Op, abstract=True):
-    """The results of forward, given first, with the user's backward as their gradient."""
+    """The op of a recorded Function: passes the results of forward (its first inputs) through, with
+    the user's backward as gradient.
+    """
 
     opaque = True
     exact = True
 
     def __init__(
         self,
-        function: Any,
-        ctx: Any,
+        function: type[Function],
+        ctx: FunctionCtx,
         rule: Callable[..., Any],
         saved: Sequence[Any],
         count: int,
-        places: Any,
+        places: Sequence[int],
     ) -> None:
         self.function = function
         self.ctx = ctx
@@ -59,38 +67,38 @@ class RecordedFunction(Op, abstract=True):
         self.n_outputs = count  # type: ignore[misc]
         self.places = places  # of the tensors among the arguments
 
-    def infer(self, *specs: Any) -> Any:
+    def infer(self, *specs: Spec) -> Spec | tuple[Spec, ...]:
         """The specs of the results."""
         return specs[0] if self.n_outputs == 1 else tuple(specs[: self.n_outputs])
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """The results as they are."""
+    def compute(self, xp: Any, *arrays: BackendArray) -> BackendArray | tuple[BackendArray, ...]:
+        """The results of forward, unchanged."""
         return arrays[0] if self.n_outputs == 1 else tuple(arrays[: self.n_outputs])
 
     def gradient(self, g: Any, y: Any) -> tuple[Any, ...]:
-        """`backward(ctx, *g)`."""
+        """The gradients by `backward(ctx, *g)`."""
         ys = (y,) if self.n_outputs == 1 else y
-        given = [g] if self.n_outputs == 1 else list(g)
+        incoming = [g] if self.n_outputs == 1 else list(g)
         if self.ctx.materialize_grads:
-            given = [
+            incoming = [
                 zeros(each.shape, each._data.dtype, each.device) if one is None else one
-                for one, each in zip(given, ys, strict=True)
+                for one, each in zip(incoming, ys, strict=True)
             ]
         saved = Saved(tuple(ys[s] if isinstance(s, int) else s for s in self.saved))
         self.ctx._node = lambda: saved
-        found = self.rule(self.ctx, *given)
-        return (None,) * self.n_outputs + tuple(found[i] for i in self.places)
+        gradients = self.rule(self.ctx, *incoming)
+        return (None,) * self.n_outputs + tuple(gradients[i] for i in self.places)
 
 
 def record_function(
-    state: State,
-    function: Any,
-    ctx: Any,
+    state: GraphState,
+    function: type[Function],
+    ctx: FunctionCtx,
     rule: Callable[..., Any],
     args: Sequence[Any],
     raw: Sequence[Any],
 ) -> tuple[Any, ...]:
-    """The results `raw` of forward as results of one node, differentiated by `rule`."""
+    """Record the results `raw` of forward as results of one node, differentiated by `rule`."""
     places = [i for i, y in enumerate(raw) if isinstance(y, TensorBase)]
     numbers = {id(raw[i]): n for n, i in enumerate(places)}
     saved = [None if x is None else numbers.get(id(x), x) for x in ctx.to_save]
@@ -111,20 +119,20 @@ def record_function(
 
 
 class OpaqueForward(Op, abstract=True):
-    """A Function whose forward reads values: runs the whole of it."""
+    """The op of a Function whose forward reads values: runs the whole forward."""
 
     opaque = True
     strict = False
 
-    def __init__(self, function: Any, args: Sequence[Any], specs: Sequence[Spec]) -> None:
+    def __init__(self, function: _FunctionCall, args: Sequence[Any], specs: Sequence[Spec]) -> None:
         self.function = function
         self.args = tuple(None if isinstance(x, TensorBase) else x for x in args)
         self.places = [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
         self.specs = tuple(specs)
         self.n_outputs = len(specs)  # type: ignore[misc]
 
-    def infer(self, *specs: Any) -> Any:
-        """As forward gave when it was recorded."""
+    def infer(self, *specs: Spec) -> Spec | tuple[Spec, ...]:
+        """The specs of the results when forward was recorded."""
         return self.specs[0] if self.n_outputs == 1 else self.specs
 
     def arguments(self, arrays: Sequence[Any], leaves: bool) -> tuple[list[Any], list[Any]]:
@@ -139,24 +147,24 @@ class OpaqueForward(Op, abstract=True):
             args[i] = x
         return args, tensors
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """What forward gives."""
+    def compute(self, xp: Any, *arrays: BackendArray) -> BackendArray | tuple[BackendArray, ...]:
+        """The results of forward."""
         args, _ = self.arguments(arrays, False)
-        found = _eagerly(lambda: self.function.apply(*args))
-        ys = [concrete(y) for y in found if isinstance(y, TensorBase)]
+        results = _eagerly(lambda: self.function.apply(*args))
+        ys = [concrete(y) for y in results if isinstance(y, TensorBase)]
         return ys[0] if self.n_outputs == 1 else tuple(ys)
 
-    def gradient(self, g: Any, xs: Any) -> tuple[Any, ...]:
-        """One node that runs forward and backward."""
-        given = (g,) if self.n_outputs == 1 else g
+    def gradient(self, g: Any, xs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """The gradients as results of one node that runs forward and backward."""
+        incoming = (g,) if self.n_outputs == 1 else g
         seeds = [
             zeros(s.shape, s.dtype.numpy, s.device) if one is None else one
-            for one, s in zip(given, self.specs, strict=True)
+            for one, s in zip(incoming, self.specs, strict=True)
         ]
         state = state_of((*seeds, *xs))
         assert state is not None
-        found = record_cell(state, OpaqueBackward(self), (*seeds, *xs))
-        return found if isinstance(found, tuple) else (found,)
+        gradients = record_cell(state, OpaqueBackward(self), (*seeds, *xs))
+        return gradients if isinstance(gradients, tuple) else (gradients,)
 
 
 class OpaqueBackward(Op, abstract=True):
@@ -168,21 +176,25 @@ class OpaqueBackward(Op, abstract=True):
         self.forward = forward
         self.n_outputs = len(forward.places)  # type: ignore[misc]
 
-    def infer(self, *specs: Any) -> Any:
+    def infer(self, *specs: Spec) -> Spec | tuple[Spec, ...]:
         """The inputs' specs."""
-        found = specs[self.forward.n_outputs :]
-        return found[0] if self.n_outputs == 1 else tuple(found)
+        input_specs = specs[self.forward.n_outputs :]
+        return input_specs[0] if self.n_outputs == 1 else tuple(input_specs)
 
-    def compute(self, xp: Any, *arrays: Any) -> Any:
-        """What backward gives; zeros for None."""
+    def compute(self, xp: Any, *arrays: BackendArray) -> BackendArray | tuple[BackendArray, ...]:
+        """The results of backward; zeros for None."""
         from .gradients import grad
 
         count = self.forward.n_outputs
         args, tensors = self.forward.arguments(arrays[count:], True)
 
         def run() -> list[Any]:
-            found = self.forward.function.apply(*args)
-            ys = found if isinstance(found, tuple) else (found,)
+            results_of_forward = self.forward.function.apply(*args)
+            ys = (
+                results_of_forward
+                if isinstance(results_of_forward, tuple)
+                else (results_of_forward,)
+            )
             pairs = [
                 (y, wrap(g))
                 for y, g in zip(
@@ -195,15 +207,15 @@ class OpaqueBackward(Op, abstract=True):
             by_leaf = {id(x): g for x, g in zip(leaves, grads, strict=True)}
             return [by_leaf.get(id(x)) for x in tensors]
 
-        found = _eagerly(run)
+        gradients = _eagerly(run)
         results = [
             concrete(zeros(x.shape, x._data.dtype, x.device) if g is None else g)
-            for x, g in zip(tensors, found, strict=True)
+            for x, g in zip(tensors, gradients, strict=True)
         ]
         return results[0] if self.n_outputs == 1 else tuple(results)
 
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """Refused."""
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Raises AutogradError: backward is computed as a whole."""
         raise AutogradError(
             f"{self.forward.function.__name__}: its forward reads values, so in a Graph its "
             "backward is computed as a whole and cannot be differentiated; write both in "
@@ -212,20 +224,20 @@ class OpaqueBackward(Op, abstract=True):
 
 
 def _eagerly(function: Callable[[], Any]) -> tuple[Any, ...]:
-    """What `function` returns, as a tuple, run eagerly."""
+    """The results of `function`, run eagerly, as a tuple."""
     mode = MODE.get()
-    MODE.set(mode_with(DEFAULT, grad=True))
     try:
-        found = function()
+        MODE.set(mode_with(DEFAULT, grad=True))
+        result = function()
     finally:
         MODE.set(mode)
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
 def record_opaque(
-    state: State, function: Any, args: Sequence[Any], raw: Sequence[Any]
+    state: GraphState, function: _FunctionCall, args: Sequence[Any], raw: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """The results of a forward that reads values, as those of one node that runs it."""
+    """Record the results of a forward that reads values as results of one node that runs it."""
     if not all(isinstance(y, TensorBase) for y in raw):
         raise Unsupported(
             f"{function.__name__}: its forward reads values and returns what is no tensor, which a "

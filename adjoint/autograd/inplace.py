@@ -1,4 +1,6 @@
-"""In-place methods (`add_`, ...) and `out=`: the function that is not in place, then one write."""
+"""In-place methods (`add_`, ...) and `out=`: run the function that is not in place, then write
+once.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,34 @@ from typing import Any
 
 import numpy as np
 
+from ..core.argument_errors import MISTAKES, assert_tensor, explain
+from ..core.arrays import references
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
 from ..core.errors import AutogradError, ShapeError, Unsupported
-from ..core.mistakes import MISTAKES, assert_tensor, explain
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..eager.arrays import references
-from ..eager.dispatch import apply
-from ..eager.operators import plain_dtypes, takes_number
-from ..eager.record import parents_of, record
-from ..eager.tensors import wrap
-from ..eager.views import register_view
-from ..eager.writes import assert_writable, before_change, in_place, overwrite, rebase
-from ..graph.lazy import LazyValue, concrete
-from ..graph.node import INFERENCE, Node, Version
+from ..core.tensor_type import Tensor
+from ..ir.compute import quietly, write_arrays
 from ..ops.promotion import assert_can_store, cast
-from ..program.compute import quietly, write_arrays
+from ..runtime.cells import Cell, wants_gradient
+from ..runtime.dispatch import apply
+from ..runtime.editing import refollow
+from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import INFERENCE, Node, Version
+from ..runtime.op_functions import plain_dtypes, takes_number
+from ..runtime.record import parents_of, record
+from ..runtime.tensors import wrap
+from ..runtime.views import register_view
+from ..runtime.writes import (
+    assert_allowed,
+    assert_writable,
+    before_change,
+    in_place,
+    overwrite,
+    rebase,
+)
 from .devices import together
 from .forward_level import carries_tangent
 from .recording import Recorder, source_of
@@ -39,7 +51,7 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     direct = _DIRECT.get(name)
 
-    def general(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             rebase(self, None, name)
             return self
@@ -61,11 +73,11 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
     return method
 
 
-def _arithmetic(ufunc: Any, kinds: str) -> tuple[Any, dict[Any, int]]:
+def _arithmetic(ufunc: np.ufunc, kinds: str) -> tuple[Any, dict[Any, int]]:
     return ufunc, plain_dtypes(ufunc, kinds)
 
 
-# In-place method -> the ufunc that does it, and the dtypes (with their numbers) it does it for.
+# In-place method -> its ufunc, and the dtypes (with the numbers they take) for which it is used.
 _DIRECT = {
     "add_": _arithmetic(np.add, "biufc"),
     "sub_": _arithmetic(np.subtract, "iufc"),
@@ -75,10 +87,14 @@ _DIRECT = {
 
 
 def _write_directly(
-    x: Any, direct: tuple[Any, dict[Any, int]], other: Any, alpha: float | None = None, **rest: Any
+    x: Tensor,
+    direct: tuple[Any, dict[Any, int]],
+    other: object,
+    alpha: float | None = None,
+    **rest: Any,
 ) -> bool:
-    """Compute into the memory of `x`, without a copy, where nothing is recorded and all is plain;
-    otherwise, also where an error is due, do nothing and return False.
+    """Compute into the memory of `x` without a copy, if nothing is recorded and all is plain.
+    Otherwise, also where an error is due, do nothing and return False.
     """
     ufunc, dtypes = direct
     data = x._data
@@ -121,19 +137,20 @@ def _write_directly(
     return True
 
 
-def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
-    """`x` becomes `function(x)`: values, version and history; nothing changes on an error."""
-    assert_writable(x, name)
+def change(x: Tensor, name: str, function: Callable[[Any], Any]) -> Tensor:
+    """Replace `x` by `function(x)`: values, version and history; nothing changes on an error."""
+    assert_allowed(x, name)
     mode = MODE.get()
     recorder = mode.executor
     if recorder is not None and hasattr(recorder, "meet"):
         recorder.meet(x)
+    owner = x if x._view is None else x._view.base
+    followed = isinstance(recorder, Recorder) and type(owner._data) is ndarray
+    if not followed:
+        before_change(x)
     old = wrap(x._data, x._node)
-    followed = False
     if isinstance(recorder, Recorder) and type(x._data) is ndarray:
-        followed = not (mode.grad and x._data.dtype.kind in "fcV")  # `x` stays outside the graph
-        if followed:
-            old._data = source_of(recorder.state, x)
+        old._data = source_of(recorder.state, x)
     y = function(old)
     if not followed and old._changes is not None and MODE.get().grad and y._node is not None:
         # Something kept a view of the old values, which are about to be overwritten.
@@ -156,8 +173,8 @@ def change(x: Any, name: str, function: Callable[[Any], Any]) -> Any:
     return x
 
 
-def _save_written_output(x: Any, y: Any) -> None:
-    """Where the node saved its output, let it save `x`, which now holds it, not a second copy."""
+def _save_written_output(x: Tensor, y: Tensor) -> None:
+    """Let the node of `y` save `x`, which now holds its output, instead of a second copy."""
     node = y._node
     if type(node) is not Node or "y" not in node.op.tokens or len(node.saved) == 0:
         return
@@ -173,7 +190,7 @@ def _save_written_output(x: Any, y: Any) -> None:
 
 
 def _count_held_once() -> int:
-    """How many references there are to a tensor that only a variable holds, as counted here."""
+    """The reference count of a tensor that only one variable holds, as measured here."""
     old = wrap(np.zeros(1))
     return references(old) % (1 << 20)
 
@@ -181,8 +198,10 @@ def _count_held_once() -> int:
 _HELD_ONCE = _count_held_once()
 
 
-def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
-    """`x` becomes `op(x, *inputs)`, where `op.write` changes x's memory and nothing else."""
+def write(name: str, op: Op, x: Tensor, *inputs: Any) -> Tensor:
+    """Replace `x` by `op(x, *inputs)`, where `op.write` changes the memory of `x` and nothing
+    else.
+    """
     mode = MODE.get()
     if mode.watched:
         return mode.observer.in_place(name, write, (name, op, x, *inputs), {})
@@ -212,9 +231,9 @@ def write(name: str, op: Op, x: Any, *inputs: Any) -> Any:
     return x
 
 
-def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
-    """`x` becomes `function(x)`, a view of itself. What nodes have saved of it lies otherwise then:
-    they refuse it, as after a write (PyTorch counts it as one, too).
+def rebind(name: str, x: Tensor, function: Callable[[Any], Any]) -> Tensor:
+    """Make `x` the view `function(x)` of itself. Values of it that nodes have saved then lie
+    differently and are refused, as after a write (PyTorch counts it as one, too).
     """
     mode = MODE.get()
     if mode.grad and x._node is not None and x._node is x._leaf:
@@ -248,7 +267,11 @@ def rebind(name: str, x: Any, function: Callable[[Any], Any]) -> Any:
     return x
 
 
-def write_out(result: Any, out: Any, name: str) -> Any:
+def _has_history(x: Tensor) -> bool:
+    return x._node is not None and (not isinstance(x._data, Cell) or wants_gradient(x._data))
+
+
+def write_out(result: Tensor | tuple[Tensor, ...], out: Any, name: str) -> Any:
     """Copy `result` (a tensor or a tuple of them) into `out` and return `out`."""
     if isinstance(result, tuple):
         for each, target in zip(result, out, strict=True):
@@ -260,7 +283,7 @@ def write_out(result: Any, out: Any, name: str) -> Any:
             f"{name}: Trying to use forward AD with {name}_out that does not support it because it "
             "is an out= function; use what it returns without out="
         )
-    if MODE.get().grad and (result._node is not None or out._node is not None):
+    if MODE.get().grad and (_has_history(result) or _has_history(out)):
         raise AutogradError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad"
@@ -268,7 +291,14 @@ def write_out(result: Any, out: Any, name: str) -> Any:
     assert_can_store(name, result.dtype, out.dtype)
     value = cast(result, out.dtype)
     if out._data.shape != value._data.shape:
-        out._data = concrete(value).copy()
+        array = concrete(value).copy()
+        before_change(out)
+        version = out._changes
+        if version is not None and version.watchers is not None:
+            refollow(out, array)
+        out._data = array
+        if version is not None and version is not INFERENCE:
+            version.bump(name)
         return out
     assert_writable(out, name)
     return overwrite(out, value, name)

@@ -1,4 +1,4 @@
-"""Levels: values that a function transform puts in the place of its arguments (`vmap`, `jvp`).
+"""Levels of function transforms (`vmap`, `jvp`): values that take the place of their arguments.
 
 A tensor at a level holds a `Leveled` value where others hold an array: one more data type, which
 wraps tensors of the levels outside. What an op means for such inputs, its level says in terms of
@@ -9,25 +9,31 @@ for inside flow through the tensors at the level, those of the outside through w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ..core.device import device_of
 from ..core.errors import AutogradError, Unsupported
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, mode_with, switched
 from ..core.op import Op
 from ..core.overrides import UNASKED
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import apply, finish
-from ..eager.record import parents_of
-from ..eager.tensors import wrap
-from ..eager.writes import WRITERS, ViewWrite
-from ..graph.lazy import LazyValue, concrete
-from ..graph.node import next_order
+from ..core.tensor_type import Tensor
+from ..runtime.dispatch import apply, finish
+from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import next_order
+from ..runtime.record import parents_of
+from ..runtime.tensors import wrap
+from ..runtime.writes import WRITERS, ViewWrite
+
+if TYPE_CHECKING:
+    from ..runtime.fused import Declared
+    from .protocols import BackendArray
 
 __all__ = [
+    "DERIVING",
     "Level",
     "Leveled",
     "Transforming",
@@ -38,37 +44,39 @@ __all__ = [
     "recording_beyond",
 ]
 
+DERIVING: ContextVar[str] = ContextVar("deriving", default="")  # the transform of `func` around
+
 
 class Leveled(LazyValue):
-    """The value of a tensor at a level: `inner` is the tensor that it wraps."""
+    """The value of a tensor at a level; `inner` is the tensor that it wraps."""
 
     __slots__ = ("inner", "level")
 
     inner: Any
     level: Level
-    rises = True  # what it is written to is of its level from then on
+    rises = True  # a tensor that it is written to joins its level
 
-    def __init__(self, level: Level, inner: Any, shape: tuple[int, ...]) -> None:
+    def __init__(self, level: Level, inner: TensorBase, shape: tuple[int, ...]) -> None:
         data = inner._data
         super().__init__(None, (), shape, data.dtype, device_of(data))
         self.level = level
         self.inner = inner
 
-    def realize(self) -> Any:
-        """The array, where there is one."""
+    def realize(self) -> BackendArray:
+        """The array, where the level has one for the value."""
         return self.level.read(self)
 
-    def settle(self, tensor: Any) -> Any:
-        """The same; the tensor stays at its level."""
+    def settle(self, tensor: TensorBase) -> BackendArray:
+        """The array; the tensor stays at its level."""
         return self.level.read(self)
 
     @property
     def expired(self) -> bool:
-        """Whether the level is over, and its tensors are plain from then on (see `settle`)."""
+        """Whether the level has ended, and its tensors are plain (see `settle`)."""
         return False
 
-    def without_history(self) -> Any:
-        """The value with all outer levels' history cut: what `detach` gives."""
+    def without_history(self) -> BackendArray:
+        """The value without the history of outer levels, as `detach` returns it."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -76,7 +84,7 @@ class Leveled(LazyValue):
 
 
 class Level:
-    """One call of a transform: which values are its own, and what ops mean for them."""
+    """One call of a transform: its values, and the meaning of ops on them."""
 
     kind: type[Leveled]  # of its values
     name: str  # of the transform, in messages
@@ -84,32 +92,32 @@ class Level:
     def __init__(self) -> None:
         self.order = next_order()  # grows with creation: an inner level's is greater
 
-    def values(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """The values of `op` on inputs some of which are at this level (a tuple of them for several
+    def values(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
+        """The values of `op` on inputs some of which are at this level (a tuple for several
         outputs); called in the mode outside.
         """
         raise NotImplementedError
 
-    def run(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """The tensors that `op` gives for inputs some of which are at this level."""
+    def run(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The tensors of `op` on inputs some of which are at this level."""
         return finished(op, inputs, self.values(op, inputs))
 
-    def lift(self, x: Any) -> Leveled:
-        """The value at this level that is no more than the tensor `x`."""
+    def lift(self, x: TensorBase) -> Leveled:
+        """The tensor `x` as a constant at this level."""
         raise NotImplementedError
 
-    def read(self, value: Leveled) -> Any:
-        """The array of a value that the program reads."""
+    def read(self, value: Leveled) -> BackendArray:
+        """The array of a value, when the program reads it."""
         raise NotImplementedError
 
-    def draw(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """The values of a random op without inputs at this level; NotImplemented: it is the same
+    def draw(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
+        """The values of a random op without inputs at this level; NotImplemented if it is the same
         inside as outside.
         """
         return NotImplemented
 
-    def write(self, x: Any, y: Any) -> None:
-        """Write what `y` holds, which is at this level, to `x`, which is not.
+    def write(self, x: TensorBase, y: TensorBase) -> None:
+        """Write the value of `y`, which is at this level, to `x`, which is not.
 
         Errors: AutogradError where `x` was not made inside.
         """
@@ -124,8 +132,8 @@ class Level:
         self.raised(x)
         self.put(x, y)
 
-    def put(self, x: Any, y: Any) -> None:
-        """Write what `y` holds to `x`, which is at this level; its base and views see it."""
+    def put(self, x: TensorBase, y: TensorBase) -> None:
+        """Write the value of `y` to `x`, which is at this level; its base and views see it."""
         value = y._data if self.at(y) else self.lift(wrap(y._data, y._node))
         view = x._view
         if view is None:
@@ -153,8 +161,8 @@ class Level:
         with outside(self):
             return self.values(op, tuple([wrap(value) for value in values]))
 
-    def raised(self, x: Any) -> None:
-        """Let `x`, its base and its views be at this level."""
+    def raised(self, x: TensorBase) -> None:
+        """Move `x`, its base and its views to this level."""
         version = x._changes
         base = x if x._view is None else x._view.base
         tensors = [base, x]
@@ -166,7 +174,7 @@ class Level:
                 done.append(each)
                 each._data = self.lift(wrap(each._data, each._node, each._changes))
 
-    def at(self, x: Any) -> bool:
+    def at(self, x: object) -> bool:
         """Whether `x` is a tensor at this level."""
         return (
             isinstance(x, TensorBase)
@@ -176,144 +184,143 @@ class Level:
 
 
 class Transforming:
-    """The executor inside a transform: ops on values of its level, others as outside."""
+    """The executor inside a transform: ops on values of its level are run by the level, others as
+    outside.
+    """
 
-    def __init__(self, level: Level, outer: Any, keeps: bool | None = None) -> None:
+    def __init__(
+        self,
+        level: Level,
+        outer: Callable[[Any, tuple[Any, ...]], Any] | None,
+        keeps: bool | None = None,
+    ) -> None:
         self.level = level
         self.outer = outer  # the executor outside
-        self.keeps = keeps  # whether the outside records, where it is not as inside
+        self.keeps = keeps  # whether the outside records, if that differs from the inside
         self._modes: dict[Mode, Mode] = {}
-        self._made: dict[int, Any] = {}  # tensors that were made inside, which may become its own
+        self._made: dict[int, Any] = {}  # tensors that were made inside, which may join the level
 
-    def note_fresh(self, tensor: Any) -> None:
-        """A tensor was made inside."""
+    def note_fresh(self, tensor: TensorBase) -> None:
+        """Note that a tensor was made inside."""
         self._made[id(tensor)] = ref(tensor)
         outer = getattr(self.outer, "note_fresh", None)
         if outer is not None:
             outer(tensor)
 
-    def has_made(self, tensor: Any) -> bool:
+    def has_made(self, tensor: TensorBase) -> bool:
         """Whether a tensor was made inside."""
         made = self._made.get(id(tensor))
         return made is not None and made() is tensor
 
     def mode(self) -> Mode:
-        """The mode outside, with the switches of this place."""
+        """The mode outside, with the switches that are set here."""
         inside = MODE.get()
-        found = self._modes.get(inside)
-        if found is None:
+        outside_mode = self._modes.get(inside)
+        if outside_mode is None:
             grad = inside.grad if self.keeps is None else self.keeps
-            found = mode_with(inside, executor=self.outer, grad=grad, overrides=UNASKED)
-            self._modes[inside] = found
-        return found
+            outside_mode = mode_with(inside, executor=self.outer, grad=grad, overrides=UNASKED)
+            self._modes[inside] = outside_mode
+        return outside_mode
 
-    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """What `op` gives for them."""
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The results of `op`: by its inputs' level, or as outside."""
         level = self.level
         top = innermost(inputs)
         here = top is level
         if top is not None and top.order > level.order:
             return top.run(op, inputs)
         inside = MODE.get()
-        MODE.set(self.mode())
         try:
+            MODE.set(self.mode())
             if here:
                 values = level.values(op, inputs)
             else:
                 values = level.draw(op, inputs) if op.drawn else NotImplemented
                 if values is NotImplemented:
-                    found = apply(op, *inputs)
+                    results = apply(op, *inputs)
                     if not op.view:
-                        for y in found if isinstance(found, tuple) else (found,):
+                        for y in results if isinstance(results, tuple) else (results,):
                             self._made[id(y)] = ref(y)
-                    return found
+                    return results
         finally:
             MODE.set(inside)
         return finished(op, inputs, values)
 
-    def composite(self, declared: Any, args: tuple[Any, ...]) -> Any:
-        """A composite of tensors that are not at this level, as outside; else NotImplemented."""
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> object:
+        """A composite of tensors that are not at this level, run as outside; NotImplemented for
+        others.
+        """
         top = innermost(args)
         if top is not None and top.order >= self.level.order:
             return NotImplemented
         inside = MODE.get()
-        MODE.set(self.mode())
         try:
+            MODE.set(self.mode())
             return declared.run(*args)
         finally:
             MODE.set(inside)
 
     def __getattr__(self, name: str) -> Any:
-        """What a capture outside is told: of what is not at this level."""
-        found = getattr(self.__dict__["outer"], name)
+        """Attributes of the executor outside, a capture's, which is not told about values at this
+        level.
+        """
+        attribute = getattr(self.__dict__["outer"], name)
         if name != "meet":
-            return found
-        return lambda x: None if isinstance(x._data, Leveled) else found(x)
+            return attribute
+        return lambda x: None if isinstance(x._data, Leveled) else attribute(x)
 
 
-def finished(op: Op, inputs: tuple[Any, ...], values: Any) -> Any:
-    """The tensors of what `op` gave at a level."""
+def finished(
+    op: Op, inputs: tuple[Any, ...], values: Leveled | tuple[Leveled, ...]
+) -> Tensor | tuple[Tensor, ...]:
+    """The tensors of the values that `op` computed at a level."""
     parents = parents_of(inputs)
     wants = any(parent is not None for parent in parents)
     return finish(op, inputs, values, parents, wants)
 
 
 def current() -> Transforming | None:
-    """The innermost transform that runs here."""
+    """The innermost transform that runs here, or None."""
     executor = MODE.get().executor
     return executor if isinstance(executor, Transforming) else None
 
 
-@contextmanager
-def entered(level: Level) -> Iterator[None]:
-    """Within it, `level` is the innermost."""
-    outside = MODE.get()
-    token = MODE.set(mode_with(outside, executor=Transforming(level, outside.executor)))
-    try:
-        yield
-    finally:
-        MODE.reset(token)
+def entered(level: Level) -> switched:
+    """A block in which `level` is the innermost."""
+    mode = MODE.get()
+    return switched(mode_with(mode, executor=Transforming(level, mode.executor)))
 
 
-def innermost(inputs: Any) -> Level | None:
+def innermost(inputs: Iterable[Any]) -> Level | None:
     """The innermost level that any of the inputs is at."""
-    found = None
+    level = None
     for x in inputs:
         data = x._data if isinstance(x, TensorBase) else None
         while isinstance(data, Leveled) and data.expired:
             data.settle(x)
             data = x._data
-        if isinstance(data, Leveled) and (found is None or data.level.order > found.order):
-            found = data.level
-    return found
+        if isinstance(data, Leveled) and (level is None or data.level.order > level.order):
+            level = data.level
+    return level
 
 
-@contextmanager
-def outside(level: Level) -> Iterator[None]:
-    """Within it, ops run as outside of `level`, where that is the innermost."""
+def outside(level: Level) -> switched:
+    """A block in which ops run as outside of `level`, where that is the innermost."""
     here = current()
-    mode = MODE.get()
-    token = MODE.set(here.mode() if here is not None and here.level is level else mode)
-    try:
-        yield
-    finally:
-        MODE.reset(token)
+    return switched(here.mode() if here is not None and here.level is level else MODE.get())
 
 
-@contextmanager
-def recording_beyond(place: Transforming | None) -> Iterator[None]:
-    """Within it, the levels outside of `place` record as they do now, whatever becomes of the mode:
-    for a walk back over what was recorded there.
+def recording_beyond(place: Transforming | None) -> switched:
+    """A block in which the levels outside of `place` record as they do now, whatever becomes of the
+    mode: for a walk back over what was recorded there.
     """
     mode = MODE.get()
-    token = MODE.set(mode_with(mode, executor=_keeping(mode.executor, place, mode.grad)))
-    try:
-        yield
-    finally:
-        MODE.reset(token)
+    return switched(mode_with(mode, executor=_keeping(mode.executor, place, mode.grad)))
 
 
-def _keeping(executor: Any, place: Transforming | None, grad: bool) -> Any:
+def _keeping(
+    executor: Callable[[Any, tuple[Any, ...]], Any] | None, place: Transforming | None, grad: bool
+) -> Callable[[Any, tuple[Any, ...]], Any] | None:
     if place is None or not isinstance(executor, Transforming):
         return executor
     keeps = executor.keeps
@@ -323,9 +330,9 @@ def _keeping(executor: Any, place: Transforming | None, grad: bool) -> Any:
     return Transforming(executor.level, _keeping(executor.outer, place, inner), keeps)
 
 
-def run_leveled(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """Run `op` where the innermost level of its inputs is not the one that is entered: that one
-    says what it means.
+def run_leveled(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Run `op` by the innermost level of its inputs, where that is not the level that is
+    entered.
     """
     top = innermost(inputs)
     if top is None:  # levels that are over
@@ -336,18 +343,16 @@ def run_leveled(op: Op, inputs: tuple[Any, ...]) -> Any:
     return top.run(op, inputs)
 
 
-def write_leveled(x: Any, y: Any) -> None:
-    """`x` takes the value of `y`, either or both of which are at a level; its base and views see
-    it.
-    """
-    found, top = innermost((x,)), innermost((x, y))
+def write_leveled(x: TensorBase, y: TensorBase) -> None:
+    """Write the value of `y` to `x`, where one or both are at a level; base and views see it."""
+    own, top = innermost((x,)), innermost((x, y))
     if top is None:  # the levels are over
         data = x._data
         if isinstance(data, LazyValue):
             WRITERS[type(data)](x, y)
         else:
             data[...] = concrete(y)
-    elif top is found:
+    elif top is own:
         top.put(x, y)
     else:
         top.write(x, y)

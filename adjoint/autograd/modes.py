@@ -1,15 +1,15 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode, detect_anomaly: nested, per thread and
-per asyncio task, restored on exceptions; each is a context manager and a decorator.
+"""Gradient modes: no_grad, enable_grad, set_grad_enabled, inference_mode, detect_anomaly. Nested,
+per thread and per asyncio task, restored on exceptions; each is a context manager and a decorator.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, ModeSwitch, ModeSwitchAtOnce, mode_with
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
@@ -17,21 +17,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _ModeSwitch:
-    """Changes the mode between `__enter__` and `__exit__`; as a decorator, during each call."""
+class _ModeSwitch(ModeSwitch):
+    """A block in the mode with some `changes`; as a decorator, each call is such a block."""
 
     changes: dict[str, Any]
 
-    def __init__(self) -> None:
-        self._outside: list[Mode] = []  # what to go back to, the innermost last
-
-    def __enter__(self) -> None:
-        mode = MODE.get()
-        self._outside.append(mode)
-        MODE.set(mode_with(mode, **self.changes))
-
-    def __exit__(self, *exc: Any) -> None:
-        MODE.set(self._outside.pop())
+    def _inside(self, mode: Mode) -> Mode:
+        """Return the mode with the changes."""
+        return mode_with(mode, **self.changes)
 
     def _fresh(self) -> _ModeSwitch:
         copy = object.__new__(type(self))
@@ -43,7 +36,7 @@ class _ModeSwitch:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
-            def generator(*args: Any, **kwargs: Any) -> Any:
+            def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
                 with self._fresh():
                     running = function(*args, **kwargs)
                 step: Callable[[], Any] = functools.partial(next, running)
@@ -66,7 +59,7 @@ class _ModeSwitch:
             return generator
 
         @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> object:
             with self._fresh():
                 return function(*args, **kwargs)
 
@@ -115,7 +108,7 @@ class enable_grad(_Bare):  # noqa: N801 - PyTorch's name
     changes = {"grad": True, "inference": False}  # noqa: RUF012 - never changed
 
 
-class set_grad_enabled(_ModeSwitch):  # noqa: N801 - PyTorch's name
+class set_grad_enabled(_ModeSwitch, ModeSwitchAtOnce):  # noqa: N801 - PyTorch's name
     """Switch recording on or off, at once as a function, or for a `with` block.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.set_grad_enabled.html
@@ -128,16 +121,12 @@ class set_grad_enabled(_ModeSwitch):  # noqa: N801 - PyTorch's name
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.changes = {"grad": bool(mode)}
-        super().__enter__()
-
-    def __enter__(self) -> None:
-        if not self._outside:
-            super().__enter__()
+        self._enter()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate `function`; what making the switch did is taken back."""
+        """Decorate `function`; the effect of the constructor is undone."""
         if self._outside:
-            MODE.set(self._outside.pop())
+            self._leave()
         return super().__call__(function)
 
 
@@ -152,7 +141,7 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
     True
     """
 
-    def __new__(cls, mode: Any = True) -> Any:
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         """A switch, or the decorated function for `@inference_mode` without parentheses."""
         switch = object.__new__(cls)
         if callable(mode):
@@ -166,8 +155,8 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
 
 class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
-    """Name the op, and the line that called it, whose gradient became NaN; without `check_nan`,
-    remember the lines only.
+    """Name the op whose gradient became NaN, and the line that called it; without `check_nan`, only
+    record the lines.
 
     Errors: AutogradError from backward at the first op whose gradient contains NaN.
     Source: https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection
@@ -199,7 +188,7 @@ class set_detect_anomaly(set_grad_enabled):  # noqa: N801 - PyTorch's name
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         _ModeSwitch.__init__(self)
         self.changes = {"anomaly": bool(mode), "checks_nan": bool(check_nan)}
-        _ModeSwitch.__enter__(self)
+        self._enter()
 
 
 def is_grad_enabled() -> bool:
@@ -221,7 +210,11 @@ def is_inference_mode_enabled() -> bool:
     >>> ad.is_inference_mode_enabled()
     False
     """
-    return MODE.get().inference
+    mode = MODE.get()
+    refuse = getattr(mode.executor, "assert_not_inferring", None)
+    if refuse is not None:
+        refuse()
+    return mode.inference
 
 
 def is_anomaly_enabled() -> bool:

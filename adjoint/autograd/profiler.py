@@ -1,12 +1,13 @@
-"""PyTorch's older path to profiles. Their home lies above this layer: `adjoint.profiler.autograd`.
+"""PyTorch's older path to profiles, implemented above this room in `adjoint.profiler.autograd`.
 
 Source: https://docs.pytorch.org/docs/stable/autograd.html#profiler
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from ..core.faces import load as _load
 
 _NAMES = [
     "EventList", "FunctionEvent", "FunctionEventAvg", "emit_itt", "emit_nvtx", "profile",
@@ -16,7 +17,7 @@ _NAMES = [
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(importlib.import_module("adjoint.profiler.autograd"), name)
+        return getattr(_load("tools.profiler.autograd"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

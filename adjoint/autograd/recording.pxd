@@ -1,11 +1,11 @@
 cimport cython
 from ..core.mode cimport Mode
 from ..core.tensor_base cimport TensorBase
-from ..eager.tensors cimport wrap
-from ..graph.cells cimport Cell, State, new_cell
+from ..runtime.tensors cimport wrap
+from ..runtime.cells cimport Cell, GraphState, new_cell
 
 @cython.locals(values=list, cut=list, i=Py_ssize_t, made=Cell, whole=Cell, cell=Cell, mode=Mode)
-cpdef object record_cell(State state, object op, tuple inputs)
+cpdef object record_cell(GraphState state, object op, tuple inputs)
 
 @cython.locals(first=Cell, second=Cell, made=Cell, mode=Mode)
 cpdef object record_pair(object op, dict dtypes, bint boolean, object input, object other)

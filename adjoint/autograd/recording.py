@@ -1,4 +1,4 @@
-"""How ops run on recorded values: lazily (`lazy`), or as the cells of a graph (`Recorder`).
+"""Executors that record ops: lazily (`lazy`), or as the cells of a graph (`Recorder`).
 
 Both take the place of eager execution in `apply`, and give tensors whose data is a recorded value.
 A lazy tensor has the tape's nodes, exactly as an eager one; a tensor of a graph has its cell as
@@ -7,25 +7,36 @@ node, and gradients are found from the cells themselves (refreshing.py), which m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.device import is_device_array
-from ..core.errors import GraphError, ShapeError, Unsupported
-from ..core.mode import MODE, mode_with
+from ..core.errors import GraphError, Unsupported
+from ..core.mode import MODE
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import EXECUTORS, execute, finish
-from ..eager.operators import takes_number
-from ..eager.tensors import wrap
-from ..eager.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
-from ..eager.writes import ViewWrite, write_part
-from ..graph.cells import Cell, Source, State, new_cell, wants_gradient, warn_of_change
-from ..graph.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
-from ..graph.node import INFERENCE, Item, Version
+from ..runtime.cells import (
+    Cell,
+    GraphState,
+    SourceCell,
+    new_cell,
+    notice_foreign_writes,
+    warn_of_change,
+)
+from ..runtime.dispatch import EXECUTORS, execute, finish
+from ..runtime.lazy import LazyValue, concrete, given, realize, record, shown, specs_of
+from ..runtime.node import INFERENCE, Item, Version
+from ..runtime.op_functions import takes_number
+from ..runtime.tensors import wrap
+from ..runtime.views import ONE_OF_SEVERAL_VIEWS, UNRECORDED_VIEW, mark_view, shares_storage
+from ..runtime.writes import ViewWrite, write_part
 from .modes import _Bare
+
+if TYPE_CHECKING:
+    from ..core.tensor_type import Tensor
+    from .protocols import BackendArray
 
 __all__ = ["Recorder", "execute_meanwhile", "lazy", "realize_all", "source_of"]
 
@@ -58,11 +69,11 @@ def execute_lazily(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """`execute_lazily` while the program goes on: of memory that others may write to unseen, what
-    it holds now is recorded; a view shows it, whatever is written there.
+    """`execute_lazily` while the program runs on. Memory that others may write to unseen is
+    recorded with its present contents; a view of it shares it, whatever is written there.
     """
     foreign = False
-    found = list(inputs)
+    operands = list(inputs)
     for i, x in enumerate(inputs):
         data: Any = x._data if isinstance(x, TensorBase) else None
         if type(data) is ndarray:
@@ -75,16 +86,16 @@ def execute_meanwhile(op: Op, inputs: tuple[Any, ...]) -> Any:
                 value = LazyValue(None, (), data.shape, data.dtype)
                 array = concrete(x) if type(data) is ndarray else data.realize()
                 value.array = array.copy(order="K")
-                found[i] = wrap(value, x._node)
-    y = execute_lazily(op, tuple(found))
+                operands[i] = wrap(value, x._node)
+    y = execute_lazily(op, tuple(operands))
     if foreign and op.view:
         realize([each._data for each in (y if type(y) is tuple else (y,))])
     return y
 
 
 def is_captured(*tensors: Any) -> bool:
-    """Whether what is computed here of `tensors` is written down for values to come: in a graph, or
-    where a function is captured. What is recorded lazily is computed once, when it is read.
+    """Whether a computation on `tensors` is recorded to be repeated for later values: in a graph,
+    or where a function is captured. A lazy recording is computed once, when it is read.
     """
     mode = MODE.get()
     if mode.executor is None:
@@ -92,7 +103,7 @@ def is_captured(*tensors: Any) -> bool:
     return mode.executor is not mode.step and mode.executor is not execute_meanwhile
 
 
-def _given(x: Any) -> LazyValue:
+def _given(x: TensorBase) -> LazyValue:
     version = x._changes
     if version is None:
         version = x._changes = Version()
@@ -103,8 +114,8 @@ def _given(x: Any) -> LazyValue:
     return given(x, version)
 
 
-def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """Run `op` on lazy tensors outside `lazy`: now."""
+def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Run `op` on lazy tensors outside `lazy`, at once."""
     executor = MODE.get().executor
     if executor is not None:
         return executor(op, inputs)
@@ -118,7 +129,8 @@ def settle_and_execute(op: Op, inputs: tuple[Any, ...]) -> Any:
 
 
 class lazy(_Bare):  # noqa: N801 - like no_grad
-    """Record operations inside instead of running them; what is read is computed when it is read.
+    """Context manager: operations are recorded instead of run; values are computed when they are
+    read.
 
     Shapes, dtypes and their errors are known at once. Reading (`item`, `numpy`, `print`, `bool`, an
     in-place write to memory that existed before, `adjoint.realize`) computes what it needs, each
@@ -152,8 +164,8 @@ def realize_all(*tensors: Any) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def write_lazily(x: Any, y: Any) -> None:
-    """The lazy tensor `x` takes the value of `y`; its base and views see it."""
+def write_lazily(x: Tensor, y: Tensor) -> None:
+    """Write the value of `y` to the lazy tensor `x`; its base and views see it."""
     value = y._data if type(y._data) is LazyValue else _given(y)
     view = x._view
     if view is None:
@@ -173,8 +185,8 @@ def write_lazily(x: Any, y: Any) -> None:
     _show(x, value)
 
 
-def _show(x: Any, value: Any) -> None:
-    """Let all tensors of the storage of `x`, whose base now holds `value`, show it."""
+def _show(x: Tensor, value: object) -> None:
+    """Update all tensors of the storage of `x`, whose base now holds `value`."""
     for reference in (x._changes.views or ()) if x._changes is not None else ():
         other = reference()
         if other is None or (other is x and x._view is None):
@@ -193,23 +205,23 @@ def _show(x: Any, value: Any) -> None:
 
 
 class Recorder:
-    """The executor inside `with graph:`; ops become cells of that graph."""
+    """The executor inside `with graph:`, by which ops become cells of that graph."""
 
     __slots__ = ("state",)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: GraphState) -> None:
         self.state = state
 
     def note_read(self) -> None:
-        """The program read a value, on which what it records may depend."""
+        """Count that the program read a value, on which later recordings may depend."""
         self.state.reads += 1
 
-    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
         """Record `op` as a cell."""
         return record_cell(self.state, op, inputs)
 
 
-def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
+def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
     step = MODE.get().step
     if step is not None:
         return execute(op, tuple(step.pinned(inputs)))
@@ -219,7 +231,7 @@ def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Any:
     raise AssertionError("no input is of a graph")
 
 
-def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
+def record_cell(state: GraphState, op: Op, inputs: tuple[Any, ...]) -> Any:
     """Record `op` as a cell of the graph; returns its tensor (a tuple of them for several outputs).
 
     Errors: those of `op.infer`; GraphError for inputs of two graphs or of a removed node.
@@ -236,6 +248,8 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                 cell: Cell
                 if not isinstance(data, Cell):
                     cell = source_of(state, x)
+                    if cell.tracked and x._node is None:  # what a block recorded of memory
+                        cut.append(i)
                 else:
                     cell = data
                     if cell.state is not state:
@@ -249,10 +263,12 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
                 values.append(cell)
             else:
                 values.append(x)
-        found = op.infer(*specs_of(values))
+        inferred = op.infer(*specs_of(values))
         differentiable = mode.grad and op.differentiable
-        if isinstance(found, Spec):
-            cell = new_cell(state, op, tuple(values), found.shape, found.dtype.numpy, found.device)
+        if isinstance(inferred, Spec):
+            cell = new_cell(
+                state, op, tuple(values), inferred.shape, inferred.dtype.numpy, inferred.device
+            )
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             if cut:
                 cell.cut = tuple(cut)
@@ -269,7 +285,7 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         if not mode.grad:
             whole.pass_by()
         ys = []
-        for i, spec in enumerate(found):
+        for i, spec in enumerate(inferred):
             cell = Cell(state, Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
             cell.tracked = differentiable and cell.dtype.kind in "fcV"
             cell.fleeting = whole.fleeting
@@ -280,9 +296,11 @@ def record_cell(state: State, op: Op, inputs: tuple[Any, ...]) -> Any:
         return tuple(ys)
 
 
-def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other: Any) -> Any:
+def record_pair(
+    op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other: Any
+) -> Tensor | None:
     """`record_cell` for the usual operands of an elementwise op: two cells of one shape and dtype
-    (of `dtypes`), or one and a number. None for any others.
+    (of `dtypes`), or one and a number. None for other operands.
     """
     mode = MODE.get()
     if mode.step is not None:
@@ -319,7 +337,7 @@ def record_pair(op: Op, dtypes: dict[Any, int], boolean: bool, input: Any, other
     return wrap(made)
 
 
-def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
+def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Tensor | None:
     """`record_cell` for an elementwise op of one cell with a dtype of `dtypes`; None for others."""
     mode = MODE.get()
     data = input._data if isinstance(input, TensorBase) else None
@@ -340,13 +358,15 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Any:
 _BOOL = np.dtype(bool)
 
 
-def _may_have_gradient(cell: Cell, x: Any) -> bool:
-    """Whether gradients could flow through `cell`, of which `x` shows no history: detached."""
-    return cell.tracked or (isinstance(cell, Source) and cell.handle() is not x)
+def _may_have_gradient(cell: Cell, x: object) -> bool:
+    """Whether gradients could flow through `cell`, while `x`, which shows it, has no history:
+    detached.
+    """
+    return cell.tracked or (isinstance(cell, SourceCell) and cell.handle() is not x)
 
 
-def _is_special(cell: Cell, x: Any) -> bool:
-    """Whether `record_cell` has more to do for an input than to take it."""
+def _is_special(cell: Cell, x: Tensor) -> bool:
+    """Whether recording this input needs the full `record_cell`."""
     if cell.stale and cell.order < cell.state.written_last:
         return True
     if cell.op is None and cell.rare is not None and "removed" in (cell.rare.about or ()):
@@ -354,15 +374,15 @@ def _is_special(cell: Cell, x: Any) -> bool:
     return x._node is None and _may_have_gradient(cell, x)
 
 
-def _follows(x: Any) -> bool:
-    """Whether a copy of `x` follows it: it carries a gradient, or is a node without being one's
+def _follows(x: Tensor) -> bool:
+    """Whether a copy of `x` must be recorded: it carries a gradient, or is a node other than a
     detached value.
     """
     return x._node is not None or (isinstance(x._data, Cell) and not is_detached(x))
 
 
-def is_detached(x: Any) -> bool:
-    """Whether `x` shows a cell without its history."""
+def is_detached(x: Tensor) -> bool:
+    """Whether `x` shows a cell without the cell's history."""
     cell = x._data if isinstance(x, TensorBase) else None
     return isinstance(cell, Cell) and x._node is None and _may_have_gradient(cell, x)
 
@@ -374,133 +394,44 @@ def _two_graphs(op: Op) -> GraphError:
     )
 
 
-def source_of(state: State, x: Any) -> Source:
-    """The source that follows the tensor `x`, which is outside the graph."""
+def source_of(state: GraphState, x: TensorBase) -> Cell:
+    """The cell of the graph for the tensor `x` outside of it: the source that follows it or, where
+    an open block has recorded what its memory holds now, the cell of that.
+    """
     source = state.sources.get(id(x))
-    if source is None:
-        if isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
-            raise Unsupported(
-                "a graph records a value inside a function transform, or with a tangent "
-                "(forward_ad), of which it would lose what that adds; use detach() of it"
-            )
-        array = concrete(x)
-        source = Source(state, array.shape, array.dtype, array)
-        source.follow(x)
+    if source is not None and source.content is not None and state in MODE.get().blocks:
+        notice_foreign_writes(state)  # what was recorded keeps what it was: this is recorded later
+        source = state.sources.get(id(x))
+    if source is not None:
+        return source
+    version = x._changes
+    if state.written and version is not None and version.contents is not None:
+        recorded: Cell | None = version.contents.cell_for(state, x)
+        if recorded is not None:
+            return recorded
+    if isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
+        raise Unsupported(
+            "a graph records a value inside a function transform, or with a tangent "
+            "(forward_ad), of which it would lose what that adds; use detach() of it"
+        )
+    array = concrete(x)
+    if version is INFERENCE:  # which does not tell of changes
+        return SourceCell(state, array.shape, array.dtype, array.copy("K"))
+    source = SourceCell(state, array.shape, array.dtype, array)
+    source.follow(x)
     return source
 
 
-def write_cell(x: Any, y: Any) -> None:
-    """The tensor `x` of a graph takes the value of `y`; its base and views see it.
-
-    A source is assigned to now; a computed tensor becomes the node that was written.
-    """
-    data = x._data
-    view = x._view
-    base = x if view is None else view.base
-    target = base._data
-    if not isinstance(target, LazyValue):  # x shows a part of a tensor outside
-        if MODE.get().grad and isinstance(y._data, Cell) and wants_gradient(y._data):
-            raise GraphError(
-                f"write: a value of shape {tuple(y.shape)} that carries a gradient, into a part of "
-                "a tensor outside the graph, where the gradient would be lost; write into a clone "
-                "made inside the graph, or write value.detach()"
-            )
-        write_part(np, target, view.ops, concrete(y))
-        return
-    if isinstance(target, Source):
-        if view is None:
-            target.array = concrete(y).copy()
-        else:
-            target.array = target.realize().copy()
-            write_part(np, target.array, view.ops, concrete(y))
-        return
-    _become(x, y, data.state)
-
-
-def rewrite(x: Any, y: Any) -> None:
-    """The tensor `x`, of the graph or from outside, becomes `y`, a tensor of the graph."""
-    _become(x, y, y._data.state)
-
-
-def _become(x: Any, y: Any, state: State) -> None:
-    """`x` and all that share its storage now are what was written, recorded."""
-    with state.lock:
-        _become_locked(x, y, state)
-
-
-def _become_locked(x: Any, y: Any, state: State) -> None:
-    value = y if isinstance(y._data, Cell) else wrap(source_of(state, y))
-    view = x._view
-    base = x
-    if view is not None:
-        base = view.base
-        plain = wrap(base._data, base._node)
-        value = record_cell(state, ViewWrite(view.ops), (plain, value))
-    unrecorded = not MODE.get().grad
-    if unrecorded:
-        value = _with_history_of(base, value)
-    base._data, base._node = value._data, value._node
-    for reference in (x._changes.views or ()) if x._changes is not None else ():
-        other = reference()
-        if other is None or other is base:
-            continue
-        part = wrap(base._data, base._node)
-        for op in () if other._view is None else other._view.ops:
-            part = record_cell(state, op, (wrap(part._data, part._node),))
-        if unrecorded or other._view is None:
-            part = _with_history_of(other, part)
-        elif other._view.detached or other._view.base._node is None:
-            part._node = None
-        other._data, other._node = part._data, part._node
-
-
-class Overwritten(Op, abstract=True):
-    """`old` with another value, of which its history knows nothing: it was written under no_grad,
-    or through a detached tensor.
-    """
-
-    exact = True
-
-    def infer(self, old: Spec, value: Spec) -> Spec:
-        """That of both; ShapeError where they differ."""
-        if old != value:
-            raise ShapeError(
-                f"write: a value of shape {value.shape} and {value.dtype} was written, as a whole, "
-                f"over one of shape {old.shape} and {old.dtype}"
-            )
-        return old
-
-    def compute(self, xp: Any, old: Any, value: Any) -> Any:
-        """The value that was written."""
-        return value
-
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """All of it to the tensor as it was."""
-        return (g, None)
-
-
 class Same(Op, abstract=True):
-    """The value of its input: a node of its own that says something about it."""
+    """Identity op: a separate node that marks its input in some way."""
 
     view = True
     exact = True
 
     def infer(self, spec: Spec) -> Spec:
-        """The same."""
+        """The input's spec."""
         return spec
 
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The same array."""
+    def compute(self, xp: Any, x: BackendArray) -> BackendArray:
+        """The input array."""
         return x
-
-
-def _with_history_of(old: Any, value: Any) -> Any:
-    if old._node is not old._data:  # no history in the graph
-        return wrap(value._data, old._node)
-    mode = MODE.get()
-    MODE.set(mode_with(mode, grad=True))
-    try:
-        plain = wrap(old._data, old._node)
-        return record_cell(old._data.state, Overwritten(), (plain, wrap(value._data)))
-    finally:
-        MODE.set(mode)

@@ -1,4 +1,4 @@
-"""Gradients of a graph's tensors: nodes of the same graph, recorded once and refreshed after.
+"""Gradients of a graph's tensors: nodes of the same graph, recorded once and refreshed afterwards.
 
 The cells above a loss are the tape: for a backward pass they are written out as tape nodes, and the
 reverse walk over those records the gradients as further cells. From then on a gradient is a value
@@ -16,35 +16,36 @@ from ..core import policy
 from ..core.errors import AutogradError
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.tensor_base import TensorBase
-from ..eager.record import record
-from ..eager.tensors import wrap, zeros
-from ..graph.cells import Cell, Source, State, refresh, release, upstream
-from ..graph.editing import rewire
-from ..graph.lazy import concrete, specs_of
-from ..graph.node import Item, Leaf, Node
+from ..core.tensor_type import Tensor
+from ..runtime.cells import Cell, GraphState, SourceCell, refresh, release, upstream
+from ..runtime.editing import rewire
+from ..runtime.lazy import concrete, specs_of
+from ..runtime.node import Item, Leaf, Node
+from ..runtime.record import record
+from ..runtime.tensors import wrap, zeros
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
 
 
 class _Leaves:
-    """Counts the changes of which leaves want gradients, and of hooks: plans depend on both."""
+    """Counter of changes to hooks, and to which leaves require gradients: plans depend on both."""
 
     revision = 0
 
 
 def leaves_changed() -> None:
-    """A tensor began or ceased to want a gradient, or got a hook."""
+    """Count a change: a tensor's `requires_grad` was changed, or it got a hook."""
     _Leaves.revision += 1
 
 
 def revision() -> int:
-    """Grows with each such change."""
+    """The present count of such changes."""
     return _Leaves.revision
 
 
 def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any]:
-    """The tape of `outputs`: for each cell above them through which gradients flow, its Node or
-    Leaf. With `everything`, also through what was recorded under no_grad.
+    """The tape of `outputs`: the Node or Leaf of each cell above them through which gradients flow.
+    With `everything`, also through cells that were recorded under no_grad.
     """
     nodes: dict[Cell, Any] = {}
     wholes: dict[Cell, list[Cell]] = {}
@@ -73,7 +74,7 @@ def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any
 
 
 def _node(cell: Cell, parents: tuple[Any, ...], wholes: dict[Cell, list[Cell]]) -> Node:
-    """The tape's node of `cell`, whose saved values are tensors of the graph."""
+    """The tape node of `cell`, whose saved values are tensors of the graph."""
     op: Any = cell.op
     if type(op) is Item:
         return Node(op, parents, (), None, cell.shape, cell.dtype)
@@ -95,12 +96,12 @@ def _node(cell: Cell, parents: tuple[Any, ...], wholes: dict[Cell, list[Cell]]) 
     return node
 
 
-def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
-    """The cells of all outputs of `whole`; those that died are made again."""
-    found = {each.op.index: each for each in known}  # type: ignore[union-attr]
+def _items(whole: Cell, living: Sequence[Cell]) -> list[Cell]:
+    """The cells of all outputs of `whole`; those that died are made anew."""
+    by_index = {each.op.index: each for each in living}  # type: ignore[union-attr]
     items = []
     for i, spec in enumerate(whole.op.infer(*specs_of(whole.inputs))):  # type: ignore[union-attr]
-        item = found.get(i)
+        item = by_index.get(i)
         if item is None:
             item = Cell(whole.state, Item(i), (whole,), spec.shape, spec.dtype.numpy, spec.device)
             item.tracked = whole.tracked and item.dtype.kind in "fcV"
@@ -108,8 +109,8 @@ def _items(whole: Cell, known: Sequence[Cell]) -> list[Cell]:
     return items
 
 
-def tensor_of(cell: Cell, detached: bool = False) -> Any:
-    """A tensor that shows `cell`: the user's own where it is a leaf or a source."""
+def tensor_of(cell: Cell, detached: bool = False) -> Tensor:
+    """A tensor that shows `cell`: the user's own, if the cell is a leaf or a source."""
     if detached:
         return wrap(cell)
     tensor = cell.handle()
@@ -124,9 +125,9 @@ def tensor_of(cell: Cell, detached: bool = False) -> Any:
 def gradients(
     outputs: Sequence[Any], seeds: Sequence[Any], targets: Sequence[Any] | None, name: str
 ) -> dict[Any, Any]:
-    """Record the gradients of graph tensors `outputs` with respect to `targets` (tensors; None: all
-    that gradients reach). Maps Leafs and Cells to tensors of the graph. Outputs without history are
-    an error, except where `name` is "".
+    """Record the gradients of the graph tensors `outputs` with respect to `targets` (tensors, or
+    None for all cells that gradients reach). Maps Leafs and Cells to tensors of the graph. An
+    output without history is an error, unless `name` is "".
     """
     cells = [y._data if isinstance(y._data, Cell) else None for y in outputs]
     everything = not MODE.get().grad
@@ -144,43 +145,43 @@ def gradients(
             )
         roots.append((node, seed(y, g, name)))
     if targets is None:
-        wanted: dict[Any, Any] = {
+        goals: dict[Any, Any] = {
             node: node if type(node) is Leaf else cell
             for cell, node in nodes.items()
             if cell.dtype is not None  # the outputs of an op with several have one each
         }
     else:
-        wanted = {}
+        goals = {}
         for x in targets:
             cell = x._data if isinstance(x._data, Cell) else None
             node = x._node if cell is None or x._node is not cell else nodes.get(cell)
             if node is not None:
-                wanted[node] = node if type(node) is Leaf or cell is None else cell
+                goals[node] = node if type(node) is Leaf or cell is None else cell
     state = next(cell for cell in cells if cell is not None).state
     planning, state.planning = state.planning, max(state.planning, 1)
     mode = MODE.get()
     # Rules read tensors outside the graph (a Module's parameters): what they compute must be nodes.
-    MODE.set(mode_with(mode, grad=True, inference=False, executor=Recorder(state)))
     try:
+        MODE.set(mode_with(mode, grad=True, inference=False, executor=Recorder(state)))
         reached = run_backward(
-            roots, retain_graph=True, create_graph=True, targets=wanted, accumulate=False
+            roots, retain_graph=True, create_graph=True, targets=goals, accumulate=False
         )
     finally:
         MODE.set(mode)
         state.planning = planning
-    return {wanted[node]: g for node, g in reached.items() if g is not None}
+    return {goals[node]: g for node, g in reached.items() if g is not None}
 
 
 class Derivative(Same, abstract=True):
-    """A gradient, as computed by nodes that are made anew when the graph above is edited."""
+    """Identity op of a gradient, whose input is replaced when the graph above is edited."""
 
-    def gradient(self, g: Any) -> tuple[Any, ...]:
-        """As it comes."""
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The cotangent unchanged."""
         return (g,)
 
 
 class Derivation:
-    """How a call of `grad` on tensors of a graph is done again."""
+    """A call of `grad` on tensors of a graph, stored so that it can be repeated after edits."""
 
     __slots__ = ("__weakref__", "above", "inputs", "outputs", "results", "seeds")
 
@@ -192,33 +193,33 @@ class Derivation:
         self.above = self._above()
 
     def _above(self) -> set[Cell]:
-        """What the results depend on: of the inputs, the shape at least."""
+        """The cells that the results depend on (on an input, at least by its shape)."""
         ends = (*self.outputs, *self.inputs)
         return set(upstream([x._data for x in ends if isinstance(x._data, Cell)]))
 
     def derive(self, name: str = "grad") -> list[Any]:
-        """Record the gradients."""
-        found = gradients(self.outputs, self.seeds, self.inputs, name)
+        """Record the gradients and return them in the order of the inputs."""
+        by_target = gradients(self.outputs, self.seeds, self.inputs, name)
         results = []
         for x in self.inputs:
             cell = x._data if isinstance(x._data, Cell) else None
             key = x._node if cell is None or x._node is not cell else cell
-            results.append(found.get(key))
+            results.append(by_target.get(key))
         return results
 
     def again(self) -> None:
-        """After an edit: let the results compute from gradients recorded anew."""
+        """Rewire the results, after an edit, to gradients that are recorded anew."""
         self.above = self._above()
         changes = {}
         frozen = [x for x in self.inputs if x._node is None]
         for x in frozen:  # which stores no gradient, but this one was asked for before
             x._node = Leaf(x)
         try:
-            found = self.derive("")
+            fresh = self.derive("")
         finally:
             for x in frozen:
                 x._node = None
-        for reference, g in zip(self.results, found, strict=True):
+        for reference, g in zip(self.results, fresh, strict=True):
             cell = None if reference is None else reference()
             if cell is not None and cell.op is not None:  # not removed
                 if g is None:
@@ -236,13 +237,13 @@ class Derivation:
 
 
 def grad(outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
-    """What `autograd.grad` gives for tensors of a graph: tensors that refresh themselves."""
+    """`autograd.grad` for tensors of a graph: the results are tensors that refresh themselves."""
     derivation = Derivation(outputs, inputs, seeds)
     state = next(y._data.state for y in outputs if isinstance(y._data, Cell))
     results: list[Any] = []
     mode = MODE.get()
-    MODE.set(mode_with(mode, grad=True))
     try:
+        MODE.set(mode_with(mode, grad=True))
         for i, g in enumerate(derivation.derive()):
             if g is not None:
                 g = record_cell(state, Derivative(), (g,))
@@ -257,20 +258,20 @@ def grad(outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) ->
     return results
 
 
-def derive_again(state: State) -> None:
-    """Record the gradients anew of whatever lies below edited cells."""
+def derive_again(state: GraphState) -> None:
+    """Record anew the gradients that depend on edited cells."""
     for reference in list(state.derived):
         derivation = reference()
         if derivation is not None and any(cell in derivation.above for cell in state.edited):
             derivation.again()
 
 
-class Plan:
-    """One recorded backward pass."""
+class RefreshPlan:
+    """A recorded backward pass of a graph's tensor."""
 
     __slots__ = ("forward", "gradients", "helpers", "leaves", "outside", "repeatable", "result")
 
-    leaves: list[tuple[Leaf, Any]]  # and the tensor that is its gradient
+    leaves: list[tuple[Leaf, Any]]  # each with the tensor that is its gradient
     outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
     gradients: dict[Cell, Any]  # of computed cells
     forward: list[Cell]  # the computed cells that gradients flow through
@@ -278,44 +279,44 @@ class Plan:
     repeatable: bool  # no hook must be called again
     result: weakref.ref[Any]  # the tensor whose backward this is, as last asked for
 
-    def __init__(self, y: Any, gradient: Any) -> None:
+    def __init__(self, y: Tensor, gradient: Tensor | None) -> None:
         cell: Cell = y._data
         state = cell.state
         state.planning = 2
         try:
-            found = gradients((y,), (gradient,), None, "backward")
+            by_target = gradients((y,), (gradient,), None, "backward")
         finally:
             state.planning = 0
-        self.leaves = [(key, g) for key, g in found.items() if type(key) is Leaf]
+        self.leaves = [(key, g) for key, g in by_target.items() if type(key) is Leaf]
         self.gradients = {
-            key: g for key, g in found.items() if isinstance(key, Cell) and key.op is not None
+            key: g for key, g in by_target.items() if isinstance(key, Cell) and key.op is not None
         }
         self.outside = []
-        for key, g in found.items():
-            if isinstance(key, Source):
+        for key, g in by_target.items():
+            if isinstance(key, SourceCell):
                 self.outside.append((key.leaf, g))
         above = upstream([cell])
         self.forward = [each for each in above if each in self.gradients]
-        ends = [g._data for g in found.values() if isinstance(g._data, Cell)]
-        known = set(above)
+        ends = [g._data for g in by_target.values() if isinstance(g._data, Cell)]
+        forward_cells = set(above)
         self.helpers = [
-            each for each in upstream(ends) if each not in known and each.op is not None
+            each for each in upstream(ends) if each not in forward_cells and each.op is not None
         ]
         leaves: list[Any] = [leaf for leaf, _ in self.leaves]
         self.repeatable = not any(each.extra is not None for each in (*above, *leaves))
 
 
-def plan_of(y: Any, gradient: Any) -> Plan:
-    """The recorded backward pass of `y`, remembered by its graph where nothing has changed."""
+def plan_of(y: Tensor, gradient: Tensor | None) -> RefreshPlan:
+    """The recorded backward pass of `y`; its graph caches it until something changes."""
     cell: Cell = y._data
     owner = cell.state.owner()
     if owner is None or gradient is not None:
-        return Plan(y, gradient)
+        return RefreshPlan(y, gradient)
     plans = owner.plans
     key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision)
     plan = plans.pop(key, None)
     if plan is None:
-        plan = Plan(y, None)
+        plan = RefreshPlan(y, None)
         if not plan.repeatable:
             return plan  # type: ignore[no-any-return]
         owner.drop_plans(cell)
@@ -327,7 +328,7 @@ def plan_of(y: Any, gradient: Any) -> Plan:
 
 
 def backward(
-    y: Any, gradient: Any, retain_graph: bool, targets: Sequence[Any] | None = None
+    y: Tensor, gradient: Tensor | None, retain_graph: bool, targets: Sequence[Any] | None = None
 ) -> None:
     """Add the gradients of the graph tensor `y` to the leaves' `.grad`.
 
@@ -335,7 +336,7 @@ def backward(
     again when needed.
     """
     cell: Cell = y._data
-    state: State = cell.state
+    state: GraphState = cell.state
     if not MODE.get().grad:
         warnings.warn(
             "backward of a Graph's tensor inside no_grad: gradients are computed all the same; "
@@ -344,18 +345,16 @@ def backward(
         )
     with state.lock:
         plan = plan_of(y, gradient)
-        wanted = None if targets is None else {x._node for x in targets}
-        ends = [(leaf, g) for leaf, g in plan.leaves if wanted is None or leaf in wanted]
+        goals = None if targets is None else {x._node for x in targets}
+        ends = [(leaf, g) for leaf, g in plan.leaves if goals is None or leaf in goals]
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
-        outside = [(node, g.detach()) for node, g in plan.outside] if wanted is None else []
-        for leaf, g in ends:
-            keep(leaf, wrap(concrete(g).copy()), alone=True)
+        # All of them before the first hook runs, which may change what they are computed from
+        inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
+        outside = [(node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None]
+        for leaf, g in inside:
+            keep(leaf, g, alone=True)
         if outside:
-            run_backward(
-                [(node, wrap(concrete(g))) for node, g in outside],
-                retain_graph=retain_graph,
-                create_graph=False,
-            )
+            run_backward(outside, retain_graph=retain_graph, create_graph=False)
         owner = state.owner()
         if owner is not None:
             kept = plan.gradients if retain_graph else {}
@@ -365,13 +364,15 @@ def backward(
             release(plan.helpers)
 
 
-def retained_gradient(x: Any) -> Any:
-    """The gradient of a computed tensor in the last backward of its graph, if that retained it."""
+def retained_gradient(x: Tensor) -> Tensor | None:
+    """The gradient of a computed tensor from the last backward of its graph, if that retained
+    it.
+    """
     cell = x._data
     owner = cell.state.owner() if x._node is not None else None
     return None if owner is None else owner.retained.get(cell)
 
 
-def is_of_graph(x: Any) -> bool:
+def is_of_graph(x: object) -> bool:
     """Whether `x` is a tensor of a graph."""
     return isinstance(x, TensorBase) and isinstance(x._data, Cell)

@@ -1,4 +1,4 @@
-"""Two tensors exchange what they are: each object goes on with the other's content."""
+"""`swap_tensors`: two tensor objects exchange their content."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import sys
 from typing import Any
 from weakref import getweakrefs, ref
 
+from ..core.argument_errors import assert_tensor
 from ..core.errors import AutogradError, InvalidArgument, Unsupported
-from ..core.mistakes import assert_tensor
 from ..core.tensor_base import TensorBase
-from ..eager.views import register_view
-from ..graph.lazy import LazyValue
-from ..graph.node import INFERENCE, Extra, Leaf, Version
+from ..core.tensor_type import Tensor
+from ..runtime.lazy import LazyValue
+from ..runtime.node import INFERENCE, Extra, Leaf, Version
+from ..runtime.views import register_view
 
 __all__ = ["swap_tensors"]
 
@@ -20,9 +21,9 @@ _FIELDS = ("_data", "_node", "_leaf", "_changes", "_view")
 _ENTRIES: Any = vars(TensorBase)["__dict__"]
 
 
-def swap_tensors(t1: Any, t2: Any) -> None:
-    """Exchange class, attributes, values, gradient and history of two tensors, which stay the
-    objects that they are: whoever holds `t1` then has what `t2` was.
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
+    """Exchange class, attributes, values, gradient and history of two tensors. The objects keep
+    their identity: whoever holds `t1` then has the content of `t2`.
 
     A backward through what was computed of them before is refused: it is not known any more which
     values it was computed of.
@@ -76,12 +77,12 @@ def swap_tensors(t1: Any, t2: Any) -> None:
             register_view(t)
 
 
-def _slots(t: Any) -> list[str]:
-    """The slots of the class that are not every tensor's."""
+def _slots(t: Tensor) -> list[str]:
+    """The slots of the tensor's class beyond those of every tensor."""
     return [name for name in copyreg._slotnames(type(t)) if name not in _FIELDS]  # type: ignore[attr-defined]
 
 
-def _swap_slot(t1: Any, t2: Any, name: str) -> None:
+def _swap_slot(t1: Tensor, t2: Tensor, name: str) -> None:
     values = [(t, getattr(t, name)) for t in (t1, t2) if hasattr(t, name)]
     for t, _ in values:
         delattr(t, name)
@@ -89,7 +90,7 @@ def _swap_slot(t1: Any, t2: Any, name: str) -> None:
         setattr(t2 if t is t1 else t1, name, value)
 
 
-def _assert_movable(name: str, t: Any) -> None:
+def _assert_movable(name: str, t: Tensor) -> None:
     if isinstance(t._data, LazyValue) or t._changes is INFERENCE:
         raise Unsupported(
             f"swap_tensors: {name} is a value of a graph, of lazy mode, of a compiled function or "
@@ -114,8 +115,10 @@ def _assert_movable(name: str, t: Any) -> None:
         )
 
 
-def _announce(t1: Any, t2: Any) -> None:
-    """Both count a change, beyond what any node has seen: what they saved is no longer there."""
+def _announce(t1: Tensor, t2: Tensor) -> None:
+    """Count a change of both tensors, beyond any version that nodes have saved, so that these
+    refuse their saved values.
+    """
     for t in (t1, t2):
         if t._changes is None:
             t._changes = Version()
@@ -124,8 +127,8 @@ def _announce(t1: Any, t2: Any) -> None:
         t._changes.count, t._changes.changed_by = count, "swap_tensors"
 
 
-def _take_leaf(t: Any) -> None:
-    """What gradients flow into belongs to `t` from now on."""
+def _take_leaf(t: Tensor) -> None:
+    """Move the Leaf that gradients flow into to `t`."""
     leaf = t._leaf
     if leaf is None:
         return
@@ -142,7 +145,7 @@ def _take_leaf(t: Any) -> None:
     leaf.register_prehook(_refuse)
 
 
-def _refuse(gradients: Any) -> None:
+def _refuse(gradients: object) -> None:
     raise AutogradError(
         "Trying to execute AccumulateGrad node that was poisoned by swap_tensors: a backward runs "
         "through what was computed before tensors were swapped. Swap them (or convert modules, "

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from typing import Any
 
-from ..core.switches import assert_known
+from ..core.checked_modules import assert_known
 from .settings import hand_on
 
 __all__ = ["is_built", "matmul"]
@@ -43,8 +43,8 @@ matmul = _Matmul()
 
 def has_pytorch() -> bool:
     """Whether PyTorch is installed, and `torch` means it (see `adjoint.as_torch`)."""
-    found = importlib.util.find_spec("torch")
-    return found is not None and found.origin != "adjoint"
+    module = importlib.util.find_spec("torch")
+    return module is not None and module.origin != "adjoint"
 
 
 @functools.cache

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..core.array_properties import ArrayProperties
 from ..core.device import device, register_devices
 from ..core.errors import BackendGap, Unsupported
-from ..core.facts import ArrayFacts
 from ..core.op import Op
 from ..core.spec import Spec
-from ..program.compute import spec_of
+from ..ir.compute import spec_of
 
 _META = device("meta")
 
@@ -38,28 +38,28 @@ def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
     raise Unsupported(_NOTHING)
 
 
-class _Flags:
-    """What `ndarray.flags` says."""
+class _MetaFlags:
+    """Array flags, as `ndarray.flags` has them."""
 
     c_contiguous = contiguous = writeable = True
     f_contiguous = False
 
 
 class _Address:
-    """What `ndarray.ctypes` says."""
+    """Memory address, as `ndarray.ctypes` has it: none, so 0."""
 
     data = 0
 
 
-class Array(ArrayFacts):
-    """See the module."""
+class Array(ArrayProperties):
+    """Array without elements: a shape and a dtype."""
 
     __slots__ = ("__weakref__", "dtype", "shape")
 
     shape: tuple[int, ...]
     dtype: Any
     base = None
-    flags, ctypes = _Flags, _Address
+    flags, ctypes = _MetaFlags, _Address
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -79,18 +79,18 @@ class Array(ArrayFacts):
         return True
 
     def copy(self, order: str = "C") -> Array:
-        """Another one."""
+        """A new array of the same shape and dtype."""
         return Array(self.shape, self.dtype)
 
     def astype(self, dtype: Any, **_: Any) -> Array:
-        """One of another dtype."""
+        """An array of another dtype."""
         return Array(self.shape, dtype)
 
     def change(self, name: str, value: Any, alpha: Any = None) -> None:
-        """Nothing: a write changes no element."""
+        """Does nothing: a write changes no element."""
 
     def fill(self, value: Any) -> None:
-        """Nothing: a write changes no element."""
+        """Does nothing: a write changes no element."""
 
     def __le__(self, other: Any) -> Array:
         return Array(self.shape, bool)
@@ -119,8 +119,8 @@ class Array(ArrayFacts):
     item = _refuse
 
 
-class Namespace:
-    """Where ops on such arrays are inferred, and such arrays made."""
+class MetaNamespace:
+    """Array namespace of the device: infers ops on such arrays, and makes them."""
 
     has_routines = False
 
@@ -128,42 +128,42 @@ class Namespace:
         raise BackendGap(f"{name}: {_NOTHING}")
 
     def run(self, op: Op, arrays: list[Any]) -> Any:
-        """What stands for the value of an op."""
+        """Placeholder arrays for the result of an op, of the shapes and dtypes that it infers."""
         if op.name == "transfer":
             return op.compute(self, *arrays)
-        found = op.infer(*map(spec_of, arrays))
-        return _of(found) if isinstance(found, Spec) else tuple(map(_of, found))
+        inferred = op.infer(*map(spec_of, arrays))
+        return _of(inferred) if isinstance(inferred, Spec) else tuple(map(_of, inferred))
 
     def zeros(self, shape: Any, dtype: Any = float) -> Array:
-        """One of that shape."""
+        """An array of that shape."""
         return Array(shape, dtype)
 
     ones = empty = zeros
 
     def full(self, shape: Any, value: Any, dtype: Any = None) -> Array:
-        """One of that shape, and the value's dtype if need be."""
+        """An array of that shape, and the value's dtype if need be."""
         return Array(shape, np.asarray(value).dtype if dtype is None else dtype)
 
     def asarray(self, x: Any, dtype: Any = None, **_: Any) -> Array:
-        """One like `x`."""
+        """An array like `x`."""
         x = x if hasattr(x, "dtype") else np.asarray(x)
         return Array(x.shape, x.dtype if dtype is None else dtype)
 
     array = asarray
 
     def zeros_like(self, x: Any, dtype: Any = None, order: str = "K") -> Array:
-        """One of the shape of `x`."""
+        """An array of the shape of `x`."""
         return Array(x.shape, x.dtype if dtype is None else dtype)
 
     ones_like = empty_like = zeros_like
 
     def _write(self, x: Array, *args: Any, **options: Any) -> None:
-        """Nothing: a write changes no element."""
+        """Does nothing: a write changes no element."""
 
     zero_where = index_add = scatter = put = _write
 
     def full_like(self, x: Any, value: Any, dtype: Any = None, order: str = "K") -> Array:
-        """One of the shape of `x`."""
+        """An array of the shape of `x`."""
         return Array(x.shape, x.dtype if dtype is None else dtype)
 
 
@@ -171,7 +171,7 @@ def _of(spec: Spec) -> Array:
     return Array(spec.shape, spec.dtype.numpy)
 
 
-NAMESPACE = Namespace()
+NAMESPACE = MetaNamespace()
 
 
 # ---- the backend, as core/device.py asks for it --------------------------------------------------
@@ -182,13 +182,13 @@ def resolve(where: device) -> device:
     return _META
 
 
-def space(where: device) -> Namespace:
+def space(where: device) -> MetaNamespace:
     """The namespace that makes arrays there."""
     return NAMESPACE
 
 
 def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
-    """What stands for `array` there; nothing comes back.
+    """A placeholder for `array` on the meta device; nothing can be copied back from there.
 
     Errors: Unsupported for a transfer from there.
     """
@@ -196,7 +196,7 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
 
 
 def host_array(array: Array, memories: dict[int, Any]) -> Any:
-    """Refused.
+    """Refused: the array has no elements.
 
     Errors: Unsupported.
     """

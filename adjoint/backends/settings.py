@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..core.switches import Switches
+from ..core.checked_modules import CheckedModule
 
 __all__ = ["Settings", "connect", "hand_on", "make_settable"]
 
@@ -34,7 +34,7 @@ def connect(tell: Setter) -> None:
         tell(name, value)
 
 
-class Settings(Switches):
+class Settings(CheckedModule):
     """A module whose variables named in `settings` are PyTorch's too."""
 
     settings: ClassVar[dict[str, frozenset[str]]] = {}  # of each module
@@ -46,6 +46,6 @@ class Settings(Switches):
 
 
 def make_settable(module: str, *names: str) -> None:
-    """Hand on what is assigned to these variables of a module."""
+    """Hand on assignments to these variables of a module."""
     Settings.settings[module] = frozenset(names)
     sys.modules[module].__class__ = Settings

@@ -26,6 +26,9 @@ SWITCHES = (
     Switch("ADJOINT_PROGRESS", "auto", "progress bars: auto (only on a terminal), on, off"),
     Switch("ADJOINT_CACHE_DIR", "~/.cache/adjoint", "where compiled kernels are kept"),
     Switch("ADJOINT_CACHE_BYTES", "268435456", "how much of them is kept; 0: nothing"),
+    Switch(
+        "ADJOINT_CPU", "", "x86-64-v2, -v3, -v4: kernels for such processors; empty: for this one"
+    ),
     Switch("ADJOINT_OPTIMIZE", "2", "how fast kernels are to be; 0: slow ones, compiled sooner"),
     Switch(
         "ADJOINT_DEBUG",

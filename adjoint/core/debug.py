@@ -1,4 +1,4 @@
-"""What `ADJOINT_DEBUG` asks to hear on stderr: levels from a call down to its machine code."""
+"""The levels of `ADJOINT_DEBUG`, which prints to stderr: from a call down to its machine code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = {
 
 
 def asked() -> frozenset[str]:
-    """The levels that the variable names, with commas between them.
+    """The levels that `ADJOINT_DEBUG` names, separated by commas.
 
     Errors: InvalidArgument for another name.
     """
@@ -35,6 +35,6 @@ on = asked()  # looked at before anything is worded, so it costs nothing where i
 
 
 def say(level: str, text: str) -> None:
-    """Print what a level tells, line by line behind its name."""
+    """Print text of a level to stderr, each line prefixed with the level's name."""
     lines = text.splitlines() or [""]
     print("\n".join(f"{level}: {line}" if line else f"{level}:" for line in lines), file=sys.stderr)

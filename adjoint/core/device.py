@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import DeviceError, Unsupported
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["device", "get_default_device", "set_default_device"]
 
@@ -50,7 +53,7 @@ class device:  # noqa: N801 - PyTorch's name
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if colon else index)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("device is immutable")
 
     def __repr__(self) -> str:
@@ -82,7 +85,7 @@ CPU = device("cpu")
 
 
 class _Defaults(threading.local):
-    """Per thread: where tensors are made, and what to go back to after `with device(...)`."""
+    """Per-thread state: the default device, and those to restore after `with device(...)`."""
 
     def __init__(self) -> None:
         self.device = CPU
@@ -102,7 +105,9 @@ _watchers: list[Callable[[type], None]] = []
 def register_backend(
     array_type: type, namespace: Any, device_of: Callable[[Any], device] = lambda array: CPU
 ) -> None:
-    """Say that arrays of `array_type` are served by `namespace` and where such an array lives."""
+    """Register `namespace` as the backend of arrays of `array_type`; `device_of(array)` is an
+    array's device.
+    """
     _namespaces[array_type] = namespace
     _devices[array_type] = device_of
 
@@ -110,8 +115,8 @@ def register_backend(
 def register_devices(
     array_type: type, find: Callable[[Any], Any], device_of: Callable[[Any], device]
 ) -> None:
-    """Say that `find(array)` is the namespace that serves an array of `array_type`, of which there
-    is one for each device.
+    """Register a backend with one namespace per device: `find(array)` is the one that serves an
+    array of `array_type`.
     """
     _finders[array_type] = find
     _devices[array_type] = device_of
@@ -120,9 +125,9 @@ def register_devices(
 
 
 def register_loader(kinds: tuple[str, ...], load: Callable[[], Any]) -> None:
-    """Say that `load()` imports the module that serves devices of these kinds: with `resolve`, a
-    device that exists for one that was asked for; `space`, the namespace that makes arrays there;
-    `transfer`, an array moved there.
+    """Register `load`, which imports the module that serves devices of these kinds. The module has
+    `resolve`, an existing device for a requested one; `space`, the namespace that makes arrays
+    there; `transfer`, an array moved there.
     """
     for kind in kinds:
         _loaders[kind] = load
@@ -131,11 +136,13 @@ def register_loader(kinds: tuple[str, ...], load: Callable[[], Any]) -> None:
 
 
 def watch_backends(watch: Callable[[type], None]) -> None:
-    """Call `watch` with the array type of each backend of further devices."""
+    """Register a callback that receives the array type of each backend registered with
+    `register_devices`.
+    """
     _watchers.append(watch)
 
 
-def namespace_of(array: Any) -> Any:
+def namespace_of(array: object) -> Any:
     """The backend namespace that computes with `array`."""
     kind = type(array)
     if kind in _namespaces:
@@ -145,7 +152,7 @@ def namespace_of(array: Any) -> Any:
     return _finders[kind](array)
 
 
-def device_of(array: Any) -> device:
+def device_of(array: object) -> device:
     """The device on which `array` lives."""
     try:
         find = _devices[type(array)]
@@ -154,14 +161,16 @@ def device_of(array: Any) -> device:
     return find(array)
 
 
-def as_device(value: Any) -> device:
-    """A device from a device, a string, or None for the default; only those that exist here."""
+def as_device(value: device | str | int | None) -> device:
+    """A device from a device, a string, or None for the default; DeviceError if it does not exist
+    here.
+    """
     if value is None:
         return _defaults.device
-    found = value if isinstance(value, device) else device(value)
-    if found.type == "cpu":
+    named = value if isinstance(value, device) else device(value)
+    if named.type == "cpu":
         return CPU
-    return _backend(found).resolve(found)  # type: ignore[no-any-return]
+    return _backend(named).resolve(named)  # type: ignore[no-any-return]
 
 
 def _backend(where: device) -> Any:
@@ -183,7 +192,7 @@ def _host_space() -> Any:
     return next(iter(_namespaces.values()))  # NumPy's is the first to be registered
 
 
-def is_device_array(array: Any) -> bool:
+def is_device_array(array: object) -> bool:
     """Whether `array` is of a backend for devices other than the host."""
     return type(array) in _finders
 
@@ -197,20 +206,20 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
 
 
 def host_array(array: Any, memories: dict[int, Any]) -> Any:
-    """`array` in the host's memory. Arrays that share memory share it there, too, where they are
-    given one dict `memories`.
+    """`array` in the host's memory. Arrays that share memory still share it if one dict `memories`
+    is passed for all of them.
     """
     if type(array) not in _finders:
         return array
     return _backend(device_of(array)).host_array(array, memories)
 
 
-def pin(array: Any) -> Any:
+def pin(array: np.ndarray) -> np.ndarray:
     """A copy of a NumPy array in pinned memory, where CUDA is."""
     return _backend(device("cuda")).pin(array)
 
 
-def is_pinned(array: Any) -> bool:
+def is_pinned(array: object) -> bool:
     """Whether an array of the host is in pinned memory."""
     loaded = sys.modules.get("adjoint.backends.torch")
     return loaded is not None and bool(loaded.is_pinned(array))
@@ -227,7 +236,7 @@ def get_default_device() -> device:
     return _defaults.device
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: device | str | int | None) -> None:
     """Set the device on which tensors are made when none is named; None is the CPU.
 
     Errors: DeviceError for a device that does not exist here.

@@ -1,5 +1,5 @@
-"""Which way each call went, and why: what `ADJOINT_DEBUG=dispatch` prints and what
-`ADJOINT_STRICT=1` refuses.
+"""Log of how each call is executed, and why: printed by `ADJOINT_DEBUG=dispatch`, enforced by
+`ADJOINT_STRICT=1`.
 
     softmax (64, 1000) float32: kernel
     sort (3, 5) float32: NumPy: at most 32 elements
@@ -25,7 +25,7 @@ _lines: set[str] = set()
 
 
 def named(name: str, inputs: Iterable[Any]) -> str:
-    """How a call is spoken of: its name, and the shapes and dtypes of what is computed with.
+    """Description of a call for the log: its name, and the inputs' shapes and dtypes.
 
     >>> import numpy as np
     >>> named("mul", [np.zeros((2, 3)), 2.0])
@@ -36,7 +36,7 @@ def named(name: str, inputs: Iterable[Any]) -> str:
 
 
 def said(what: str, way: str, reason: object = "") -> None:
-    """Print which way a call went, once for each line, where the log is on."""
+    """Print how a call is executed; each distinct line once, and only while the log is on."""
     if not on:
         return
     line = f"{what}: {way}: {reason}" if str(reason) else f"{what}: {way}"
@@ -48,7 +48,7 @@ def said(what: str, way: str, reason: object = "") -> None:
 
 
 def fell_back(what: str, way: str, reason: object) -> None:
-    """A slower way than the one that was expected is taken: say so, or refuse.
+    """Report that a slower way than expected was taken; FallbackError in strict mode.
 
     Errors: FallbackError where `strict`.
     """
@@ -58,12 +58,12 @@ def fell_back(what: str, way: str, reason: object) -> None:
 
 
 def is_ours(author: object) -> bool:
-    """Whether an op or a function is of this package."""
+    """Whether an op or a function is defined in this package."""
     return str(getattr(author, "__module__", "")).startswith("adjoint.")
 
 
 def reason_of(error: Exception, author: object) -> str:
-    """Why a capture ended with `error` and a slower way is taken.
+    """The reason, as text, why a capture ended with `error` and a slower way is taken.
 
     `author` is the op or function that was captured. Whatever happens in one of a user's may be due
     to what symbols do not know; if it is a mistake, the slower way raises it. In our own it is a
@@ -77,7 +77,7 @@ def reason_of(error: Exception, author: object) -> str:
 
 @contextlib.contextmanager
 def strictly() -> Iterator[None]:
-    """Within it, a slower way where a kernel is expected is an error, in all threads."""
+    """Context manager: a slower way where a kernel is expected is an error, in all threads."""
     global strict
     before, strict = strict, True
     try:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ml_dtypes
 import numpy as np
 
 from . import config
 from .errors import DTypeError, InvalidType
+from .mode import note_switch
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "bfloat16", "bool_", "cdouble", "cfloat", "chalf", "complex32", "complex64", "complex128",
@@ -37,7 +41,7 @@ class dtype:  # noqa: N801 - PyTorch's name
     numpy: np.dtype[Any]
     category: int  # 0 bool, 1 integer, 2 floating point, 3 complex
 
-    def __init__(self, name: str, numpy: Any, category: int) -> None:
+    def __init__(self, name: str, numpy: npt.DTypeLike, category: int) -> None:
         self.name = name
         self.numpy = np.dtype(numpy)
         self.category = category
@@ -73,7 +77,7 @@ class NamedOnly(dtype):
     def __init__(
         self,
         name: str,
-        limits: Any = None,
+        limits: npt.DTypeLike | None = None,
         category: int = 2,
         itemsize: int = 1,
         signed: bool | None = True,
@@ -95,8 +99,8 @@ class NamedOnly(dtype):
         return self.signed
 
     @property
-    def numpy(self) -> Any:  # type: ignore[override]
-        """Refused.
+    def numpy(self) -> NoReturn:  # type: ignore[override]
+        """Raises DTypeError: there are no arrays of this dtype.
 
         Errors: DTypeError.
         """
@@ -179,17 +183,17 @@ def named(text: str) -> dtype | None:
     return (BY_NAME.get(name) or _OTHER_NAMES.get(name)) if space in _SPACES else None
 
 
-def from_numpy_dtype(numpy: Any) -> dtype:
+def from_numpy_dtype(numpy: npt.DTypeLike) -> dtype:
     """The dtype of a NumPy array; raises DTypeError where there is none."""
-    found = BY_NUMPY.get(numpy)
-    if found is None:
+    ours = BY_NUMPY.get(numpy)
+    if ours is None:
         native = np.dtype(numpy).newbyteorder("=")
-        found = BY_NUMPY.get(native)
-    if found is None:
+        ours = BY_NUMPY.get(native)
+    if ours is None:
         raise DTypeError(
             f"dtype: NumPy's {numpy} has no counterpart; convert the array, e.g. .astype('float32')"
         )
-    return found
+    return ours
 
 
 def as_dtype(value: Any) -> dtype:
@@ -209,12 +213,12 @@ def as_dtype(value: Any) -> dtype:
     try:
         return from_numpy_dtype(np.dtype(value))
     except TypeError:
-        found = named(str(value))  # of another framework
-    if found is None or isinstance(value, (list, tuple, dict)):
+        of_name = named(str(value))  # of another framework
+    if of_name is None or isinstance(value, (list, tuple, dict)):
         raise InvalidType(
             f"dtype: expected a dtype such as adjoint.float32, or its name, got {value!r:.60}"
         )
-    return found
+    return of_name
 
 
 def _promote_signs(signed: dtype, unsigned: dtype) -> dtype:
@@ -288,10 +292,11 @@ def set_default_dtype(d: dtype) -> None:
     if not d.is_floating_point:
         raise DTypeError(f"set_default_dtype: needs a floating-point dtype, got {d}")
     assert d.numpy is not None  # there are tensors of it
+    note_switch("set_default_dtype")
     _defaults.floating = d
 
 
-def of_scalar(value: Any) -> dtype:
+def of_scalar(value: object) -> dtype:
     """The dtype that a Python number alone would get."""
     if isinstance(value, (bool, np.bool_)):
         return bool_

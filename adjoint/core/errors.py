@@ -19,7 +19,7 @@ class ShapeError(AdjointError, RuntimeError, ValueError):
 
 
 class DTypeError(AdjointError, RuntimeError, TypeError):
-    """A dtype does not fit an operation, or two do not promote as asked."""
+    """A dtype does not fit an operation, or two dtypes do not promote as asked."""
 
 
 class DeviceError(AdjointError, RuntimeError):
@@ -32,6 +32,10 @@ class IndexingError(AdjointError, IndexError, RuntimeError):
 
 class InvalidArgument(AdjointError, ValueError, RuntimeError):  # noqa: N818 - reads as what happened
     """An argument's value is outside what the operation accepts."""
+
+
+class NumberTooLarge(InvalidArgument, OverflowError):  # noqa: N818 - reads as what happened
+    """A Python int that no integer dtype holds."""
 
 
 class InvalidType(AdjointError, TypeError):  # noqa: N818 - reads as what happened
@@ -59,11 +63,11 @@ class ProfilerError(AdjointError, RuntimeError, AssertionError):
 
 
 class UnknownColumn(InvalidArgument, AttributeError):  # noqa: N818 - reads as what happened
-    """A profile was to be sorted, or exported, by something that its events do not have."""
+    """A profile was to be sorted or exported by a column that its events lack."""
 
 
 class DistributedError(AdjointError, RuntimeError, ValueError):
-    """Another rank does not answer or does something else, or there is no process group."""
+    """A rank does not answer or does something else, or there is no process group."""
 
 
 class CheckpointError(AdjointError, ValueError, RuntimeError):
@@ -75,15 +79,19 @@ class Unsupported(AdjointError, NotImplementedError):  # noqa: N818 - reads as w
 
 
 class LayoutError(Unsupported, TypeError):
-    """A sparse tensor was given to what is there for dense ones alone, or the other way round."""
+    """A sparse tensor was given to a function of dense tensors only, or the other way round."""
 
 
 class RecordingError(GraphError, Unsupported):
-    """A compiled function cannot be one node of what is recorded: it does more than compute."""
+    """A compiled function cannot be recorded as a node: it has effects beyond computing its
+    outputs.
+    """
 
 
 class MissingName(Unsupported, AttributeError):  # noqa: N818 - likewise
-    """PyTorch has the name, adjoint lacks it (`hasattr` is False); the message says what is."""
+    """PyTorch has the name, adjoint lacks it (`hasattr` is False); the message says what to use
+    instead.
+    """
 
 
 class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise
@@ -91,7 +99,7 @@ class BackendGap(Unsupported, AttributeError):  # noqa: N818 - likewise
 
 
 class NotTraceable(Exception):  # noqa: N818 - never reaches a user
-    """What a computation does is no kernel; the message says what that is, as one reads it behind
+    """A computation that cannot become a kernel. The message gives the cause, worded to follow
     "NumPy, because of ...".
 
     Raised on purpose only: nothing else, but an AdjointError of a capture (which the plain way then

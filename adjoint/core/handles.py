@@ -1,4 +1,4 @@
-"""What a registration gives back, to undo it."""
+"""Handles returned by registrations, which undo them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class RemovableHandle:
         self.remove()
 
 
-def register(hooks: dict[int, Any], hook: Any) -> RemovableHandle:
-    """Add a hook to others."""
+def register(hooks: dict[int, Any], hook: object) -> RemovableHandle:
+    """Add a hook to `hooks`; the handle removes it."""
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 _WORD = re.compile(r"\w+")
-# What is said of fields whose values mean the same where they are equal.
+# Words in annotations of fields whose equal values are interchangeable.
 _EXACT = {
     "None", "bool", "int", "str", "tuple", "class", "adjoint", "core", "dt", "dtype", "device",
     "Device", "Sizes", "Pairs", "Item",
@@ -33,8 +33,8 @@ _EXACT = {
 
 
 class _Interned(type):
-    """What makes classes of ops: one object for equal fields, so that what was worked out for it
-    (kernels, launchers) is found by its identity.
+    """Metaclass of ops that interns them: equal fields give one object, so that kernels and
+    launchers made for an op are found by its identity.
     """
 
     made: dict[Any, Any]  # by their fields; of classes whose fields 1, 1.0 and True mean the same
@@ -101,6 +101,7 @@ class Op(metaclass=_Interned):
     # "linear_input" and "linear_weight": matrix products; "moves": native code for indices;
     # "draws": for random numbers.
     library: ClassVar[str] = ""
+    gufunc: ClassVar[str] = ""  # the function of NumPy's linear algebra that computes float64
     pointwise: ClassVar[bool] = False  # each element of the result depends on those there only
     copies: ClassVar[bool] = False  # gives its input's value in memory of its own: a program's copy
     grows: ClassVar[bool] = False  # what it gives is larger than its inputs: small ones too
@@ -147,46 +148,46 @@ class Op(metaclass=_Interned):
         raise NotImplementedError(f"{type(self).__name__}.compute")
 
     def write(self, xp: Any, x: Any, *arrays: Any) -> None:
-        """What `compute` does, in the memory of `x` (ops declared with `writing` only, whose
-        gradient reads neither their first input nor their output).
+        """In-place `compute`: writes the result into the memory of `x` (only ops declared with
+        `writing`, whose gradient reads neither their first input nor their output).
         """
         raise NotImplementedError(f"{type(self).__name__}.write")
 
     def batched(self, size: int) -> Op | None:
-        """The op that does this to each of the `size` entries along a new first dimension, which
-        all inputs have: by its fields; None where they do not say it.
+        """The op that applies this one to each of the `size` entries along a new first dimension of
+        all inputs, derived from the fields; None where they do not determine it.
         """
-        found = False
+        depends = False
         values = []
         for name, field in getattr(type(self), "__dataclass_fields__", {}).items():
             if field.init:
                 value = getattr(self, name)
                 change = _IN_BATCHES.get(name)
-                found = found or change is not None
+                depends = depends or change is not None
                 values.append(value if change is None else change(value, size))
-        return type(self)(*values) if found else None
+        return type(self)(*values) if depends else None
 
     def resized(self, fill: Callable[[Any], Any]) -> Op:
-        """The op of what `fill` gives for all that this one knows: sizes in the place of numbers
-        that stand for them.
+        """The op with each attribute replaced by `fill(attribute)`, which puts actual sizes in the
+        place of symbolic ones.
         """
         own = {name: x for name, x in vars(self).items() if name != "kept"}
         now = {name: fill(x) for name, x in own.items()}
         if all(now[name] is x for name, x in own.items()):
             return self
         fields = getattr(type(self), "__dataclass_fields__", {})
-        given = [name for name, field in fields.items() if field.init]
-        if given:
+        parameters = [name for name, field in fields.items() if field.init]
+        if parameters:
             return type(self)(
-                *[now[name] if name in now else getattr(self, name) for name in given]
+                *[now[name] if name in now else getattr(self, name) for name in parameters]
             )
         made: Op = object.__new__(type(self))
         vars(made).update(now)
         return made
 
     def output_views(self, shape: tuple[int, ...]) -> Sequence[Op]:
-        """For each output, the op of one output that gives it for an input of `shape` (view ops
-        with several outputs only).
+        """One single-output view op per output, for an input of `shape` (view ops with several
+        outputs only).
         """
         raise NotImplementedError(f"{type(self).__name__}.output_views")
 
@@ -211,7 +212,7 @@ class Op(metaclass=_Interned):
         raise NotImplementedError(f"{cls.__name__}.samples")
 
     def reference(self, *arrays: Any) -> Any:
-        """The same value from NumPy or SciPy, computed in another way than `compute`."""
+        """Independent reference value by NumPy or SciPy, computed in another way than `compute`."""
         raise NotImplementedError(f"{type(self).__name__}.reference")
 
     def _attributes(self) -> tuple[Any, ...]:
@@ -222,8 +223,8 @@ class Op(metaclass=_Interned):
         return tuple([getattr(self, name) for name in fields])
 
     def without_numbers(self, numbers: list[Any]) -> Op:
-        """What stands for all ops that differ from this in floats among their fields, which are
-        appended to `numbers`.
+        """A representative of all ops that differ from this one only in float fields; the floats
+        are appended to `numbers`.
         """
         if not type(self).numbers:
             return self
@@ -233,11 +234,11 @@ class Op(metaclass=_Interned):
             return self
         key = (type(self), *[float if type(x) is float else (type(x), x) for x in values])
         try:
-            found = _alike.setdefault(key, self)
+            representative = _alike.setdefault(key, self)
         except TypeError:  # an array, say
             return self
         numbers += floats
-        return found
+        return representative
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -266,8 +267,8 @@ class Op(metaclass=_Interned):
                 cls.needs = " ".join(names)
         needs = cls.needs
         each = (needs,) if isinstance(needs, str) else needs
-        found = {token for text in each for token in text.split()}
-        cls.tokens = tuple(sorted(found, key=_token_order))
+        tokens = {token for text in each for token in text.split()}
+        cls.tokens = tuple(sorted(tokens, key=_token_order))
         by_input = tuple(frozenset(text.split()) for text in each)
         cls.wanted_by = None if isinstance(needs, str) else by_input
         cls.keeps_values = any(not token.startswith("spec") for token in cls.tokens)
@@ -298,11 +299,13 @@ class Op(metaclass=_Interned):
             REGISTRY[f"{cls.__module__}.{cls.__qualname__}"] = cls
 
 
-def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Sequence[int]], ...]:
-    """What the nodes of an op save: for each token its kind, the input's place, and the places of
-    the inputs of which one must want a gradient.
+def saving_of(
+    tokens: Sequence[str], wanted_by: tuple[frozenset[str], ...] | None
+) -> tuple[tuple[str, int, Sequence[int]], ...]:
+    """Plan of what a node of an op saves, one entry per token: its kind, the input's position, and
+    the positions of the inputs of which at least one must require a gradient.
     """
-    found = []
+    plan = []
     for token in tokens:
         kind = token.rstrip("0123456789")
         place = int(token[len(kind) :] or 1) - 1
@@ -310,12 +313,12 @@ def saving_of(tokens: Sequence[str], wanted_by: Any) -> tuple[tuple[str, int, Se
         wanting: Sequence[int] = range(1 << 16)
         if wanted_by is not None:
             wanting = tuple([i for i, t in each if token in t])
-        found.append((kind, place, wanting))
-    return tuple(found)
+        plan.append((kind, place, wanting))
+    return tuple(plan)
 
 
 _next: Callable[[int, int], int] = lambda axis, size: axis + 1  # noqa: E731 - as those below
-# What becomes of fields of these names where a dimension is put in front.
+# How fields of these names change when a dimension is added in front.
 _IN_BATCHES: dict[str, Callable[[Any, int], Any]] = {
     "axis": _next,
     "axis1": _next,

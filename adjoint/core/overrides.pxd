@@ -9,6 +9,6 @@ cpdef bint asks(object kind) except -1
 cpdef bint is_apart(object value) except -1
 cpdef bint concerns(object a, object b=*, object c=*, object d=*) except -1
 cdef bint _may_say(object value) except -1
-@cython.locals(found=list, modes=tuple)
+@cython.locals(overriding=list, modes=tuple)
 cpdef object overridden(object function, object args, object kwargs, object relevant=*)
-cdef object _asked(object values, list found)
+cdef object _asked(object values, list overriding)

@@ -1,19 +1,19 @@
-"""Who is asked what a public function does: subclasses of Tensor and objects that stand for
-tensors, whose type has `__torch_function__`, and modes of functions, which see every call.
+"""`__torch_function__`: who overrides a public function. Subclasses of Tensor and tensor-like
+objects whose type has the method are asked, and function modes, which see every call.
 
 Declarations around public functions (`@public`, `@explaining`, `@checking`, ...) look at FOLLOWED
 before they look at arguments, or where a call is not known: it is empty, and nothing more is paid,
 until there is such a type or mode. Of calls that are known nobody is asked: no call with a tensor
-of such a type is one (`eager.arrays.signature`), none at all while a mode is on (`Mode.plain`).
+of such a type is one (`core.arrays.signature`), none at all while a mode is on (`Mode.plain`).
 
 Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-python-api
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .device import device
 from .dtype import dtype
@@ -28,6 +28,8 @@ __all__ = [
     "leading", "leave", "mode_closed", "mode_opened", "named", "never_asked", "overridden",
     "state_of", "unasked", "unusual",
 ]  # fmt: skip
+
+R = TypeVar("R")
 
 # What there is to ask: types, by `follow`; OTHERS; and one MODES for each mode of functions that is
 # on in some thread.
@@ -53,23 +55,26 @@ _NAMED: dict[Any, Callable[[], Any]] = {}
 
 
 def disabled(
-    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Any:
-    """What a class has for `__torch_function__` whose tensors are like any other: the call."""
+    func: Callable[..., R],
+    types: Iterable[type],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> R:
+    """`__torch_function__` of classes that override nothing: makes the call."""
     return func(*args, **(kwargs or {}))
 
 
 def never_asked(kind: type) -> None:
-    """Objects of exactly this type have no say."""
+    """Declare that objects of exactly this type never override functions."""
     global _plain
     _NEVER.add(kind)
     if _plain is None and issubclass(kind, TensorBase):
         _plain = kind
 
 
-def follow(kind: Any) -> None:
-    """Ask objects of a type what public functions do. Subclasses of Tensor are asked without it,
-    and so are types of which an object was met already.
+def follow(kind: type) -> None:
+    """Consult `__torch_function__` of objects of this type. Subclasses of Tensor are consulted
+    without it, and so are types of which an object was met before.
 
     `__torch_function__(function, types, args, kwargs)` gives the result, or NotImplemented. A type
     that is followed is told of operators by the methods that they are, such as `Tensor.__add__`.
@@ -78,20 +83,20 @@ def follow(kind: Any) -> None:
         FOLLOWED.append(kind)
 
 
-def leave(kind: Any) -> None:
+def leave(kind: type | str) -> None:
     """Undo `follow`."""
     if kind in FOLLOWED:
         FOLLOWED.remove(kind)
 
 
 def following() -> None:
-    """There are types from now on whose objects are to be asked, whatever their names."""
+    """Consult `__torch_function__` of objects of any type from now on."""
     if OTHERS not in FOLLOWED:
         FOLLOWED.append(OTHERS)
 
 
 def mode_opened() -> bool:
-    """A mode of functions is on in some thread; whether it is the only one."""
+    """Count a function mode that was entered in some thread; True if it is the only one."""
     global _modes
     _modes += 1
     FOLLOWED.append(MODES)
@@ -99,53 +104,55 @@ def mode_opened() -> bool:
 
 
 def mode_closed() -> bool:
-    """One is on no more; whether none is."""
+    """Count a function mode that was left; True if none is active now."""
     global _modes
     _modes -= 1
     FOLLOWED.remove(MODES)
     return _modes == 0
 
 
-def named(function: Any, method: Callable[[], Any]) -> None:
-    """An operator is told of as another method, as PyTorch does: what `method` gives."""
+def named(function: Callable[..., Any], method: Callable[[], Any]) -> None:
+    """Register the method, given by `method`, by which `__torch_function__` is told of an operator,
+    as in PyTorch.
+    """
     _NAMED[function] = method
 
 
-def as_asked(function: Any) -> Any:
-    """The function of which `__torch_function__` is told where `function` asks."""
+def as_asked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function object that `__torch_function__` receives for `function`."""
     method = _NAMED.get(function)
     return function if method is None else method()
 
 
 def asks(kind: type) -> bool:
-    """Whether objects of a type say what functions do with them, if anybody is asked."""
+    """Whether a type has a `__torch_function__` to consult."""
     if kind in _NEVER:
         return False
-    found = getattr(kind, "__torch_function__", None)
-    if found is None or found is disabled:
+    method = getattr(kind, "__torch_function__", None)
+    if method is None or method is disabled:
         return False
     return issubclass(kind, TensorBase) or not _is_of_pytorch(kind)
 
 
 def _is_of_pytorch(kind: type) -> bool:
-    """Whether objects of a type are tensors of PyTorch itself, which are no tensors here."""
+    """Whether a type is PyTorch's own Tensor or a subclass of it, which are no tensors here."""
     for each in kind.__mro__:  # noqa: SIM110 - no generator where it is compiled
         if each.__name__ == "Tensor" and each.__module__ == "torch":
             return True
     return False
 
 
-def is_apart(value: Any) -> bool:
-    """Whether calls with a tensor, which is of a subclass, are to ask it first."""
+def is_apart(value: object) -> bool:
+    """Whether calls with a tensor must consult its class's `__torch_function__` first."""
     if not asks(type(value)):
         return False
     overrides = MODE.get().overrides
     return overrides is None or not overrides[0]
 
 
-def concerns(a: Any, b: Any = None, c: Any = None, d: Any = None) -> bool:
-    """Whether a mode of functions is on, or one of these may have a say: a quick look, before
-    arguments are gathered for `overridden`.
+def concerns(a: object, b: object = None, c: object = None, d: object = None) -> bool:
+    """Whether a function mode is active or one of the arguments may override functions: a quick
+    test, before arguments are gathered for `overridden`.
     """
     return _modes > 0 or _may_say(a) or _may_say(b) or _may_say(c) or _may_say(d)
 
@@ -165,30 +172,35 @@ def _may_say(value: Any) -> bool:
 
 
 def is_unasked() -> bool:
-    """Whether subclasses of Tensor are tensors like any other here."""
+    """Whether `__torch_function__` of subclasses is disabled here."""
     overrides = MODE.get().overrides
     return overrides is not None and bool(overrides[0])
 
 
-def _asked(values: Iterable[Any], found: list[Any]) -> None:
+def _asked(values: Iterable[Any], overriding: list[Any]) -> None:
     for value in values:
         kind = type(value)
         if kind in _NEVER:
             continue
         if isinstance(value, (list, tuple)):
-            _asked(value, found)
-        elif asks(kind) and all(type(each) is not kind for each in found):
-            place = len(found)
-            for i, other in enumerate(found):  # a subclass is asked before its base
+            _asked(value, overriding)
+        elif asks(kind) and all(type(each) is not kind for each in overriding):
+            place = len(overriding)
+            for i, other in enumerate(overriding):  # a subclass is asked before its base
                 if issubclass(kind, type(other)):
                     place = i
                     break
-            found.insert(place, value)
+            overriding.insert(place, value)
 
 
-def overridden(function: Callable[..., Any], args: Any, kwargs: Any, relevant: Any = None) -> Any:
-    """What modes of functions, or arguments, or items of lists and tuples among them, say that
-    `function` gives; ABSENT where none has a say. `relevant`: those to ask, if not all.
+def overridden(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    relevant: Sequence[Any] | None = None,
+) -> Any:
+    """The result of a call as function modes, or arguments (items of lists and tuples included),
+    override it; ABSENT where none does. `relevant`: the arguments to consult, if not all.
 
     Errors: InvalidType where all that were asked gave NotImplemented.
     """
@@ -198,27 +210,33 @@ def overridden(function: Callable[..., Any], args: Any, kwargs: Any, relevant: A
                 return ABSENT
         elif not _may_say(args) and not (kwargs and _may_say(list(kwargs.values()))):
             return ABSENT
-    found: list[Any] = []
+    overriding: list[Any] = []
     if relevant is not None:
-        _asked(relevant, found)
+        _asked(relevant, overriding)
     else:
-        _asked(args, found)
+        _asked(args, overriding)
         if kwargs:
-            _asked(kwargs.values(), found)
-    if not found and not _modes:
+            _asked(kwargs.values(), overriding)
+    if not overriding and not _modes:
         return ABSENT
     overrides = MODE.get().overrides
     if overrides is not None:
         unasked, modes = overrides
         if unasked:
-            found.clear()
+            overriding.clear()
         if modes:
-            return _through_mode(function, modes, found, tuple(args), dict(kwargs))
-    return ask(function, found, tuple(args), dict(kwargs)) if found else ABSENT
+            return _through_mode(function, modes, overriding, tuple(args), dict(kwargs))
+    return ask(function, overriding, tuple(args), dict(kwargs)) if overriding else ABSENT
 
 
-def ask(function: Callable[..., Any], asked: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    """What the first of these objects that has a say makes of a call.
+def ask(
+    function: Callable[..., Any],
+    asked: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result of a call by the first of these objects whose `__torch_function__` does not return
+    NotImplemented.
 
     Errors: InvalidType where all of them give NotImplemented.
     """
@@ -234,16 +252,22 @@ def ask(function: Callable[..., Any], asked: Sequence[Any], args: Any, kwargs: A
 
 
 def _through_mode(
-    function: Any, modes: tuple[Any, ...], asked: Sequence[Any], args: Any, kwargs: Any
+    function: Callable[..., Any],
+    modes: tuple[Any, ...],
+    asked: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
-    """What the innermost mode makes of a call, without itself; else those that are asked."""
+    """The result of a call by the innermost function mode, run with that mode off; or, if it
+    returns NotImplemented, by the arguments.
+    """
     top = modes[-1]
     told = as_asked(function)
     types = tuple([type(each) for each in asked])
     former = MODE.get()
     unasked = former.overrides[0]
-    MODE.set(mode_with(former, overrides=state_of(unasked, modes[:-1])))
     try:
+        MODE.set(mode_with(former, overrides=state_of(unasked, modes[:-1])))
         result = top.__torch_function__(told, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -254,7 +278,7 @@ def _through_mode(
     raise _refused(told, [type(top).__name__])
 
 
-def _refused(function: Any, names: Sequence[str]) -> InvalidType:
+def _refused(function: Callable[..., Any], names: Sequence[str]) -> InvalidType:
     return InvalidType(
         f"{getattr(function, '__name__', function)}: __torch_function__ of {', '.join(names)} gave "
         "NotImplemented; give it tensors"
@@ -264,52 +288,52 @@ def _refused(function: Any, names: Sequence[str]) -> InvalidType:
 # ---- what is in force here -----------------------------------------------------------------------
 
 
-def state_of(unasked: int, modes: tuple[Any, ...]) -> Any:
-    """What `Mode.overrides` is where subclasses are not asked, or modes see calls; else None."""
+def state_of(unasked: int, modes: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]] | None:
+    """The value of `Mode.overrides` for these settings; None where they are the defaults."""
     return (unasked, modes) if unasked or modes else None
 
 
-def _restore(overrides: Any) -> None:
-    """As before, but for other switches, which may have been set since."""
+def _restore(overrides: tuple[int, tuple[Any, ...]] | None) -> None:
+    """Put back `Mode.overrides`; other switches, which may have been set since, stay."""
     mode = MODE.get()
     if mode.overrides is not overrides:
         MODE.set(mode_with(mode, overrides=overrides))
 
 
 def inside() -> tuple[Any, ...]:
-    """The modes of functions that are on here, the innermost last."""
+    """The active function modes of this thread, the innermost last."""
     overrides = MODE.get().overrides
     return () if overrides is None else overrides[1]
 
 
-def unasked(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """`function(*args, **kwargs)`, in which subclasses are tensors like any other."""
+def unasked(function: Callable[..., R], args: Iterable[Any], kwargs: Mapping[str, Any]) -> R:
+    """Run `function(*args, **kwargs)` with `__torch_function__` of subclasses disabled."""
     mode = MODE.get()
     former = mode.overrides
-    MODE.set(mode_with(mode, overrides=UNASKED if former is None else (1, former[1])))
     try:
+        MODE.set(mode_with(mode, overrides=UNASKED if former is None else (1, former[1])))
         return function(*args, **kwargs)
     finally:
         _restore(former)
 
 
-def ask_again(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`, which the user wrote: subclasses have a say in it, though the engine,
-    which calls it, asks nobody; unless whoever called `backward` did not.
+def ask_again(function: Callable[..., R], *args: Any) -> R:
+    """Run the user's `function(*args)` from within the engine with `__torch_function__` enabled
+    again, unless the caller of `backward` had disabled it.
     """
     mode = MODE.get()
     former = mode.overrides
     if not FOLLOWED or former != WALKING:
         return function(*args)
-    MODE.set(mode_with(mode, overrides=None))
     try:
+        MODE.set(mode_with(mode, overrides=None))
         return function(*args)
     finally:
         _restore(former)
 
 
 class DisableTorchFunctionSubclass:
-    """Within it, subclasses of Tensor are tensors like any other; modes of functions see calls.
+    """Context manager: subclasses of Tensor are not asked; function modes still see calls.
 
     >>> with ad.overrides.DisableTorchFunctionSubclass():
     ...     ad.ones(1) + 1
@@ -337,7 +361,7 @@ class DisableTorchFunctionSubclass:
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
-    """Within it, neither subclasses of Tensor nor modes of functions are asked."""
+    """Context manager: neither subclasses of Tensor nor function modes are asked."""
 
     _keeps_modes = False
 
@@ -346,7 +370,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 def leading(*args: Any) -> tuple[Any, ...]:
-    """Arguments without those at the end that are None: not given."""
+    """The arguments without trailing Nones (which mean: not given)."""
     count = len(args)
     while count and args[count - 1] is None:
         count -= 1
@@ -354,5 +378,5 @@ def leading(*args: Any) -> tuple[Any, ...]:
 
 
 def unusual(**options: tuple[Any, Any]) -> dict[str, Any]:
-    """Of options, each with its default, those that are something else."""
+    """The options whose value differs from their default, given as name=(value, default)."""
     return {name: value for name, (value, usual) in options.items() if value is not usual}

@@ -22,7 +22,9 @@ from .errors import InvalidArgument
 
 
 class Limit(NamedTuple):
-    """One entry: its value here, and what repeats the measurement; "" for a bound of memory."""
+    """One entry: its value here, and the benchmark that repeats the measurement; "" for a bound of
+    memory.
+    """
 
     value: int
     repeat: str
@@ -32,14 +34,14 @@ LIMITS: dict[str, Limit] = {}
 
 
 def _given() -> dict[str, int]:
-    """What ADJOINT_LIMITS sets."""
-    found = {}
+    """The limits set by `ADJOINT_LIMITS`, by name."""
+    limits = {}
     for part in filter(None, config.read("ADJOINT_LIMITS").split(",")):
         name, _, value = part.partition("=")
         if not value.isdecimal():
             raise InvalidArgument(f"ADJOINT_LIMITS: {part!r}; write NAME=number,NAME=number")
-        found[name] = int(value)
-    return found
+        limits[name] = int(value)
+    return limits
 
 
 _wanted = _given()
@@ -74,6 +76,9 @@ PLACES = _threshold("PLACES", 4096, "operations --rows argmax --sizes 1024 4096 
 SCATTER_FEW = _threshold("SCATTER_FEW", 1024, "operations --rows scatter --sizes 64 4096")
 
 # ---- threads and the GIL -------------------------------------------------------------------------
+
+# plans of a kernel before one is written down as a function: sizes that stay need none
+PLANS_ALONE = _threshold("PLANS_ALONE", 2, "sizes --rows add")
 
 # elements from which threads share the work of a kernel
 PARALLEL = _threshold("PARALLEL", 32768, "operations --rows add --sizes 16384 65536")
@@ -181,6 +186,8 @@ PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only 
 # multiply-adds up to which generated code beats NumPy and oneDNN: it is called by pointer
 PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 15, "layers --only matmul linear")
 # the same of a matrix and a vector
+# elements of a matrix; smaller products are several in one step
+PRODUCT_VECTOR_FEWEST = _threshold("PRODUCT_VECTOR_FEWEST", 256, "loops")
 PRODUCT_VECTOR = _threshold("PRODUCT_VECTOR", 1 << 14, "layers --only linear --batch 1")
 # rows, of so many columns at least, below which oneDNN is faster for float32
 PRODUCT_FEW_ROWS = _threshold("PRODUCT_FEW_ROWS", 32, "layers --only linear --batch 1 32")
@@ -255,6 +262,7 @@ LAUNCHERS = _bound("LAUNCHERS", 4096)
 SOUND = _bound("SOUND", 1024)  # ops on specs that `infer` had nothing against
 PROGRAMS = _bound("PROGRAMS", 4096)
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
+SIZE_VARIANTS = _bound("SIZE_VARIANTS", 16)  # kernels for one key, between which sizes decide
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
 LINKED_TOGETHER = _bound("LINKED_TOGETHER", 32)  # of it, in one engine, which goes with the last
 COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
@@ -265,7 +273,6 @@ EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, co
 COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composite
 KERNEL_STRIDES = _bound("KERNEL_STRIDES", 4096)  # combinations of shapes and strides of a kernel
 ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
-ROUTINES = _bound("ROUTINES", 4096)  # calls of routines that were seen once
 READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
 ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
@@ -275,6 +282,7 @@ INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
 FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 COMPILED_PROGRAMS = _bound("COMPILED_PROGRAMS", 16)  # of one compiled function
+CACHE_FILLS = _bound("CACHE_FILLS", 8)  # captures after which an lru_cache is taken to fill in each
 COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
 SIZED_CAPTURES = _bound("SIZED_CAPTURES", 4)  # of one signature, with sizes that are numbers
@@ -309,6 +317,9 @@ BLOCK_SMALLEST = _bound("BLOCK_SMALLEST", 1 << 16)
 BLOCK_SLOTS = _bound("BLOCK_SLOTS", 64)
 # bytes of what functions such as `zeros` gave, up to which it is kept to be copied
 TEMPLATE = _bound("TEMPLATE", 1024)
+# exceptions of handlers that replacing one handler outlasts; seconds that a fork waits for locks
+SIGNAL_ATTEMPTS = _bound("SIGNAL_ATTEMPTS", 100)
+FORK_PATIENCE = _bound("FORK_PATIENCE", 10)
 # bytes that a copy moves while it holds the GIL: few enough that no thread waits long
 COPY_HELD = _bound("COPY_HELD", 1 << 18)
 

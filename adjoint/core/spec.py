@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 from . import config
 from .device import CPU, device
@@ -30,16 +30,22 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"{config.CALLED}.Size({list(self)})"
 
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
+
     def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
+        item = tuple.__getitem__(self, index)
+        return Size(item) if isinstance(index, slice) else item
 
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + tuple(other))
 
 
 class Spec(NamedTuple):
-    """All that is known of a value before it is computed."""
+    """Shape, dtype and device: what is known of a value before it is computed."""
 
     shape: tuple[int, ...]
     dtype: dtype
@@ -75,7 +81,7 @@ def broadcast_shapes(*shapes: Sequence[int], op: str = "broadcast_shapes") -> tu
     return tuple(result)
 
 
-def normalize_axis(dim: Any, ndim: int, op: str) -> int:
+def normalize_axis(dim: SupportsIndex, ndim: int, op: str) -> int:
     """`dim` counted from the front; IndexingError where it is out of range (0-d counts as 1-d)."""
     try:
         axis = operator.index(dim)
@@ -90,7 +96,9 @@ def normalize_axis(dim: Any, ndim: int, op: str) -> int:
     return axis + span if axis < 0 else axis
 
 
-def normalize_axes(dim: Any, ndim: int, op: str) -> tuple[int, ...]:
+def normalize_axes(
+    dim: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex] | None, ndim: int, op: str
+) -> tuple[int, ...]:
     """`dim` (None for all, an int, or several) as a sorted tuple of axes without repeats."""
     if dim is None:
         return tuple(range(ndim))

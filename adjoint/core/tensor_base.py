@@ -1,7 +1,7 @@
-"""What every layer may know of a tensor: its data, its spec, and where its gradient goes.
+"""The base class of Tensor: data, spec, and where the gradient goes, for use by every layer.
 
 `Tensor` (adjoint/tensor.py) adds the user's methods. The types of the fields are defined by the
-layers that own them: `Node`, `Leaf`, `Version` and `View` in adjoint/graph/node.py.
+layers that own them: `Node`, `Leaf`, `Version` and `View` in adjoint/runtime/node.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .spec import Size, Spec
 
 
 class TensorBase:
-    """The state behind a Tensor."""
+    """The state of a Tensor, without the user's methods."""
 
     __slots__ = ("__dict__", "__weakref__", "_changes", "_data", "_leaf", "_node", "_view")
 
@@ -37,7 +37,7 @@ class TensorBase:
 
     @property
     def device(self) -> device:
-        """Where the data lives."""
+        """The device that holds the data."""
         return device_of(self._data)
 
     @property
@@ -50,5 +50,5 @@ class TensorBase:
         """Shape, dtype and device together."""
         data = self._data
         numpy = data.dtype
-        found = BY_NUMPY.get(numpy) or from_numpy_dtype(numpy)
-        return Spec(tuple(data.shape), found, device_of(data))
+        element = BY_NUMPY.get(numpy) or from_numpy_dtype(numpy)
+        return Spec(tuple(data.shape), element, device_of(data))

@@ -45,7 +45,7 @@ def send(connection: Any, value: Any) -> None:
 
 
 def receive(connection: Any) -> Any:
-    """What the other side sent next; EOFError or OSError where it has gone."""
+    """The next object that the other side sends; EOFError or OSError where it has gone."""
     sizes, data = pickle.loads(connection.recv_bytes())
     buffers = _receive_memory(connection, sizes) if sizes else ()
     return pickle.loads(data, buffers=buffers)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import Unsupported
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
 from .dataset import TensorDataset
 
 Split = tuple[TensorDataset, TensorDataset]

@@ -1,4 +1,6 @@
-"""From a list of items to one batch, and from arrays to tensors, inside any nested structure."""
+"""Collation of a list of items to one batch, and from arrays to tensors, inside any nested
+structure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..core.dtype import float64
 from ..core.errors import InvalidArgument, InvalidType
 from ..ops.create.creation import tensor
 from ..ops.create.memory import as_tensor
-from ..ops.shape.joining import stack
+from ..ops.shape.concatenation import stack
 from ..tensor import Tensor
 
 Functions = dict[Any, Callable[..., Any]]  # by types of items, or tuples of types
@@ -21,7 +23,7 @@ np_str_obj_array_pattern = re.compile(r"[SaUO]")  # of dtypes that no batch is m
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays become tensors, inside mappings, namedtuples and sequences; the rest stays.
+    """Converts NumPy arrays to tensors, inside mappings, namedtuples and sequences; the rest stays.
 
     Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_convert
 

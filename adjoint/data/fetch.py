@@ -1,4 +1,6 @@
-"""From indices to a batch: what a DataLoader's own process and its workers have in common."""
+"""Fetchers, which make a batch of indices: what a DataLoader's own process and its workers have in
+common.
+"""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import GenericAlias
 from typing import Any
 
-from .. import cuda
 from ..core.errors import CheckpointError, InvalidArgument
 from ..core.mode import observed
-from ..ops.random.random import Generator, default_generator
+from ..namespaces import cuda
+from ..ops.random.generators import Generator, default_generator
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Exhausted, IterableFetcher, MapFetcher
@@ -223,7 +223,7 @@ class DataLoader:
         return {**position.state_dict(), "length": self._length()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Make the next pass the rest of the one that `state_dict()` was called in.
+        """Make the next pass continue the one in which `state_dict()` was called.
 
         Batches that were handed out before are not read again, except from an IterableDataset,
         which has no other way to get past them. In workers, adjoint's random numbers go on as well;

@@ -14,7 +14,7 @@ def pinned(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def pin(batch: Any) -> Any:
-    """A batch with its tensors pinned, and what has a method `pin_memory`; the rest as it is."""
+    """A batch with its tensors, and objects that have `pin_memory`, pinned; the rest as it is."""
     if isinstance(batch, Tensor):
         return batch if batch.device.type != "cpu" else batch.pin_memory()
     if isinstance(batch, Mapping):

@@ -38,7 +38,7 @@ class InvalidatedIterator(AdjointError, RuntimeError):  # noqa: N818 - reads as 
 
 
 class _Functional:
-    """What both kinds of pipes share: classes that are their methods."""
+    """Base of both kinds of pipes: registered classes are their methods."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]]
 
@@ -53,14 +53,14 @@ class _Functional:
 
     @classmethod
     def register_function(cls, function_name: str, function: Callable[..., Any]) -> None:
-        """Let `pipe.function_name(...)` be `function(pipe, ...)`."""
+        """Register `pipe.function_name(...)` as `function(pipe, ...)`."""
         cls.functions[function_name] = function
 
     @classmethod
     def register_datapipe_as_function(
         cls, function_name: str, cls_to_register: Any, enable_df_api_tracing: bool = False
     ) -> None:
-        """Let `pipe.function_name(...)` make a `cls_to_register` of the pipe.
+        """Make `pipe.function_name(...)` construct a `cls_to_register` of the pipe.
 
         Errors: InvalidArgument where there is such a method already.
         """
@@ -206,7 +206,7 @@ class _Switch:
     value: bool
 
     def __enter__(self) -> None:
-        """It is so already."""
+        """Nothing to do: the constructor has set it."""
 
     def __exit__(self, *error: object) -> None:
         _switches[self.name] = self.prev
@@ -217,7 +217,7 @@ class _Switch:
 
 
 class guaranteed_datapipes_determinism(_Switch):  # noqa: N801 - PyTorch's name
-    """Within it, pipes that are marked `non_deterministic` are refused.
+    """A block in which pipes that are marked `non_deterministic` are refused.
 
     >>> with ad.utils.data.guaranteed_datapipes_determinism():
     ...     pass
@@ -291,7 +291,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class runtime_validation_disabled(_Switch):  # noqa: N801 - PyTorch's name
-    """Within it, `runtime_validation` checks nothing.
+    """A block in which `runtime_validation` checks nothing.
 
     >>> with ad.utils.data.runtime_validation_disabled():
     ...     pass

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from ..core import fork_safety
 from ..core.errors import AdjointError, InvalidType
 from ..core.mode import observed
-from ..ops.random.random import is_following
+from ..ops.random.generators import is_following
 from . import channel
 from .position import Position
 from .worker import LOADER_ENDS, Begin, End, Failure, Setup, WorkerDiedError, run
@@ -23,7 +23,7 @@ _IMPATIENCE = 0.2  # and after an error, which is reported when they have ended
 
 
 class LoaderTimeoutError(AdjointError, RuntimeError, TimeoutError):
-    """No batch came within the loader's timeout."""
+    """Error where no batch came within the loader's timeout."""
 
 
 class _Worker:
@@ -213,7 +213,7 @@ def _context(wanted: Any) -> Any:
     return wanted
 
 
-_closing = threading.RLock()  # the garbage collector may close another one meanwhile
+_closing = fork_safety.lock()  # the garbage collector may close another one meanwhile
 
 
 def _shut_down(workers: list[_Worker], patience: float) -> None:

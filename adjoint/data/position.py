@@ -1,4 +1,4 @@
-"""Where a DataLoader is in its pass, so that a checkpoint can bring it back there."""
+"""Position of a DataLoader in its pass, so that a checkpoint can bring it back there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.errors import CheckpointError
-from ..ops.random.random import Generator, default_generator
+from ..ops.random.generators import Generator, default_generator
 
 State = tuple[Any, ...]  # of a generator: seed, draws, what follows where it is PyTorch's
 
@@ -22,7 +22,9 @@ def set_state(generator: Generator, state: State) -> None:
 
 
 class Position:
-    """How much of a pass was handed out, and which random states its order was drawn from."""
+    """Progress of a pass: how much was handed out, and the random states from which its order was
+    drawn.
+    """
 
     def __init__(self, own: Iterable[Generator]) -> None:
         self.running = False  # a pass has begun and not come to its end
@@ -64,7 +66,7 @@ class Position:
             set_state(generator, state)
 
     def advance(self, worker: int | None = None, state: State | None = None) -> None:
-        """One more batch is handed out, made by this worker."""
+        """Counts one more batch that is handed out, made by this worker."""
         self.batches += 1
         if worker is not None and self.workers is not None:
             self.workers[worker] = self.workers[worker][0] + 1, state

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
 from ..ops.create.creation import empty, tensor
-from ..ops.random.random import Generator, multinomial, randint, randperm, torch_generator
+from ..ops.random.generators import Generator, torch_generator
+from ..ops.random.random import multinomial, randint, randperm
 
 __all__ = [
     "BatchSampler", "BucketBatchSampler", "RandomSampler", "Sampler", "SequentialSampler",
@@ -100,7 +101,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices one pass gives."""
+        """Number of indices in one pass."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:

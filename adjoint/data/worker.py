@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..backends.threads import set_num_threads
 from ..core.errors import AdjointError
-from ..ops.random.random import default_generator, follow_torch, manual_seed
-from ..threads import set_num_threads
+from ..ops.random.generators import default_generator, follow_torch, manual_seed
 from . import channel
 from .fetch import Exhausted
 from .position import State, set_state, state_of
 
 
 class WorkerInfo(NamedTuple):
-    """What a worker process knows of itself; see `get_worker_info`."""
+    """A worker process's description of itself; see `get_worker_info`."""
 
     id: int
     num_workers: int
@@ -83,7 +83,7 @@ class End(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a worker needs to begin."""
+    """Arguments with which a worker begins."""
 
     make_fetcher: Callable[[], Any]
     dataset: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..absent import refused
+from ..core.missing_names import refused
 
 _INSTEAD = "gradients through rpc are not here; distributed.functional has collectives with them"
 

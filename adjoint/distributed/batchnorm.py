@@ -8,13 +8,13 @@ import numpy as np
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
-from ..eager.tensors import wrap
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
-from ..ops.shape.joining import cat
-from .collectives import assert_eager
+from ..ops.shape.concatenation import cat
+from ..runtime.tensors import wrap
 from .functional import all_reduce
 from .group import group_of, is_initialized
+from .transfer_buffers import assert_eager
 
 __all__ = ["SyncBatchNorm"]
 

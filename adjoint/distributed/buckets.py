@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..eager.tensors import wrap
+from ..runtime.tensors import wrap
 
 FIRST = 1024 * 1024  # bytes of the first bucket, which should leave early
 
@@ -62,7 +62,7 @@ def assigned(parameters: Sequence[Any], cap: int) -> list[list[int]]:
 
 
 class GradBucket:
-    """What a communication hook gets: the gradients of some parameters as one row.
+    """Argument of a communication hook: the gradients of some parameters as one row.
 
     Source: https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html#torch.distributed.GradBucket
     """
@@ -74,11 +74,11 @@ class GradBucket:
         self._last = last
 
     def index(self) -> int:
-        """Its number, in the order in which they leave."""
+        """The bucket's number, in the order in which buckets are sent."""
         return self._bucket.index
 
     def buffer(self) -> Any:
-        """All gradients as one row; a hook may change it."""
+        """The gradients as one row; a hook may change it."""
         return self._row
 
     def gradients(self) -> list[Any]:

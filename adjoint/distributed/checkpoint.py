@@ -26,18 +26,19 @@ import numpy as np
 from ..core.dtype import BY_NAME
 from ..core.errors import CheckpointError, DistributedError, InvalidArgument, InvalidType
 from ..core.spec import prod
-from ..eager.tensors import wrap
 from ..io.atomic import replacing
 from ..io.checkpoint import MAX_HEADER, header
 from ..io.sharded import is_plain
 from ..io.structure import decode, encode
 from ..nn.modules.module import Module
 from ..optim.optimizer import Optimizer
+from ..runtime.tensors import wrap
 from ..tensor import Tensor
-from .collectives import assert_eager, target_of
-from .group import ProcessGroup, group_of, is_initialized
+from .group import group_of, is_initialized
 from .objects import all_gather_object, broadcast_object_list
 from .optim import ZeroRedundancyOptimizer, is_of_elements
+from .process_group import ProcessGroup
+from .transfer_buffers import assert_eager, target_of
 
 __all__ = ["async_save", "load", "save"]
 __path__: list[str] = []  # PyTorch's is a package; the alias has names of its modules
@@ -51,7 +52,7 @@ _RUNNING: dict[str, Saving] = {}  # by directory: the last that a thread writes
 # ---- what there is to save -----------------------------------------------------------------------
 
 
-class Part(NamedTuple):
+class TensorRange(NamedTuple):
     """A range of a tensor's elements that this rank has."""
 
     name: str
@@ -96,18 +97,18 @@ def _stepping(optimizer: Any) -> Any:
 
 
 class _Found:
-    """What a rank has to save."""
+    """Collects the tensors and values that a rank has to save."""
 
     def __init__(self, is_first: bool) -> None:
         self.is_first = is_first  # writes what all ranks have
-        self.parts: list[Part] = []
+        self.parts: list[TensorRange] = []
         self.values: dict[str, Any] = {}
 
     def see(self, path: str, value: Any) -> None:
         if isinstance(value, Tensor):
             shape, start = _place(value)
             if self.is_first or hasattr(value, "global_shape"):
-                self.parts.append(Part(path, shape, start, _array(value, path)))
+                self.parts.append(TensorRange(path, shape, start, _array(value, path)))
         elif isinstance(value, Module):
             self.see(path, value.state_dict(keep_vars=True))
         elif isinstance(value, Optimizer):
@@ -131,9 +132,9 @@ class _Found:
                     raise InvalidType(f"save: {place} is a {type(value).__name__}, not a tensor")
                 data = _array(value, place)
                 if is_of_elements(inner, name) and data.shape == member.local:
-                    self.parts.append(Part(place, member.shape, member.start, data))
+                    self.parts.append(TensorRange(place, member.shape, member.start, data))
                 elif member.start == 0:
-                    self.parts.append(Part(place, data.shape, 0, data))
+                    self.parts.append(TensorRange(place, data.shape, 0, data))
         groups, count = [], 0
         for group in optimizer.param_groups:
             numbers = list(range(count, count + len(group["params"])))
@@ -162,14 +163,14 @@ def _encoded(value: Any, path: str) -> Any:
 
 
 def _group(process_group: Any, name: str) -> ProcessGroup | None:
-    """None: this process alone."""
+    """The process group; None for this process alone."""
     if process_group is None and not is_initialized():
         return None
     return group_of(process_group, name)
 
 
 class _Save:
-    """One save: what this rank writes, and what rank 0 says of all."""
+    """State of one save: what this rank writes, and what rank 0 says of all."""
 
     def __init__(self, state: Any, path: Any, group: ProcessGroup | None, copies: bool) -> None:
         assert_eager("checkpoint.save")
@@ -202,14 +203,14 @@ class _Save:
                 raise DistributedError(f"checkpoint.save: rank {rank} has failed: {why}")
         token = tables[0][0][0]
         self.names = [f"{token}.{rank}.safetensors" for rank in range(len(tables))]
-        self.parts: list[Part] = [
+        self.parts: list[TensorRange] = [
             p._replace(data=_copied(p, room) if copies else np.ascontiguousarray(p.data))
             for p in found.parts
         ]
         self.index = _index(self.names, [table for _, table in tables], found.values)
 
     def write(self) -> None:
-        """This rank's file."""
+        """Writes this rank's file."""
         os.makedirs(self.path, exist_ok=True)
         rows, sums = [], {}
         for part in sorted(self.parts, key=lambda part: -part.data.dtype.itemsize):
@@ -223,7 +224,7 @@ class _Save:
                 file.write(row.view(np.uint8).data)
 
     def commit(self) -> None:
-        """All files are there: from now on they are the checkpoint."""
+        """Makes the written files the checkpoint, now that all are there."""
         with replacing(os.path.join(self.path, INDEX)) as file:
             file.write(json.dumps(self.index, separators=(",", ":")).encode())
         for name in os.listdir(self.path):
@@ -249,7 +250,7 @@ class _Save:
         return os.path.join(self.path, name)
 
 
-def _copied(part: Part, room: Mapping[tuple[str, int], Any]) -> Any:
+def _copied(part: TensorRange, room: Mapping[tuple[str, int], Any]) -> Any:
     """A part's numbers as they are now, in memory of an earlier copy where it fits."""
     data, there = part.data, room.get((part.name, part.start))
     if there is None or there.shape != data.shape or there.dtype != data.dtype:
@@ -306,7 +307,7 @@ def save(
 
 
 def _together(group: ProcessGroup | None, act: Callable[[], None]) -> None:
-    """All ranks act; where one fails, all raise."""
+    """Runs an action on all ranks; where one fails, all raise."""
     why, error = "", None
     try:
         act()
@@ -422,7 +423,7 @@ class _Checkpoint:
             self.room = sum(each.stat().st_size for each in files)
 
     def _rows(self, name: str) -> dict[str, Any]:
-        """Of a file: where each row lies, by its name; from its header alone."""
+        """Reads a file's header: where each row lies, by its name."""
         if name in self.files:
             return self.files[name]
         if not is_plain(name):
@@ -488,7 +489,7 @@ class _Checkpoint:
         return rows[key]
 
     def entry(self, path: str) -> Any:
-        """What the index says of a tensor."""
+        """The index's entry for a tensor."""
         if path not in self.tensors:
             raise CheckpointError(
                 f"load: the checkpoint has no {path}; it has {sorted(self.tensors)[:8]}"
@@ -504,7 +505,7 @@ class _Checkpoint:
     # ---- into what there is ----
 
     def fill(self, path: str, value: Any) -> Any:
-        """Load what is called `path` into `value`; what is to stand in its place."""
+        """Loads the entry `path` into `value`; returns the object to put in its place."""
         if isinstance(value, Tensor):
             shape, start = _place(value)
             if value._data.flags.c_contiguous:

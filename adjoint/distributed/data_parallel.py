@@ -12,35 +12,26 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ..autograd.engine import at_end, is_walking
+from ..autograd.engine import is_walking
 from ..autograd.modes import is_grad_enabled
-from ..core.errors import (
-    AutogradError,
-    DistributedError,
-    InvalidArgument,
-    InvalidType,
-    LayoutError,
-    Unsupported,
-)
-from ..eager.tensors import wrap
-from ..eager.writes import announce
+from ..core.errors import AutogradError, DistributedError, InvalidArgument, InvalidType, Unsupported
 from ..nn.modules.module import Module
-from .buckets import ACTIVE, MISSING, PRESENT, Bucket, GradBucket, assigned
-from .collectives import assert_eager, reducing
-from .group import ProcessGroup, ReduceOp, group_of
+from ..runtime.writes import announce
+from .buckets import GradBucket
+from .group import group_of
 from .objects import all_gather_object
+from .process_group import ProcessGroup
+from .reducer import _FORWARD, _NAME, _highest
+from .reducer import Reducer as Reducer
+from .transfer_buffers import assert_eager
 from .work import Work
 
 __all__ = ["DistributedDataParallel"]
-
-_NAME = "DistributedDataParallel"
-_FORWARD, _BACKWARD = 1, 2  # what ranks that go on tell those that have joined
 
 
 class DistributedDataParallel(Module):
@@ -147,7 +138,7 @@ class DistributedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backwards of what is computed in here add up on each rank; the next one outside averages.
+        """Context in which gradients add up on each rank; the next backward outside averages them.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync
         """
@@ -191,7 +182,7 @@ class DistributedDataParallel(Module):
             reducer.joining = reducer.by_active = False
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """What PyTorch's says of this module that there is here, which trainers read."""
+        """The subset of PyTorch's logging data that exists here; trainers read it."""
         group, buckets = self.process_group, self._reducer.buckets
         sizes = [bucket.size * bucket.row.itemsize for bucket in buckets]
         return {
@@ -205,7 +196,7 @@ class DistributedDataParallel(Module):
         }  # fmt: skip
 
     def _shadow(self) -> None:
-        """Take part in what the others do, until nobody does anything."""
+        """Takes part in the other ranks' operations until all are done."""
         reducer = self._reducer
         state = list(self.module.parameters()) + list(self.module.buffers())
         last = -1  # a rank that was active the last time something was done
@@ -222,7 +213,8 @@ class DistributedDataParallel(Module):
         sync(self.process_group, state, last)
 
     def register_comm_hook(self, state: object, hook: Callable[[object, GradBucket], Any]) -> None:
-        """Let `hook(state, bucket)` send gradients: it returns a Future of the averaged row.
+        """Register `hook(state, bucket)`, which sends gradients and returns a Future of the
+        averaged row.
 
         Errors: InvalidArgument where there is one already.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.register_comm_hook
@@ -330,335 +322,3 @@ def _row(tensors: list[Any], in_place: bool) -> Any:
     data = tensors[0]._data
     plain = data.flags.c_contiguous and data.flags.writeable
     return data.reshape(-1) if plain and in_place else data.flatten()
-
-
-def _highest(group: ProcessGroup, number: int) -> int:
-    """The highest of all ranks' numbers."""
-    row = np.array([number], np.int64)
-    Work(group, f"{_NAME}: join", group.engine.all_reduce(row, ReduceOp.MAX)).wait()
-    return int(row[0])
-
-
-# ---- gradients -----------------------------------------------------------------------------------
-
-
-class Reducer:
-    """The buckets of a module's parameters, and which of them have left."""
-
-    def __init__(
-        self,
-        group: ProcessGroup,
-        named: list[tuple[str, Any]],
-        cap: int,
-        *,
-        views: bool,
-        lenient: bool,
-        static: bool,
-    ) -> None:
-        self.group = group
-        self.is_alone = group.size() == 1
-        self.names = [name for name, _ in named]
-        self.parameters = parameters = [p for _, p in named]
-        self.hook: Callable[[GradBucket], Any] | None = None
-        self.views = views  # gradients lie in buckets
-        self.lenient = lenient  # parameters may get no gradient
-        self.syncs = False  # whether the last forward asked for averages
-        self.joining = self.throws = self.by_active = False
-        self.buckets = [
-            Bucket(i, [parameters[n] for n in numbers], numbers)
-            for i, numbers in enumerate(assigned(parameters, cap))
-        ]
-        count = len(parameters)
-        self.home = [(self.buckets[0], 0)] * count  # of each parameter: its bucket, the place in it
-        for bucket in self.buckets:
-            for k, number in enumerate(bucket.numbers):
-                self.home[number] = (bucket, k)
-        # how often a gradient comes in a backward; None: the first one will tell
-        self.expected: list[int] | None = None if static else [1] * count
-        self.met = [False] * count  # whether a gradient has come since the last average
-        self.times = [0] * count  # how often it has, in this backward
-        self.begun = False  # a backward that averages is under way
-        self.sent: list[Any] = []  # what is under way, by bucket
-        itself = weakref.ref(self)
-        for number, p in enumerate(parameters):
-            if views:
-                bucket, k = self.home[number]
-                p._leaf.place = bucket.places[k]
-            p.register_post_accumulate_grad_hook(functools.partial(_arrived, itself, number))
-
-    def arrived(self, number: int) -> None:
-        """The gradient of a parameter is there."""
-        if self.group.replaced:  # the module is wrapped again, by one of the new group
-            return
-        self.met[number] = True
-        if self.is_alone and self.hook is None:
-            if self.syncs and not self.begun:
-                self.begun = True
-                at_end(self.finish_alone)
-            return
-        assert_eager(_NAME)  # whoever records the module's own backward would lose the averages
-        if not self.syncs:
-            return
-        if not self.begun:
-            self.begun = True
-            at_end(self.finish)
-            if self.joining:
-                self.tell(_BACKWARD)
-        self.times[number] += 1
-        bucket, _ = self.home[number]
-        if bucket.index < len(self.sent):
-            raise AutogradError(
-                f"{_NAME}: parameter {self.names[number]!r} got a gradient again after it had been "
-                "sent: it is used by several backwards inside of one another (as checkpoints run "
-                "them); pass static_graph=True"
-            )
-        for work in self.sent[-1:]:
-            work.is_completed()  # MPI goes on only while it is called
-        self.leave()
-
-    def leave(self) -> None:
-        """Send the buckets whose gradients are all there, in order."""
-        expected = self.expected
-        if expected is None:
-            return
-        while len(self.sent) < len(self.buckets):
-            bucket = self.buckets[len(self.sent)]
-            if any(self.times[n] < max(expected[n], 1) for n in bucket.numbers):
-                return
-            self.send(bucket)
-
-    def send(self, bucket: Bucket) -> None:
-        """Begin to average one bucket."""
-        row = bucket.row
-        bucket.flags(row, ACTIVE)[...] = 1
-        present, missing = bucket.flags(row, PRESENT), bucket.flags(row, MISSING)
-        for k, number in enumerate(bucket.numbers):
-            p, place = self.parameters[number], bucket.places[k]
-            g = p.grad
-            if not p.requires_grad:  # frozen since: what it has got before stays its own
-                if g is place:
-                    p.grad = wrap(place._data.copy())
-                g = None
-            present[k] = g is not None
-            missing[k] = p.requires_grad and not self.met[number]
-            if g is None:
-                place._data[...] = 0
-            elif g is not place:
-                if g.is_sparse:
-                    raise LayoutError(
-                        f"{_NAME}: parameter {self.names[number]!r} of shape {tuple(g.shape)} has "
-                        "a sparse gradient, which is not averaged: build its Embedding with "
-                        "sparse=False, or leave it out of the wrapped module"
-                    )
-                if g._data.dtype != place._data.dtype or g._data.shape != place._data.shape:
-                    raise AutogradError(
-                        f"{_NAME}: parameter {self.names[number]!r} has a gradient of "
-                        f"{g.dtype} {tuple(g.shape)}, but was {place.dtype} {tuple(place.shape)} "
-                        "when it was wrapped; wrap the module again"
-                    )
-                if g._node is not None:
-                    raise self._with_history(number)
-                place._data[...] = g._data
-        self.sent.append(self.begin(bucket, row))
-
-    def begin(self, bucket: Bucket, row: Any) -> Any:
-        """Begin to average a row of gradients and flags; what is to be waited for."""
-        group = self.group
-        what = f"{_NAME}: bucket {bucket.index} of {len(self.buckets)}, {row.size} {row.dtype.name}"
-        group.assert_usable(what)
-        group.compare(what)
-        engine = group.engine
-        if self.hook is None:
-            pending, finish = reducing(group, row, ReduceOp.AVG, _NAME, engine.all_reduce)
-            return Work(group, what, pending, finish)
-        flags = row[bucket.size :]
-        pending, finish = reducing(group, flags, ReduceOp.AVG, _NAME, engine.all_reduce)
-        of_flags = Work(group, what, pending, finish)
-        parameters = [self.parameters[n] for n in bucket.numbers]
-        last = bucket.index == len(self.buckets) - 1
-        future = self.hook(GradBucket(bucket, row[: bucket.size], parameters, last))
-        if not hasattr(future, "wait"):
-            raise InvalidType(
-                f"{_NAME}: the communication hook returned {type(future).__name__!r}; return a "
-                "Future, as work.get_future() gives one"
-            )
-        return _Hooked(future, of_flags, row[: bucket.size])
-
-    def finish(self) -> None:
-        """Backward is over: send what is left, wait for everything, and give gradients back."""
-        first = self.expected is None
-        while len(self.sent) < len(self.buckets):
-            self.send(self.buckets[len(self.sent)])
-        for work in self.sent:
-            work.wait()
-        if first:
-            self.expected = list(self.times)
-        lacking = [
-            bucket.numbers[int(k)]
-            for bucket in self.buckets
-            for k in np.flatnonzero(bucket.flags(bucket.row, MISSING).real > 0)
-        ]
-        mine = [n for n in lacking if not self.met[n] and self.parameters[n].requires_grad]
-        self.reset()
-        if lacking and not self.lenient:
-            self._raise_unused(mine)
-        for bucket in self.buckets:
-            self._give_back(bucket)
-
-    def finish_alone(self) -> None:
-        """The same with one rank: its gradients are the averages, where they are."""
-        lacking = []
-        for number, p in enumerate(self.parameters):
-            if not self.met[number] and p.requires_grad:
-                lacking.append(number)
-            elif p.grad is not None and p.grad._node is not None:
-                raise self._with_history(number)
-        self.reset()
-        if lacking and not self.lenient:
-            self._raise_unused(lacking)
-
-    def _with_history(self, number: int) -> AutogradError:
-        return AutogradError(
-            f"{_NAME}: backward(create_graph=True) gives {self.names[number]!r} a gradient with a "
-            "history, which an average would cut off; use ad.autograd.grad on the module itself"
-        )
-
-    def _give_back(self, bucket: Bucket) -> None:
-        row = bucket.row
-        if self.by_active and self.hook is None:
-            share = bucket.flags(row, ACTIVE)[0].real
-            active = round(float(share) * self.group.size())
-            row[: bucket.size] *= row.dtype.type(self.group.size() / active)
-        present = bucket.flags(row, PRESENT).real
-        for k, number in enumerate(bucket.numbers):
-            p, place = self.parameters[number], bucket.places[k]
-            if not p.requires_grad or not present[k] > 0:
-                continue  # nobody has one
-            g = p.grad
-            if g is place:
-                _changed(place)
-            elif g is None:
-                p.grad = place if self.views else wrap(place._data.copy())
-            else:
-                g._data[...] = place._data
-                _changed(g)
-
-    def _raise_unused(self, mine: list[int]) -> None:
-        """All ranks come here, since all know the flags."""
-        everyones: list[Any] = [None] * self.group.size()
-        all_gather_object(everyones, [self.names[n] for n in sorted(mine)], self.group)
-        said = "; ".join(
-            f"on rank {self.group.ranks[rank]}: {', '.join(names)}"
-            for rank, names in enumerate(everyones)
-            if names
-        )
-        raise DistributedError(
-            f"{_NAME}: parameters got no gradient in this backward ({said}), so gradients were not "
-            "averaged as they should be. Use them, freeze them before wrapping, or pass "
-            "find_unused_parameters=True"
-        )
-
-    def reset(self) -> None:
-        """Be ready for the next backward."""
-        count = len(self.parameters)
-        self.met, self.times = [False] * count, [0] * count
-        self.sent, self.begun = [], False
-
-    def abandon(self) -> None:
-        """Forget a backward that has failed (on all ranks, or they are lost)."""
-        if self.begun:
-            for work in self.sent:
-                work.wait()
-            self.reset()
-
-    # ---- join ----
-
-    def tell(self, kind: int) -> int:
-        """Tell the ranks that have joined what comes; a rank of those that have not."""
-        if not self.joining:
-            return 0
-        left, _, source = self._agree(kind)
-        if left and self.throws:
-            raise DistributedError(
-                f"{_NAME}: Detected at least one rank that exhausted inputs ({left} of "
-                f"{self.group.size()}). Throwing across all ranks."
-            )
-        return source
-
-    def listen(self) -> tuple[int | None, int]:
-        """What the others do, and a rank of theirs; None where nobody does anything any more."""
-        left, kinds, source = self._agree(0)
-        if left == self.group.size():
-            return None, -1
-        if self.throws:
-            raise DistributedError(
-                f"{_NAME}: Detected at least one rank that exhausted inputs ({left} of "
-                f"{self.group.size()}). Throwing across all ranks."
-            )
-        return max(kinds, key=kinds.__getitem__), source
-
-    def _agree(self, kind: int) -> tuple[int, dict[int, int], int]:
-        group = self.group
-        row = np.array([kind == 0, kind == _FORWARD, kind == _BACKWARD], np.int64)
-        Work(group, f"{_NAME}: join", group.engine.all_reduce(row, ReduceOp.SUM)).wait()
-        if row[1] and row[2]:
-            raise DistributedError(
-                f"{_NAME}: in join, {row[1]} ranks are in a forward and {row[2]} in a backward; "
-                "all that still train must do the same"
-            )
-        source = _highest(group, group.rank() if kind else -1)
-        return int(row[0]), {_FORWARD: int(row[1]), _BACKWARD: int(row[2])}, source
-
-    def shadow(self) -> None:
-        """Take part in the others' average with nothing."""
-        rows = [np.zeros_like(bucket.row) for bucket in self.buckets]
-        works = [self.begin(b, row) for b, row in zip(self.buckets, rows, strict=True)]
-        for work in works:
-            work.wait()
-        lacking = any(
-            (b.flags(row, MISSING).real > 0).any()
-            for b, row in zip(self.buckets, rows, strict=True)
-        )
-        if lacking and not self.lenient:
-            self._raise_unused([])
-
-
-class _Hooked:
-    """A bucket that a hook has sent."""
-
-    def __init__(self, future: Any, flags: Work, row: Any) -> None:
-        self.future = future
-        self.flags = flags
-        self.row = row
-
-    def is_completed(self) -> bool:
-        """Whether its flags have come; this makes progress. (The future is left alone: what follows
-        from it may send something, at the same time on all ranks.)"""
-        return self.flags.is_completed()
-
-    def wait(self) -> bool:
-        """Put the hook's result into the bucket."""
-        self.flags.wait()
-        value = self.future.wait()
-        if isinstance(value, (list, tuple)):
-            (value,) = value
-        if value._data.size != self.row.size:
-            raise InvalidArgument(
-                f"{_NAME}: the communication hook gave {value._data.size} elements for a bucket of "
-                f"{self.row.size}"
-            )
-        if value._data is not self.row:
-            self.row[...] = value._data.reshape(-1)
-        return True
-
-
-def _arrived(itself: Any, number: int, p: Any) -> None:
-    reducer = itself()
-    if reducer is not None:
-        reducer.arrived(number)
-
-
-def _changed(x: Any) -> None:
-    """A gradient was changed."""
-    for version in announce((x,), "all_reduce"):
-        version.bump("all_reduce")

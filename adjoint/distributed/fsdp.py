@@ -16,19 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..absent import Unmade, refused
 from ..autograd.engine import at_end, is_walking
 from ..backends import numpy as backend
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
+from ..core.missing_names import Unmade, refused
 from ..core.mode import MODE
 from ..core.op import Op
-from ..eager.record import item
-from ..eager.tensors import wrap
-from ..graph.node import Node, Version
 from ..nn.modules.module import Module
-from .collectives import assert_eager, reducing, row_as
+from ..runtime.node import Node, Version
+from ..runtime.record import item
+from ..runtime.tensors import wrap
+from .collectives import row_as
 from .data_parallel import assert_alike, sync
-from .group import ProcessGroup, ReduceOp, group_of
+from .group import group_of
+from .process_group import ProcessGroup
+from .protocol import ReduceOp
+from .transfer_buffers import assert_eager, reducing
 from .work import Work
 
 __all__ = ["fully_shard"]
@@ -47,7 +50,7 @@ class FSDPModule(_Unmade):
 
 
 class FullyShardedDataParallel(_Unmade):
-    """PyTorch's former way."""
+    """PyTorch's first version of sharded data parallelism."""
 
 
 class CPUOffloadPolicy(_Unmade):
@@ -59,27 +62,27 @@ class MixedPrecisionPolicy(_Unmade):
 
 
 class OffloadPolicy(_Unmade):
-    """Where parameters wait."""
+    """Policy that says where parameters wait."""
 
 
 class CPUOffload(_Unmade):
-    """Of the former way: parameters that wait on the host."""
+    """Option of `FullyShardedDataParallel`: parameters kept on the host."""
 
 
 class MixedPrecision(_Unmade):
-    """Of the former way: dtypes."""
+    """Option of `FullyShardedDataParallel`: dtypes."""
 
 
 class ShardingStrategy(_Unmade):
-    """Of the former way: what is divided."""
+    """Option of `FullyShardedDataParallel`: which state is sharded."""
 
 
 class StateDictType(_Unmade):
-    """Of the former way: which state dicts there are."""
+    """Option of `FullyShardedDataParallel`: kinds of state dict."""
 
 
 class FullStateDictConfig(_Unmade):
-    """Of the former way: state dicts of everything."""
+    """Option of `FullyShardedDataParallel`: unsharded state dicts."""
 
 
 transformer_auto_wrap_policy = refused(
@@ -163,7 +166,7 @@ def fully_shard(
 
 
 def _places(module: Any, parameters: Sequence[Any]) -> dict[int, list[tuple[Any, str]]]:
-    """Where each parameter stands: modules, and its name there."""
+    """Modules that hold each parameter, and its name there."""
     found: dict[int, list[tuple[Any, str]]] = {id(p): [] for p in parameters}
     for each in module.modules():
         for name, p in each._parameters.items():
@@ -186,7 +189,7 @@ def _assert_not_shared(
 
 
 class Layout(NamedTuple):
-    """What a sharded parameter says of itself, besides its `global_shape`."""
+    """Layout of a sharded parameter, besides its `global_shape`."""
 
     first: int  # the row of the whole with which it begins
     group: ProcessGroup
@@ -240,14 +243,14 @@ class Shard:
         p.division = Layout(first, group, len(places))
 
     def stand_in(self, value: Any) -> None:
-        """Let modules have the whole for the parameter, or the parameter again."""
+        """Replaces the parameter in its modules: by the whole, or by the parameter again."""
         for reference, name in self.places:
             owner = reference()
             if owner is not None:
                 owner._parameters[name] = value
 
     def stamp(self) -> tuple[int, int]:
-        """What differs once the parameter has changed."""
+        """A value that differs once the parameter has changed."""
         p = self.parameter
         return p._changes.count, id(p._data)
 
@@ -263,7 +266,7 @@ class Bundle:
         self.dtype = shards[0].parameter._data.dtype
 
     def begin(self) -> tuple[Any, Work]:
-        """All ranks' rows, soon."""
+        """Begins to gather all ranks' rows: the memory for them, and the work to wait for."""
         group = self.group
         mine, start = np.zeros(self.size, self.dtype), 0
         for shard in self.shards:
@@ -293,8 +296,9 @@ class Bundle:
         return found
 
     def averaged(self, gradients: Sequence[Any]) -> list[Any]:
-        """Of each whole gradient, this rank's rows of the mean of all ranks'; None where no rank
-        has one. What is averaged ends in flags, which say of each whether a rank has one.
+        """This rank's rows of the mean of each gradient over all ranks; None where no rank has that
+        gradient. The averaged row ends in flags, which tell for each gradient whether a rank has
+        it.
         """
         group, count = self.group, len(self.shards)
         whole = np.zeros((group.size(), self.size + count), self.dtype)
@@ -389,7 +393,7 @@ class Gathered(Version):
             x._data = np.broadcast_to(np.array(nothing).astype(data.dtype), data.shape)
 
     def recover(self) -> None:
-        """Gather it again, where the shard is what it was."""
+        """Gather the parameter again, if the shard has not changed."""
         if not self.away or self.is_written:
             return
         if self.unit.shards[self.number].stamp() != self.stamp:
@@ -407,7 +411,7 @@ class Gathered(Version):
 
 
 class _Here(threading.local):
-    """What runs in this thread."""
+    """Sharded modules that run in this thread, or wait in it."""
 
     def __init__(self) -> None:
         self.depth = 0  # sharded modules whose forward runs
@@ -448,7 +452,7 @@ class Unit:
     # ---- memory ----
 
     def start(self) -> None:
-        """Let the whole parameters come."""
+        """Starts gathering the whole parameters."""
         stamps = [shard.stamp() for shard in self.shards]
         if stamps != self.stamps:
             self.free()
@@ -457,7 +461,7 @@ class Unit:
             self.under_way = [bundle.begin() for bundle in self.bundles if bundle.size]
 
     def bring(self) -> list[Any]:
-        """The whole parameters."""
+        """The whole parameters, gathered where they are not yet."""
         self.start()
         if self.arrays is None:
             wholes = iter(self.under_way or ())
@@ -471,7 +475,9 @@ class Unit:
         return self.arrays
 
     def brought_for_backward(self) -> list[Any]:
-        """The same, and let those come that backward will want next."""
+        """The whole parameters, for backward; also starts gathering those that backward will want
+        next.
+        """
         arrays = self.bring()
         _here.waiting.append(self)
         if self.before is not None and self.before.arrays is None:
@@ -549,7 +555,7 @@ class Unit:
 
 
 def _give_back(unless_whole: bool = False) -> None:
-    """What was gathered ahead of a use that has not come, or for gradients, is given back."""
+    """Frees parameters that were gathered for gradients, or ahead of a use that has not come."""
     waiting, _here.waiting = _here.waiting, []
     for unit in waiting:
         if not unit.depth and (unit.arrays is None or not unless_whole):

@@ -10,15 +10,16 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..core.errors import InvalidArgument, Unsupported
-from ..ops.create.creation import empty_like, zeros_like
+from ..ops.create.like import empty_like, zeros_like
 from . import collectives
-from .group import ReduceOp, get_rank, get_world_size
+from .group import get_rank, get_world_size
+from .protocol import ReduceOp
 
 __all__ = ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce", "reduce_scatter"]
 
 
 def _share(name: str, op: Any, group: Any) -> float:
-    """What each rank's tensor counts in a sum or a mean.
+    """Weight of each rank's tensor in a sum or a mean.
 
     Errors: Unsupported for other operations, whose gradients are not those of a sum.
     """
@@ -112,7 +113,7 @@ class _ReduceScatter(Function):
 
 
 def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
-    """What the ranks' tensors become by `op`, on all ranks.
+    """Reduces the ranks' tensors by `op`; all ranks get the result.
 
     The gradient is that of all ranks together.
     Errors: DistributedError where ranks do not answer; in backward, Unsupported where `op` is none
@@ -139,7 +140,8 @@ def all_gather(tensor: Any, group: Any = None) -> tuple[Any, ...]:
 def all_to_all(
     output_tensor_list: Sequence[Any], input_tensor_list: Sequence[Any], group: Any = None
 ) -> tuple[Any, ...]:
-    """What each rank has for this one: its i-th tensor goes to rank i. All have one shape.
+    """Sends the i-th tensor to rank i, and returns what each rank has sent to this one. All have
+    one shape.
 
     Errors: InvalidArgument where what is sent and what comes have different shapes.
     """
@@ -152,7 +154,7 @@ def all_to_all(
 
 
 def broadcast(tensor: Any, src: int, group: Any = None) -> Any:
-    """The tensor of rank `src`, on all ranks; its gradient is the sum of theirs.
+    """The tensor of rank `src`, on all ranks; its gradient is the sum of all ranks' gradients.
 
     Errors: DistributedError where ranks do not answer.
     """
@@ -160,7 +162,7 @@ def broadcast(tensor: Any, src: int, group: Any = None) -> Any:
 
 
 def reduce(tensor: Any, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Any:
-    """What the ranks' tensors become by `op`, on rank `dst`.
+    """Reduces the ranks' tensors by `op`; rank `dst` gets the result.
 
     Errors: DistributedError where ranks do not answer.
     """
@@ -170,7 +172,7 @@ def reduce(tensor: Any, dst: int, op: ReduceOp = ReduceOp.SUM, group: Any = None
 def reduce_scatter(
     output: Any, input_list: Sequence[Any], op: ReduceOp = ReduceOp.SUM, group: Any = None
 ) -> Any:
-    """What the ranks' i-th tensors become by `op`, on rank i.
+    """Reduces the ranks' i-th tensors by `op`; rank i gets the result.
 
     Errors: DistributedError where ranks do not answer.
     """

@@ -1,24 +1,25 @@
-"""Groups of processes: the protocol that engines serve, and which group there is."""
+"""Groups of processes: how they are made, which there are, and which engine serves them."""
 
 from __future__ import annotations
 
 import atexit
-import enum
 import os
-import socket
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-import numpy as np
-
-from ..core import config, debug
+from ..backends.threads import get_num_threads, set_num_threads
+from ..core import config
 from ..core.errors import DistributedError, InvalidArgument, Unsupported
-from ..threads import get_num_threads, set_num_threads
-from .work import Pending, Work, seconds_of
+from .process_group import DebugLevel, ProcessGroup, _met, _State, shown
+from .process_group import Peer as Peer
+from .protocol import Agreement as Agreement
+from .protocol import Engine as Engine
+from .protocol import ReduceOp
+from .protocol import Survival as Survival
+from .work import Work, seconds_of
 
 __all__ = [
     "Backend", "DebugLevel", "GroupMember", "ProcessGroup", "ReduceOp", "default_pg_timeout",
@@ -30,317 +31,6 @@ __all__ = [
 ]  # fmt: skip
 
 default_pg_timeout = timedelta(minutes=10)
-
-
-class ReduceOp(enum.Enum):
-    """How the ranks' numbers become one.
-
-    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.ReduceOp
-
-    >>> ad.distributed.ReduceOp.SUM
-    <ReduceOp.SUM: 'SUM'>
-    """
-
-    SUM = "SUM"
-    AVG = "AVG"
-    PRODUCT = "PRODUCT"
-    MIN = "MIN"
-    MAX = "MAX"
-    BAND = "BAND"
-    BOR = "BOR"
-    BXOR = "BXOR"
-
-
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name of its values' type
-
-
-class Agreement(Pending, Protocol):
-    """A question to all ranks that is under way."""
-
-    def answer(self) -> bool | None:
-        """What all that live are told: whether all say so; None where one has died."""
-
-
-class Survival(Protocol):
-    """What an engine can do after a rank has died."""
-
-    def agree(self, flag: bool) -> Agreement:
-        """Ask all ranks whether all say so."""
-
-    def shrunk(self, seconds: float) -> tuple[Engine, list[int]]:
-        """The engine of the ranks that live, which all call this, and their ranks in this one."""
-
-
-class Engine(Protocol):
-    """What carries buffers between the ranks of one group.
-
-    A buffer is a NumPy array of one dimension without gaps, which must stay as it is until the
-    operation is done. All ranks begin the same operations in the same order. `op` is no AVG, and
-    of a kind that `reduces` says of the dtype.
-    """
-
-    name: str
-    rank: int
-    size: int
-
-    def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
-        """Whether numbers of this dtype can be reduced so."""
-
-    def all_reduce(self, buffer: Any, op: ReduceOp) -> Pending:
-        """All ranks get what all buffers become."""
-
-    def reduce(self, buffer: Any, root: int, op: ReduceOp) -> Pending:
-        """The root gets it; the other buffers' values are undefined."""
-
-    def broadcast(self, buffer: Any, root: int) -> Pending:
-        """All ranks get the root's buffer."""
-
-    def all_gather(self, out: Any, buffer: Any) -> Pending:
-        """All ranks get all buffers, in order."""
-
-    def gather(self, out: Any, buffer: Any, root: int) -> Pending:
-        """The root gets them (`out` is None elsewhere)."""
-
-    def scatter(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Each rank gets its part of the root's buffer (None elsewhere)."""
-
-    def reduce_scatter(self, out: Any, buffer: Any, op: ReduceOp) -> Pending:
-        """Each rank gets its part of what all buffers become."""
-
-    def all_to_all(
-        self, out: Any, buffer: Any, out_counts: Sequence[int], counts: Sequence[int]
-    ) -> Pending:
-        """Each rank gets from each other one its part of that one's buffer."""
-
-    def send(self, buffer: Any, to: int, tag: int) -> Pending:
-        """Send to one rank."""
-
-    def receive(self, buffer: Any, source: int | None, tag: int) -> Pending:
-        """Receive from one rank, or from any."""
-
-    def barrier(self) -> Pending:
-        """Wait for all ranks."""
-
-    def part(self, ranks: Sequence[int], number: int, seconds: float) -> Engine | None:
-        """The engine of some ranks, the group's `number`-th; None for a rank outside."""
-
-    def survival(self) -> Survival | None:
-        """What lets the ranks that live go on without a dead one, where the engine has it."""
-
-    def silent(self) -> list[int]:
-        """After a failure: the ranks that do not answer within a second."""
-
-    def close(self) -> None:
-        """The group is not needed any more, on any rank."""
-
-    def end(self, seconds: float) -> None:
-        """The process ends: leave for good, within this time."""
-
-
-class ProcessGroup:
-    """Ranks that communicate, by an engine.
-
-    Source: https://docs.pytorch.org/docs/stable/distributed.html#groups
-
-    >>> ad.distributed.init_process_group("fake", rank=3, world_size=4096)
-    >>> world = ad.distributed.group.WORLD
-    >>> world.rank(), world.size(), world.name()
-    (3, 4096, 'fake')
-    >>> ad.distributed.destroy_process_group()
-    """
-
-    def __init__(
-        self, engine: Engine, ranks: Sequence[int], seconds: float, peers: list[Peer]
-    ) -> None:
-        self.engine = engine
-        self.peers = peers  # where the ranks run
-        self.ranks = ranks  # in the world, by the rank in this group
-        self.seconds = seconds  # how long a wait may take
-        self.failure = ""  # why it is unusable
-        self.replaced = False  # the ranks that live have another: what belongs to it rests
-        self.calls = 0  # of collectives
-
-    def rank(self) -> int:
-        """This process's rank in it."""
-        return self.engine.rank
-
-    def size(self) -> int:
-        """How many ranks it has."""
-        return self.engine.size
-
-    def name(self) -> str:
-        """The engine's name."""
-        return self.engine.name
-
-    def __repr__(self) -> str:
-        return f"<ProcessGroup {self.name()}: rank {self.rank()} of {self.size()}>"
-
-    def place(self, rank: int, name: str) -> int:
-        """The rank in this group of one in the world.
-
-        Errors: InvalidArgument where it is none of the group's.
-        """
-        ranks = self.ranks
-        if isinstance(rank, int) and not isinstance(rank, bool):
-            if isinstance(ranks, range):
-                if rank in ranks:
-                    return rank
-            elif rank in ranks:
-                return list(ranks).index(rank)
-        raise InvalidArgument(
-            f"{name}: rank {rank!r} is not part of the group; its ranks are {shown(ranks)}"
-        )
-
-    def assert_usable(self, what: str) -> None:
-        """Refuse an operation of a group that has failed or was destroyed."""
-        if self.failure:
-            raise DistributedError(f"{what}: the group is unusable: {self.failure}")
-
-    def failed(self, what: str, why: str) -> DistributedError:
-        """The error of an operation that did not end; the group is unusable from now on."""
-        if not self.failure:
-            why = why.strip().partition("\n")[0]
-            self.failure = (
-                f"{what} (rank {int(self.ranks[self.rank()])} of {self.size()} by "
-                f"{self.name()}) did not end: {self._culprits()} ({why})"
-            )
-            _State.failed = True
-        return DistributedError(
-            f"{self.failure}. This process must end: its group cannot be used again; "
-            "ADJOINT_DEBUG=collectives compares what the ranks do before each operation"
-        )
-
-    def _culprits(self) -> str:
-        """Who keeps the others waiting: who is dead or stopped on this machine, or, if nobody is,
-        who does not answer."""
-        for _ in range(_LOOKS):
-            ill = [
-                (self.ranks[i], state)
-                for i, peer in enumerate(self.peers)
-                if (state := peer.state())
-            ]
-            if ill:
-                return "; ".join(f"rank {rank} {state}" for rank, state in ill[:16])
-            time.sleep(0.02)
-        try:
-            silent = [int(self.ranks[r]) for r in self.engine.silent() if r != self.rank()]
-        except DistributedError as error:
-            return str(error)
-        if silent:
-            return f"{named(silent)} not answer"
-        return "all ranks answer, so they are in different operations"
-
-    def lost(self) -> bool:
-        """Whether a rank on this machine is dead."""
-        return any(peer.state().startswith("is dead") for peer in self.peers)
-
-    def compare(self, what: str) -> None:
-        """In debug mode: all ranks must be about to do the same."""
-        self.calls += 1
-        if _State.level is not DebugLevel.DETAIL or self.size() == 1:
-            return
-        text = f"{what} (its operation {self.calls})".encode()[:_TEXT].ljust(_TEXT, b"\0")
-        mine = np.frombuffer(text, np.uint8).copy()
-        everyones = np.zeros(self.size() * _TEXT, np.uint8)
-        Work(
-            self, f"{what}: the comparison before it", self.engine.all_gather(everyones, mine)
-        ).wait()
-        said: dict[str, list[int]] = {}
-        for i, row in enumerate(everyones.reshape(-1, _TEXT)):
-            words = row.tobytes().rstrip(b"\0").decode(errors="replace")
-            said.setdefault(words, []).append(int(self.ranks[i]))
-        if len(said) > 1:
-            sides = "; ".join(f"{named(ranks)} {words}" for words, ranks in said.items())
-            self.failure = f"the ranks' operations differ: {sides}"
-            raise DistributedError(
-                f"{self.failure}. All ranks must call the same operations in the same order with "
-                "the same shapes and dtypes"
-            )
-
-
-class Peer:
-    """Where a rank runs."""
-
-    def __init__(self, text: str) -> None:
-        self.machine, _, pid = text.rpartition(" ")
-        self.pid = int(pid)
-        self.near = bool(self.machine) and self.machine == _machine()
-
-    def state(self) -> str:
-        """What keeps it from answering, where that can be seen from here; "" otherwise."""
-        if not self.near:
-            return ""
-        try:
-            with open(f"/proc/{self.pid}/stat") as file:
-                letter = file.read().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            letter = "X"
-        if letter in "ZX":
-            return f"is dead (process {self.pid} on this machine)"
-        return f"is stopped (process {self.pid} on this machine)" if letter in "Tt" else ""
-
-
-def _machine() -> str:
-    """What tells machines, and containers, apart; "" where processes cannot be looked at."""
-    try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _met(engine: Engine, seconds: float) -> list[Peer]:
-    """Where the ranks run: the first thing that they tell one another."""
-    if engine.name == "fake":
-        return []
-    text = f"{_machine()} {os.getpid()}".encode()[-_TEXT:].rjust(_TEXT)
-    everyones = np.zeros(engine.size * _TEXT, np.uint8)
-    if not engine.all_gather(everyones, np.frombuffer(text, np.uint8).copy()).wait(seconds):
-        raise DistributedError(
-            f"init_process_group: not all of {engine.size} ranks have come within {seconds:g} s"
-        )
-    return [Peer(row.tobytes().decode().strip()) for row in everyones.reshape(-1, _TEXT)]
-
-
-_LOOKS = 15  # a process that is being killed is seen to be dead a little after its connections
-_TEXT = 192  # bytes in which a rank says what it is about to do
-
-
-def shown(ranks: Sequence[int]) -> str:
-    """Ranks for a message: not all of many."""
-    if len(ranks) <= 16:
-        return str(list(ranks))
-    return f"{list(ranks[:8])} and {len(ranks) - 8} more, up to {max(ranks)}"
-
-
-def named(ranks: list[int]) -> str:
-    """The start of a sentence about ranks."""
-    return f"rank {ranks[0]} does" if len(ranks) == 1 else f"ranks {shown(ranks)} do"
-
-
-class DebugLevel(enum.Enum):
-    """Whether collectives are compared before they run (DETAIL).
-
-    Source: https://docs.pytorch.org/docs/stable/distributed.html#torch-distributed-debug
-
-    >>> ad.distributed.get_debug_level()
-    <DebugLevel.OFF: 0>
-    """
-
-    OFF = 0
-    INFO = 1
-    DETAIL = 2
-
-
-class _State:
-    """What there is one of in a process."""
-
-    world: ProcessGroup | None = None
-    groups: list[ProcessGroup] = []  # noqa: RUF012 - the process's
-    ends: list[tuple[Engine, float]] = []  # noqa: RUF012 - likewise; to be ended with the process
-    made: int = 0  # groups of some ranks so far: all ranks count alike
-    failed: bool = False
-    level: DebugLevel = DebugLevel.DETAIL if "collectives" in debug.on else DebugLevel.OFF
-    watched: bool = False  # `leave` runs when the process ends
 
 
 class _Groups:
@@ -356,7 +46,7 @@ group = _Groups()
 
 
 class GroupMember:
-    """PyTorch's name for what stands for a group that this process is no member of."""
+    """Placeholder, under PyTorch's name, for a group that this process is no member of."""
 
     NON_GROUP_MEMBER = -100
 
@@ -617,7 +307,7 @@ def destroy_process_group(group: Any = None) -> None:
 
 
 def _leave() -> None:
-    """The process ends. After a failure it waits for nobody again."""
+    """Leaves all groups as the process ends. After a failure it waits for nobody again."""
     crashed = _State.world is not None and getattr(sys, "last_value", None) is not None
     if not (_State.failed or crashed):
         try:
@@ -661,7 +351,7 @@ def get_rank(group: Any = None) -> int:
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many ranks a group has; -1 outside of it.
+    """Number of ranks in a group; -1 outside of it.
 
     Errors: DistributedError where there is no group.
     Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.get_world_size
@@ -794,3 +484,7 @@ def set_debug_level(level: DebugLevel) -> None:
     if not isinstance(level, DebugLevel):
         raise InvalidArgument(f"set_debug_level: expected a DebugLevel, but got {level!r}")
     _State.level = level
+
+
+for _kind in (ReduceOp, ProcessGroup, DebugLevel):
+    _kind.__module__ = __name__  # where files name them

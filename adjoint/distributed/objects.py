@@ -12,8 +12,9 @@ import numpy as np
 
 from ..core.errors import InvalidArgument, InvalidType
 from ..io import load, save
-from .collectives import assert_eager, started
-from .group import GroupMember, ProcessGroup, group_of
+from .group import GroupMember, group_of
+from .process_group import ProcessGroup
+from .transfer_buffers import assert_eager, started
 from .work import Work
 
 __all__ = [
@@ -46,7 +47,7 @@ def _run(group: ProcessGroup, what: str, pending: Any) -> None:
 
 
 def _gathered(chosen: ProcessGroup, value: Any, name: str, root: int | None = None) -> list[Any]:
-    """All ranks' values, on all ranks, or on `root` alone."""
+    """Gathers all ranks' values, on all ranks, or on `root` alone."""
     row = _packed(value, name)
     chosen.assert_usable(name)
     chosen.compare(name)

@@ -22,16 +22,17 @@ from ..core.errors import (
     InvalidType,
     Unsupported,
 )
-from ..eager.tensors import wrap
-from ..eager.writes import announce
 from ..nn.parameter import Parameter
 from ..optim.lbfgs import LBFGS
 from ..optim.optimizer import Optimizer
+from ..runtime.tensors import wrap
+from ..runtime.writes import announce
 from ..tensor import Tensor
-from .collectives import assert_eager
 from .data_parallel import assert_alike
-from .group import ProcessGroup, group_of
+from .group import group_of
 from .objects import gather_object
+from .process_group import ProcessGroup
+from .transfer_buffers import assert_eager
 from .work import Work
 
 __all__ = ["ZeroRedundancyOptimizer"]
@@ -40,7 +41,7 @@ _NAME = "ZeroRedundancyOptimizer"
 
 
 class Piece(NamedTuple):
-    """What this rank steps on: some elements of a parameter, or all."""
+    """The elements of a parameter that this rank updates: some, or all."""
 
     number: int  # of the parameter, among all
     start: int  # of the elements, in the parameter's memory
@@ -49,7 +50,7 @@ class Piece(NamedTuple):
     place: int = 0  # where they stand in what this rank sends
 
 
-class Row:
+class FlatRow:
     """Parameters of one group and dtype, one after the other, of which each rank has a range."""
 
     def __init__(self, numbers: list[int], parameters: list[Any], group: ProcessGroup) -> None:
@@ -73,7 +74,7 @@ class Row:
             self.pieces.append(Piece(number, low, high, _part(p, low, high), place))
 
     def gather_memory(self) -> None:
-        """Let the parameters lie in one row."""
+        """Moves the parameters into one row of memory."""
         self.memory = np.zeros(self.size, self.parameters[0]._data.dtype)
         for p, start in zip(self.parameters, self.starts, strict=False):
             place = self.memory[start : start + p._data.size].reshape(p._data.shape)
@@ -81,7 +82,7 @@ class Row:
             p._show(place)
 
     def begin_exchange(self, group: ProcessGroup) -> tuple[Any, Work]:
-        """All ranks' ranges, soon."""
+        """Begins to gather all ranks' ranges: the memory for them, and the work to wait for."""
         mine = np.zeros(self.share, self.parameters[0]._data.dtype)
         for piece in self.pieces:
             data = piece.tensor._data
@@ -155,7 +156,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.process_group = group_of(process_group, _NAME)
         self.cuts = optimizer_class.by_element and optimizer_class.step is Optimizer.step
         self.parameters_as_bucket_view = parameters_as_bucket_view
-        self.rows: list[Row] = []
+        self.rows: list[FlatRow] = []
         self.owners: list[int] = []  # of whole parameters: a rank for each
         self._loads = [(0, rank) for rank in range(0 if self.cuts else self.process_group.size())]
         self.pieces: list[list[Piece]] = []  # by group
@@ -181,7 +182,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                 _flat(p._data)
                 by_dtype.setdefault(p._data.dtype, []).append((number, p))
             for members in by_dtype.values():
-                row = Row([n for n, _ in members], [p for _, p in members], self.process_group)
+                row = FlatRow([n for n, _ in members], [p for _, p in members], self.process_group)
                 if self.parameters_as_bucket_view:
                     row.gather_memory()
                 self.rows.append(row)
@@ -242,7 +243,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return loss
 
     def _show(self, piece: Piece, p: Any) -> None:
-        """Let a piece show what the parameter and its gradient are now."""
+        """Points a piece to the current memory of the parameter and its gradient."""
         memory, shown = _flat(p._data)[piece.start : piece.stop], piece.tensor._data
         if memory.shape != shown.shape or memory.dtype != shown.dtype:
             raise InvalidArgument(
@@ -327,7 +328,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._consolidated = {"state": found, "param_groups": groups}
 
     def _is_cut(self, name: str, value: Any) -> bool:
-        """Whether a rank has a part of such a state."""
+        """Whether a state is divided among the ranks."""
         return self.cuts and isinstance(value, Tensor) and is_of_elements(self._class, name)
 
     def _joined(self, p: Any, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -341,7 +342,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         return whole
 
     def state_dict(self) -> dict[str, Any]:
-        """What `optimizer_class` alone would give, on the rank of `consolidate_state_dict`.
+        """The state dict that `optimizer_class` alone would give, on the rank of
+        `consolidate_state_dict`.
 
         Errors: DistributedError where that was not called since the last step, or brought the
             state to another rank.
@@ -392,7 +394,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             mine.update(copy.deepcopy(_options(group)))
 
     def _share(self, piece: Piece, p: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a parameter's state, what is about a piece of it."""
+        """The part of a parameter's state that belongs to a piece of it."""
         share = {}
         for name, value in values.items():
             if self._is_cut(name, value):
@@ -406,7 +408,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return share
 
     def state_bytes(self) -> int:
-        """How many bytes of state this rank keeps."""
+        """Number of bytes of state that this rank keeps."""
         return sum(
             value._data.nbytes
             for state in self.optim.state.values()
@@ -429,6 +431,6 @@ def _first(part: Any) -> int:
 
 
 def _bump(tensors: list[Any]) -> None:
-    """They were changed."""
+    """Bumps the versions of tensors that were changed."""
     for version in announce(tensors, _NAME):
         version.bump(_NAME)

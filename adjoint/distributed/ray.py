@@ -87,19 +87,19 @@ class Trainer(DataParallelTrainer):  # type: ignore[misc]
 
 
 class _Config(BackendConfig):  # type: ignore[misc]
-    """What Ray asks of how workers become ranks."""
+    """Ray's backend configuration: how workers become ranks."""
 
     def __init__(self, timeout: timedelta | float | None) -> None:
         self.timeout = timeout
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """What tells the workers who they are."""
+        """The backend that tells the workers their ranks."""
         return _Backend
 
     @property
     def train_func_context(self) -> Callable[[], Any]:
-        """What the training function runs inside of, in its own thread."""
+        """The context in which the training function runs, in its own thread."""
         return _Grouped(self.timeout)
 
 
@@ -107,7 +107,7 @@ class _Backend(Backend):  # type: ignore[misc]
     """Tells the workers who they are, by torchrun's names."""
 
     def on_start(self, worker_group: Any, backend_config: _Config) -> None:
-        """All workers are there, and nothing runs on them yet."""
+        """Called when all workers are there, and nothing runs on them yet."""
         addresses = worker_group.execute(_address)
         are_together = len(set(addresses)) == 1
         address = "127.0.0.1" if are_together else addresses[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..absent import refused
+from ..core.missing_names import refused
 
 _INSTEAD = "calls of other processes' functions are not here; distributed has collectives"
 

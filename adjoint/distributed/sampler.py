@@ -68,7 +68,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def total_size(self) -> int:
-        """How many indices all ranks get."""
+        """Number of indices that all ranks get."""
         size, ranks = len(self.dataset), self.num_replicas
         if self.exact:
             return size
@@ -78,7 +78,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices this rank gets."""
+        """Number of indices that this rank gets."""
         return len(range(self.rank, self.total_size, self.num_replicas))
 
     def __iter__(self) -> Iterator[int]:

@@ -8,7 +8,9 @@ from datetime import timedelta
 import numpy as np
 
 from ..core.errors import DistributedError, Unsupported
-from .group import Agreement, ProcessGroup, ReduceOp, group_of, replace_world
+from .group import group_of, replace_world
+from .process_group import ProcessGroup
+from .protocol import Agreement, ReduceOp
 from .work import Work, seconds_of
 
 __all__ = ["agree", "shrink"]
@@ -39,7 +41,7 @@ def agree(flag: bool = True) -> bool:
 
 
 def _answered(world: ProcessGroup, pending: Agreement, name: str, seconds: float) -> bool | None:
-    """What all that live are told."""
+    """Waits for an agreement; returns the answer that all ranks that live get."""
     if not pending.wait(seconds):
         raise world.failed(name, f"not done; its time-out is {seconds:g} s")
     return pending.answer()

@@ -1,4 +1,4 @@
-"""Operations that are under way, and what they give."""
+"""Pending operations, and their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Future", "Pending", "Work"]
 
 
 class Pending(Protocol):
-    """What an engine knows of an operation that it has begun."""
+    """An operation that an engine has begun."""
 
     def test(self) -> bool:
         """Whether it is done; makes progress. Raises what the engine says of a failure."""
@@ -27,26 +27,26 @@ class Pending(Protocol):
 
 
 class Done:
-    """An operation that needs nobody else."""
+    """An operation that is done at once."""
 
     def __init__(self, source: int = 0) -> None:
         self.rank = source
 
     def test(self) -> bool:
-        """It is."""
+        """True: the operation is done."""
         return True
 
     def wait(self, seconds: float) -> bool:
-        """It is."""
+        """True: the operation is done."""
         return True
 
     def source(self) -> int:
-        """As it was made with."""
+        """The rank that the operation was made with."""
         return self.rank
 
 
 def poll(test: Callable[[], bool], seconds: float) -> bool:
-    """Call `test` until it is true or so many seconds are over: whether it was.
+    """Calls `test` until it is true or the time is over; returns whether it was true.
 
     The first calls come one right after another, since a small message takes some microseconds, and
     those of some milliseconds let others have the core, if they want it (a rank that waits may
@@ -167,7 +167,7 @@ class Work:
         return int(self.group.ranks[self.pending.source()])
 
     def get_future(self) -> Future:
-        """What it will give, as a Future."""
+        """A Future of the operation's result."""
         return Future(self)
 
     def _complete(self) -> None:

@@ -71,6 +71,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from ..absent import missing
+    from ..core.missing_names import missing
 
     raise missing("distributions", name)

@@ -84,7 +84,7 @@ class Bernoulli(Chance):
         return value * self.logits - softplus(self.logits)
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         return softplus(self.logits) - self.logits * self.probs
 
     def enumerate_support(self, expand: bool = True) -> Any:
@@ -95,7 +95,7 @@ class Bernoulli(Chance):
 
 
 def one_of(name: str, probs: Any, logits: Any) -> str:
-    """Which of the two was given; InvalidArgument for none or both."""
+    """Name of the argument that was given, `probs` or `logits`; InvalidArgument unless one was."""
     if (probs is None) == (logits is None):
         raise InvalidArgument(
             f"{name}: Either `probs` or `logits` must be specified, but not both."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.shape.joining import stack
+from ..ops.shape.concatenation import stack
 from . import constraints
 from .dirichlet import Dirichlet
 from .distribution import Distribution
@@ -48,12 +48,12 @@ class Beta(Distribution):
 
     @property
     def mode(self) -> Any:
-        """As of the Dirichlet distribution."""
+        """Mode, as of the Dirichlet distribution."""
         return self._dirichlet.mode[..., 0]
 
     @property
     def variance(self) -> Any:
-        """In closed form."""
+        """Variance in closed form."""
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.square() * (total + 1))
 
@@ -66,5 +66,5 @@ class Beta(Distribution):
         return self._dirichlet.log_prob(stack([value, 1 - value], -1))
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         return self._dirichlet.entropy()

@@ -54,7 +54,7 @@ class Binomial(Chance):
 
     @property
     def mode(self) -> Any:
-        """In closed form."""
+        """Mode in closed form."""
         return minimum(((self.total_count + 1) * self.probs).floor(), self.total_count)
 
     @property

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.create.creation import empty, full_like
+from ..ops.create.creation import empty
+from ..ops.create.like import full_like
 from .distribution import LocationScale
 
 __all__ = ["Cauchy"]
@@ -42,11 +43,11 @@ class Cauchy(LocationScale):
         return -math.log(math.pi) - self.scale.log() - z.square().log1p()
 
     def _cdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Cumulative distribution in closed form."""
         return ((value - self.loc) / self.scale).atan() / math.pi + 0.5
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
     def entropy(self) -> Any:

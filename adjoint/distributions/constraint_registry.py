@@ -41,8 +41,8 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[[Any], Any]] = {}
 
     def register(self, constraint: Any, factory: Any = None) -> Any:
-        """Let `factory(constraint)` make the transform for constraints of this class; a decorator
-        where it is not given.
+        """Register `factory(constraint)`, which makes the transform for constraints of this class;
+        a decorator where it is not given.
 
         Errors: InvalidType for what is no constraint.
         """

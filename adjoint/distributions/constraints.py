@@ -1,4 +1,4 @@
-"""Where parameters and values of distributions lie.
+"""Constraints on parameters and values of distributions.
 
 Source: https://docs.pytorch.org/docs/stable/distributions.html#module-torch.distributions.constraints
 """
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..core.errors import Unsupported
-from ..ops.linalg.linalg import cholesky_ex, eigvalsh
-from ..ops.shape.joining import cat as _join
-from ..ops.shape.joining import stack as _pile
+from ..ops.linalg.matrix_factors import cholesky_ex, eigvalsh
+from ..ops.shape.concatenation import cat as _join
+from ..ops.shape.concatenation import stack as _pile
 
 __all__ = [
     "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
@@ -61,7 +61,7 @@ class _GreaterThan(_Bounded):
     lower_bound: Any
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values exceed the bound."""
         return value > self.lower_bound
 
 
@@ -69,7 +69,7 @@ class _GreaterThanEq(_GreaterThan):
     """Values from a bound on."""
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values are at least the bound."""
         return value >= self.lower_bound
 
 
@@ -80,7 +80,7 @@ class _LessThan(_Bounded):
     upper_bound: Any
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values are below the bound."""
         return value < self.upper_bound
 
 
@@ -92,7 +92,7 @@ class _Interval(_Bounded):
     upper_bound: Any
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values are within the closed interval."""
         return (value >= self.lower_bound) & (value <= self.upper_bound)
 
 
@@ -100,7 +100,7 @@ class _HalfOpenInterval(_Interval):
     """Values from one bound to below another."""
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values are within the interval, its upper end excluded."""
         return (value >= self.lower_bound) & (value < self.upper_bound)
 
 
@@ -110,7 +110,7 @@ class _IntegerInterval(_Interval):
     is_discrete = True
 
     def check(self, value: Any) -> Any:
-        """By comparison, and the rest of a division by 1."""
+        """Whether values are within the interval and integral (no remainder of a division by 1)."""
         return _are_whole(value, super().check(value))
 
 
@@ -120,7 +120,7 @@ class _IntegerGreaterThan(_GreaterThanEq):
     is_discrete = True
 
     def check(self, value: Any) -> Any:
-        """By comparison, and the rest of a division by 1."""
+        """Whether values are at least the bound and integral (no remainder of a division by 1)."""
         return _are_whole(value, super().check(value))
 
 
@@ -138,7 +138,7 @@ class _Multinomial(_Bounded):
     event_dim = 1
 
     def check(self, value: Any) -> Any:
-        """By the sum."""
+        """Whether counts are not negative and their sum is at most the bound."""
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
@@ -148,7 +148,7 @@ class _Boolean(Constraint):
     is_discrete = True
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether values are 0 or 1."""
         return (value == 0) | (value == 1)
 
 
@@ -159,7 +159,7 @@ class _OneHot(Constraint):
     event_dim = 1
 
     def check(self, value: Any) -> Any:
-        """By the sum."""
+        """Whether vectors consist of 0 and 1 and their sum is 1."""
         return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
@@ -177,7 +177,7 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Any) -> Any:
-        """By the sum."""
+        """Whether vectors have no negative element and sum 1."""
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
@@ -187,7 +187,7 @@ class _Square(Constraint):
     event_dim = 2
 
     def check(self, value: Any) -> Any:
-        """By shape."""
+        """Whether the last two dimensions are equal."""
         return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1]).bool()
 
 
@@ -195,23 +195,23 @@ class _LowerTriangular(_Square):
     """Matrices with zeros above the diagonal."""
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether all elements above the diagonal are 0."""
         return (value.tril() == value).all(-1).all(-1)
 
 
 class _LowerCholesky(_LowerTriangular):
-    """Those with a positive diagonal."""
+    """Lower-triangular matrices with a positive diagonal."""
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether matrices are lower-triangular with a positive diagonal."""
         return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
 class _CorrCholesky(_LowerCholesky):
-    """Those whose rows have length 1."""
+    """Cholesky factors of correlation matrices: their rows have length 1."""
 
     def check(self, value: Any) -> Any:
-        """By the sum of squares."""
+        """Whether the sum of squares of each row is 1, besides the base's check."""
         return super().check(value) & ((value.square().sum(-1) - 1).abs() < 1e-5).all(-1)
 
 
@@ -219,7 +219,7 @@ class _Symmetric(_Square):
     """Symmetric matrices."""
 
     def check(self, value: Any) -> Any:
-        """By comparison."""
+        """Whether matrices equal their transposes."""
         other = value.mT
         return ((value - other).abs() <= 1e-6 + 1e-5 * other.abs()).all(-1).all(-1)
 
@@ -228,7 +228,7 @@ class _PositiveSemidefinite(_Symmetric):
     """Symmetric matrices without negative eigenvalues."""
 
     def check(self, value: Any) -> Any:
-        """By the eigenvalues."""
+        """Whether all eigenvalues are at least 0."""
         return super().check(value) & (eigvalsh(value) >= 0).all(-1)
 
 
@@ -236,7 +236,7 @@ class _PositiveDefinite(_Symmetric):
     """Symmetric matrices with positive eigenvalues."""
 
     def check(self, value: Any) -> Any:
-        """By a Cholesky factorization."""
+        """Whether a Cholesky factorization exists."""
         return super().check(value) & (cholesky_ex(value).info == 0)
 
 
@@ -250,7 +250,7 @@ class _IndependentConstraint(Constraint):
         self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
 
     def check(self, value: Any) -> Any:
-        """For all together."""
+        """Whether the base constraint holds for all elements of an event together."""
         result = self.base_constraint.check(value)
         for _ in range(self.reinterpreted_batch_ndims):
             result = result.all(-1)
@@ -275,7 +275,7 @@ class MixtureSameFamilyConstraint(Constraint):
         self.event_dim = base_constraint.event_dim
 
     def check(self, value: Any) -> Any:
-        """For all components together."""
+        """Whether the base constraint holds for all components together."""
         events = self.event_dim
         result = self.base_constraint.check(value.unsqueeze(-1 - events))
         return result.all(-1)
@@ -298,7 +298,7 @@ class _Parts(Constraint):
 
 
 class _Cat(_Parts):
-    """Of parts of `lengths`."""
+    """Constraint of concatenated parts of `lengths`, each with its own."""
 
     def check(self, value: Any) -> Any:
         """Part by part."""
@@ -307,7 +307,7 @@ class _Cat(_Parts):
 
 
 class _Stack(_Parts):
-    """Of entries."""
+    """Constraint of stacked entries, each with its own."""
 
     def check(self, value: Any) -> Any:
         """Entry by entry."""
@@ -316,21 +316,21 @@ class _Stack(_Parts):
 
 
 class _Dependent(Constraint):
-    """A set that depends on other values; called, it says what is known of it."""
+    """Constraint that depends on other values; a call sets its known properties."""
 
     def __init__(self, *, is_discrete: Any = False, event_dim: Any = 0) -> None:
         self.is_discrete = is_discrete
         self.event_dim = event_dim
 
     def __call__(self, *, is_discrete: Any = None, event_dim: Any = None) -> _Dependent:
-        """The same with what is said."""
+        """A copy with the given properties."""
         return _Dependent(
             is_discrete=self.is_discrete if is_discrete is None else is_discrete,
             event_dim=self.event_dim if event_dim is None else event_dim,
         )
 
     def check(self, value: Any) -> Any:
-        """Refused: it is not known here."""
+        """Refused: the constraint depends on values that are not known here."""
         raise ValueError("Cannot determine validity of dependent constraint")
 
 
@@ -360,7 +360,7 @@ class dependent_property(property, _Dependent):  # noqa: N801 - PyTorch's name
         self.event_dim = event_dim
 
     def __call__(self, fn: Any) -> dependent_property:  # type: ignore[override]
-        """As a decorator with arguments."""
+        """Decorates a method; the constructor had the arguments."""
         return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
 
 

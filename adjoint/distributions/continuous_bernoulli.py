@@ -41,38 +41,38 @@ class ContinuousBernoulli(Chance):
         self.__dict__[given] = value
         self._lims = lims
         super().__init__(value.shape, (), validate_args)
-        if given == "probs":
-            self.__dict__["probs"] = clamp_probs(value)
+        self.__dict__["probs"] = clamp_probs(self.probs)
 
     def _far(self) -> Any:
-        """Where p is outside of the limits."""
+        """A mask: where p is outside of the limits."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _cut(self) -> Any:
-        """p outside of the limits, a number like it inside."""
-        return where(self._far(), self.probs, self._lims[0])
+        """Log-odds where p is outside of the limits, some like them inside. The closed forms are of
+        log-odds, which say more of a p near 1 than p does.
+        """
+        low = self._lims[0]
+        return where(self._far(), self.logits, math.log(low / (1.0 - low)))
 
     def _log_norm(self) -> Any:
         """The logarithm of the number that makes the density one."""
-        p, x = self._cut(), (self.probs - 0.5).square()
-        below = where(p <= 0.5, p, 0.0)
-        above = where(p >= 0.5, p, 1.0)
-        far = ((-p).log1p() - p.log()).abs().log()
-        far = far - where(p <= 0.5, (-2.0 * below).log1p(), (2.0 * above - 1.0).log())
+        size, x = self._cut().abs(), (self.probs - 0.5).square()
+        far = (size / (0.5 * size).tanh()).log()
         return where(self._far(), far, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
 
     @property
     def mean(self) -> Any:
-        """In closed form."""
-        p, x = self._cut(), self.probs - 0.5
-        far = p / (2.0 * p - 1.0) + 1.0 / ((-p).log1p() - p.log())
+        """Mean in closed form."""
+        odds, x = self._cut(), self.probs - 0.5
+        far = 0.5 / (0.5 * odds).tanh() - 1.0 / odds + 0.5
         return where(self._far(), far, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x.square()) * x)
 
     @property
     def variance(self) -> Any:
-        """In closed form."""
-        p, x = self._cut(), (self.probs - 0.5).square()
-        far = p * (p - 1.0) / (1.0 - 2.0 * p).square() + 1.0 / ((-p).log1p() - p.log()).square()
+        """Variance in closed form."""
+        odds, x = self._cut(), (self.probs - 0.5).square()
+        size = (-odds.abs()).exp()
+        far = 1.0 / odds.square() - size / (1.0 - size).square()
         return where(self._far(), far, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
@@ -85,20 +85,22 @@ class ContinuousBernoulli(Chance):
         return value * logits - softplus(logits) + self._log_norm()
 
     def _cdf(self, value: Any) -> Any:
-        """In closed form."""
-        p = self._cut()
-        far = (p**value * (1.0 - p) ** (1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
+        """Cumulative distribution in closed form."""
+        odds = self._cut()
+        size, rises = -odds.abs(), odds > 0.0
+        far = (size * value).expm1() / size.expm1()
+        far = far * where(rises, (size * (1.0 - value)).exp(), 1.0)
         inside = where(self._far(), far, value)
         return where(value <= 0.0, 0.0, where(value >= 1.0, 1.0, inside))
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
-        p = self._cut()
-        other = (-p).log1p()
-        far = ((-p + value * (2.0 * p - 1.0)).log1p() - other) / (p.log() - other)
+        """Inverse of the cumulative distribution in closed form."""
+        odds = self._cut()
+        size, rises = -odds.abs(), odds > 0.0
+        part = (where(rises, 1.0 - value, value) * size.expm1()).log1p() / size
+        far = where(rises, 1.0 - part, part).clamp(0.0, 1.0)
         return where(self._far(), far, value)
 
     def entropy(self) -> Any:
-        """In closed form."""
-        zero, one = (-self.probs).log1p(), self.probs.log()
-        return self.mean * (zero - one) - self._log_norm() - zero
+        """Entropy in closed form."""
+        return softplus(self.logits) - self.mean * self.logits - self._log_norm()

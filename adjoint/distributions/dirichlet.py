@@ -54,7 +54,7 @@ class Dirichlet(Distribution):
 
     @property
     def variance(self) -> Any:
-        """In closed form."""
+        """Variance in closed form."""
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.square() * (total + 1))
 
@@ -68,7 +68,7 @@ class Dirichlet(Distribution):
         return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         a, k = self.concentration, self.concentration.shape[-1]
         total = a.sum(-1)
         return (

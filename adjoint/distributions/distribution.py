@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
+from ..core.argument_errors import described, remedy
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
-from ..core.mistakes import described, remedy
+from ..core.mode import are_known, refuse_where
 from ..core.spec import Size, broadcast_shapes
 from ..tensor import Tensor
 from . import constraints
@@ -57,6 +58,7 @@ class Distribution:
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
                 self._assert_parameter(name, constraint)
+        super().__init__()  # of what a class derives from besides
 
     def _assert_parameter(self, name: str, constraint: Constraint) -> None:
         if name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property):
@@ -64,12 +66,25 @@ class Distribution:
         if constraints.is_dependent(constraint):
             return
         value = getattr(self, name)
-        if not bool(constraint.check(value).all()):
-            raise InvalidArgument(
-                f"Expected parameter {name} ({type(value).__name__} of shape "
-                f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
-                f"{constraint!r}, but found invalid values:\n{value}"
-            )
+        shape = tuple(value.shape)
+        self._assert_all(
+            constraint.check(value), value,
+            lambda shown: f"Expected parameter {name} ({type(value).__name__} of shape {shape}) of "
+            f"distribution {shown(self)} to satisfy the constraint {shown(constraint)}, but found "
+            "invalid values",
+        )  # fmt: skip
+
+    def _assert_all(
+        self, valid: Any, value: object, message: Callable[[Callable[[object], str]], str]
+    ) -> None:
+        """Refuse values that are not all valid, by a message that is given how to show what holds
+        values. In a function that is being captured each run does so, and shows none.
+        """
+        if not are_known():
+            told = message(lambda x: type(x).__name__)
+            refuse_where(~valid.all(), lambda: InvalidArgument(f"{told}, in a compiled function"))
+        elif not bool(valid.all()):
+            raise InvalidArgument(f"{message(repr)}:\n{value}")
 
     @property
     def batch_shape(self) -> Size:
@@ -83,7 +98,7 @@ class Distribution:
 
     @property
     def support(self) -> Any:
-        """Where values lie."""
+        """Constraint that values satisfy."""
         raise Unsupported(f"{type(self).__name__}.support is not defined")
 
     @property
@@ -148,12 +163,12 @@ class Distribution:
         return self.entropy().exp()
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """All values of a discrete distribution, along dimension 0."""
+        """Every value of a discrete distribution, along dimension 0."""
         raise Unsupported(f"{type(self).__name__} cannot enumerate its support; draw samples")
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """What `expand` of a class that derives from `cls` fills; its own, where it has a
-        constructor of its own.
+        """The instance that `expand` of a class derived from `cls` fills: the given one, or a new
+        one, unless the class has a constructor of its own.
         """
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
@@ -163,7 +178,7 @@ class Distribution:
         return self.__new__(type(self)) if _instance is None else _instance
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distribution with parameters expanded to another batch shape.
+        """A distribution with the parameters expanded to another batch shape.
 
         Parameters are the entries of `arg_constraints`, here and in base classes; a constraint's
         `event_dim` says how many of a parameter's last dimensions stay.
@@ -188,7 +203,7 @@ class Distribution:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _drawn(self, make: Callable[..., Any], sample_shape: Sequence[int], like: Any) -> Any:
-        """What `make` gives in the shape of samples, of the dtype and device of a parameter."""
+        """Result of `make` in the shape of samples, of the dtype and device of a parameter."""
         return make(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
 
     def _validate_sample(self, value: Any) -> None:
@@ -213,12 +228,13 @@ class Distribution:
             support = self.support
         except NotImplementedError:
             return
-        if not bool(support.check(value).all()):
-            raise InvalidArgument(
-                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
-                f"to be within the support ({support!r}) of the distribution {self!r}, but found "
-                f"invalid values:\n{value}"
-            )
+        kind, shape = type(value).__name__, tuple(value.shape)
+        self._assert_all(
+            support.check(value), value,
+            lambda shown: f"Expected value argument ({kind} of shape {shape}) to be within the "
+            f"support ({shown(support)}) of the distribution {shown(self)}, but found invalid "
+            "values",
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         found = [(n, self.__dict__[n]) for n in self.arg_constraints if n in self.__dict__]

@@ -41,7 +41,7 @@ class ExponentialFamily(Distribution):
         raise Unsupported(f"{type(self).__name__}._mean_carrier_measure is not defined")
 
     def entropy(self) -> Any:
-        """By the gradient of the log normalizer."""
+        """Entropy by the gradient of the log normalizer."""
         with enable_grad():
             params = [p.detach().requires_grad_() for p in self._natural_params]
             normalizer = self._log_normalizer(*params)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.create.creation import empty, zeros_like
+from ..ops.create.creation import empty
+from ..ops.create.like import zeros_like
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all
@@ -60,7 +61,7 @@ class Exponential(Distribution):
         return -(-self.rate * value).expm1()
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         return -(-value).log1p() / self.rate
 
     def entropy(self) -> Any:

@@ -42,19 +42,19 @@ class FisherSnedecor(Distribution):
 
     @property
     def mode(self) -> Any:
-        """Where df1 is more than 2."""
+        """Mode; defined where df1 is more than 2."""
         mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
         return where(self.df1 > 2, mode, math.nan)
 
     @property
     def variance(self) -> Any:
-        """Where df2 is more than 4."""
+        """Variance; defined where df2 is more than 4."""
         df2 = where(self.df2 > 4, self.df2, math.nan)
         top = 2 * df2.square() * (self.df1 + df2 - 2)
         return top / (self.df1 * (df2 - 2).square() * (df2 - 4))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """Of two gamma draws, with implicit gradients."""
+        """Samples as the ratio of two gamma draws, with implicit gradients."""
         shape = self._extended_shape(sample_shape)
         tiny = finfo(self.df1.dtype).tiny
         top, bottom = (

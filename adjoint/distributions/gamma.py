@@ -70,6 +70,6 @@ class Gamma(Distribution):
         return igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         a = self.concentration
         return a - self.rate.log() + lgamma(a) + (1 - a) * digamma(a)

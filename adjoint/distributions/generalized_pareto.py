@@ -15,8 +15,8 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """What exceeds a high threshold, `loc`: 1 - cdf = (1 + c z)^(-1/c) of z = (x - loc) / scale,
-    which for a concentration c of 0 is exp(-z).
+    """Distribution of values above a high threshold, `loc`: 1 - cdf = (1 + c z)^(-1/c) of z = (x -
+    loc) / scale, which for a concentration c of 0 is exp(-z).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.generalized_pareto.GeneralizedPareto
 
@@ -42,7 +42,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def support(self) -> Any:
-        """From loc on; for negative concentrations to loc - scale / concentration."""
+        """Support: from loc on; for negative concentrations to loc - scale / concentration."""
         upper = where(self.concentration < 0, self.loc - self.scale / self._shape()[1], math.inf)
         return constraints.interval(self.loc, upper)
 
@@ -59,7 +59,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def variance(self) -> Any:
-        """Where the concentration is less than 1/2."""
+        """Variance; defined where the concentration is less than 1/2."""
         c = self.concentration
         found = self.scale.square() / ((1 - c).square() * (1 - 2 * c))
         return where(c < 0.5, found, math.nan)
@@ -86,11 +86,11 @@ class GeneralizedPareto(Distribution):
         return (-self.log_survival_function(value).exp()).log1p()
 
     def _cdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Cumulative distribution in closed form."""
         return -self.log_survival_function(value).expm1()
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         zero, c = self._shape()
         rest = (-value).log1p()
         return self.loc + self.scale * where(zero, -rest, (-c * rest).expm1() / c)

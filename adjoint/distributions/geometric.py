@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autograd.modes import no_grad
-from ..core.errors import InvalidArgument
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.comparison import where
 from . import constraints
 from .bernoulli import Chance, one_of
@@ -34,11 +33,12 @@ class Geometric(Chance):
         (value,) = broadcast_all(logits if probs is None else probs)
         self.__dict__[given] = value
         super().__init__(value.shape, (), validate_args)
-        if self._validate_args and probs is not None and not bool((value > 0).all()):
-            raise InvalidArgument(
-                f"Expected parameter probs (Tensor of shape {tuple(value.shape)}) of distribution "
-                f"{self!r} to be positive but found invalid values:\n{value}"
-            )
+        if self._validate_args and probs is not None:
+            self._assert_all(
+                value > 0, value,
+                lambda shown: f"Expected parameter probs (Tensor of shape {tuple(value.shape)}) of "
+                f"distribution {shown(self)} to be positive but found invalid values",
+            )  # fmt: skip
 
     @property
     def mean(self) -> Any:
@@ -67,5 +67,5 @@ class Geometric(Chance):
         return value * (-where(certain, 0.0, self.probs)).log1p() + self.probs.log()
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         return softplus(self.logits) / self.probs - self.logits

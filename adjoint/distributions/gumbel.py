@@ -8,7 +8,8 @@ from typing import Any
 
 from ..core.dtype import finfo
 from ..ops.create.creation import empty
-from ..ops.random.random import rand, torch_generator
+from ..ops.random.generators import torch_generator
+from ..ops.random.random import rand
 from .distribution import LocationScale
 from .utils import euler_constant
 
@@ -54,11 +55,11 @@ class Gumbel(LocationScale):
         return (y - y.exp()) - self.scale.log()
 
     def _cdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Cumulative distribution in closed form."""
         return (-((self.loc - value) / self.scale).exp()).exp()
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         return self.loc - self.scale * (-value.log()).log()
 
     def entropy(self) -> Any:

@@ -1,11 +1,11 @@
-"""What the absolute values of draws around 0 have in common."""
+"""Base of the distributions of absolute values of draws around 0."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar
 
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.comparison import where
 from . import constraints
 from .transformed_distribution import TransformedDistribution
@@ -38,11 +38,11 @@ class Half(TransformedDistribution):
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
     def _cdf(self, value: Any) -> Any:
-        """From the base's."""
+        """Cumulative distribution, from the base's."""
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, value: Any) -> Any:
-        """From the base's."""
+        """Inverse of the cumulative distribution, from the base's."""
         return self.base_dist.icdf((value + 1) / 2)
 
     def entropy(self) -> Any:

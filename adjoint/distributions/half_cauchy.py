@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ops.create.creation import full_like
+from ..ops.create.like import full_like
 from .cauchy import Cauchy
 from .half import Half
 

@@ -43,7 +43,7 @@ class Independent(Distribution):
         super().__init__(shape[:kept], shape[kept:], validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = self._expanding(batch_shape, _instance)
         inner = self._event_shape[: self.reinterpreted_batch_ndims]
         new.base_dist = self.base_dist.expand(Size((*batch_shape, *inner)))
@@ -51,12 +51,12 @@ class Independent(Distribution):
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
-        """As the base distribution."""
+        """Whether there are reparametrized samples, as for the base distribution."""
         return bool(self.base_dist.has_rsample)
 
     @property
     def has_enumerate_support(self) -> bool:  # type: ignore[override]
-        """Only where nothing is reinterpreted."""
+        """Whether the support can be enumerated: only where nothing is reinterpreted."""
         return not self.reinterpreted_batch_ndims and bool(self.base_dist.has_enumerate_support)
 
     @property
@@ -67,17 +67,17 @@ class Independent(Distribution):
 
     @property
     def mean(self) -> Any:
-        """As the base distribution."""
+        """Mean of the base distribution."""
         return self.base_dist.mean
 
     @property
     def mode(self) -> Any:
-        """As the base distribution."""
+        """Mode of the base distribution."""
         return self.base_dist.mode
 
     @property
     def variance(self) -> Any:
-        """As the base distribution."""
+        """Variance of the base distribution."""
         return self.base_dist.variance
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
@@ -97,7 +97,7 @@ class Independent(Distribution):
         return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """As the base distribution, where nothing is reinterpreted."""
+        """All values of the base distribution, where nothing is reinterpreted."""
         if self.reinterpreted_batch_ndims > 0:
             raise Unsupported(
                 "Independent: Enumeration over cartesian product is not implemented; enumerate "

@@ -35,12 +35,12 @@ class InverseGamma(TransformedDistribution):
 
     @property
     def concentration(self) -> Any:
-        """The gamma distribution's."""
+        """Concentration of the gamma distribution."""
         return self.base_dist.concentration
 
     @property
     def rate(self) -> Any:
-        """The gamma distribution's."""
+        """Rate of the gamma distribution."""
         return self.base_dist.rate
 
     @property
@@ -56,12 +56,12 @@ class InverseGamma(TransformedDistribution):
 
     @property
     def variance(self) -> Any:
-        """Where the concentration is more than 2."""
+        """Variance; defined where the concentration is more than 2."""
         a = self.concentration
         found = self.rate.square() / ((a - 1).square() * (a - 2))
         return where(a > 2, found, math.inf)
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         a = self.concentration
         return a + self.rate.log() + lgamma(a) - (1 + a) * digamma(a)

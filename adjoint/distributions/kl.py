@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import InvalidArgument, InvalidType, Unsupported
-from ..ops.create.creation import full_like, zeros_like
+from ..ops.create.like import full_like, zeros_like
 from ..ops.elementwise.comparison import where
 from ..ops.elementwise.logic import logical_or
 from ..ops.special.special import digamma, lgamma, xlogy
@@ -280,7 +280,7 @@ def _exponential_gamma(p: Exponential, q: Gamma) -> Any:
 
 
 def _log_gumbel_density(p: Any, q: Gumbel, transform: Any) -> Any:
-    """By the expectation of exp(-x / q.scale)."""
+    """Expected log density of a Gumbel distribution, by the expectation of exp(-x / q.scale)."""
     return (q.loc - p.mean) / q.scale - (q.loc / q.scale).exp() * transform - q.scale.log()
 
 

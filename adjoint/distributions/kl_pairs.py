@@ -65,7 +65,7 @@ def _continuous_normal(p: ContinuousBernoulli, q: Normal) -> Any:
 
 
 def _negative_log_normal(p: Any, q: Normal) -> Any:
-    """Less the expectation of the log density of q under p."""
+    """Negative expectation of the log density of q under p."""
     squares = p.variance + (p.mean - q.loc).square()
     return HALF_LOG_2PI + q.scale.log() + 0.5 * squares / q.scale.square()
 

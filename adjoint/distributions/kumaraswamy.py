@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ops.create.creation import ones_like, zeros_like
+from ..ops.create.like import ones_like, zeros_like
 from ..ops.elementwise.comparison import where
 from ..ops.special.special import digamma, lgamma
 from . import constraints
@@ -18,7 +18,8 @@ __all__ = ["Kumaraswamy"]
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Much like the beta distribution, with a cdf in closed form: 1 - (1 - x^a)^b.
+    """Kumaraswamy distribution, much like the beta distribution, with a cdf in closed form: 1 - (1
+    - x^a)^b.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.kumaraswamy.Kumaraswamy
 
@@ -46,7 +47,7 @@ class Kumaraswamy(TransformedDistribution):
         super().__init__(Uniform(zeros_like(one), one, validate_args), transforms, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         a, b = self.concentration1.expand(batch_shape), self.concentration0.expand(batch_shape)
         return type(self)(a, b, validate_args=False)
 
@@ -58,7 +59,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def mean(self) -> Any:
-        """In closed form."""
+        """Mean in closed form."""
         return self._moment(1)
 
     @property
@@ -70,11 +71,11 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def variance(self) -> Any:
-        """By the first two moments."""
+        """Variance by the first two moments."""
         return self._moment(2) - self._moment(1).square()
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         a, b = self.concentration1, self.concentration0
         harmonic = digamma(b + 1) + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - a.log() - b.log()

@@ -32,7 +32,7 @@ class Laplace(LocationScale):
         return 2**0.5 * self.scale
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """By the inverse of the cumulative distribution."""
+        """Samples by the inverse of the cumulative distribution."""
         u = self._drawn(rand, sample_shape, self.loc) - 0.5
         tail = (1 - 2 * u.abs()).clamp(min=finfo(u.dtype).tiny)
         return self.loc - self.scale * u.sign() * tail.log()
@@ -42,12 +42,12 @@ class Laplace(LocationScale):
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
     def _cdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Cumulative distribution in closed form."""
         z = value - self.loc
         return 0.5 - 0.5 * z.sign() * (-z.abs() / self.scale).expm1()
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         term = value - 0.5
         return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
 

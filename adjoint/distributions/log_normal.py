@@ -50,7 +50,7 @@ class LogNormal(TransformedDistribution):
 
     @property
     def variance(self) -> Any:
-        """In closed form."""
+        """Variance in closed form."""
         square = self.scale.square()
         return square.expm1() * (2 * self.loc + square).exp()
 

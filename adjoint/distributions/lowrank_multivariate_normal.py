@@ -9,7 +9,8 @@ from ..core.errors import InvalidArgument
 from ..core.spec import broadcast_shapes
 from ..ops.create.creation import eye
 from ..ops.index.slicing import diag_embed
-from ..ops.linalg.linalg import cholesky, solve_triangular
+from ..ops.linalg.linalg import solve_triangular
+from ..ops.linalg.matrix_factors import cholesky
 from ..ops.random.random import randn
 from . import constraints
 from .distribution import Distribution
@@ -98,7 +99,7 @@ class LowRankMultivariateNormal(Distribution):
         return diag_embed(self.cov_diag.reciprocal()) - solved.mT @ solved
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = super().expand(batch_shape, _instance)
         for name in ("variance", "covariance_matrix", "scale_tril", "precision_matrix"):
             new.__dict__.pop(name, None)
@@ -138,6 +139,6 @@ class LowRankMultivariateNormal(Distribution):
         return -0.5 * squares - self._half_log_det(factor) - self._event_shape[0] * HALF_LOG_2PI
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         n = self._event_shape[0]
         return n * (0.5 + HALF_LOG_2PI) + self._half_log_det(self._capacitance())

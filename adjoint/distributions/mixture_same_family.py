@@ -57,7 +57,7 @@ class MixtureSameFamily(Distribution):
         super().__init__(batch, component_distribution.event_shape, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = self._expanding(batch_shape, _instance)
         count = self._component.batch_shape[-1:]
         new._component = self._component.expand((*batch_shape, *count))
@@ -66,17 +66,17 @@ class MixtureSameFamily(Distribution):
 
     @property
     def support(self) -> Any:
-        """The components'."""
+        """Support: the components'."""
         return constraints.MixtureSameFamilyConstraint(self._component.support)
 
     @property
     def mixture_distribution(self) -> Categorical:
-        """What chooses."""
+        """The distribution that chooses a component."""
         return self._mixture
 
     @property
     def component_distribution(self) -> Distribution:
-        """What is chosen from."""
+        """The distribution of the components."""
         return self._component
 
     def _weights(self) -> Any:
@@ -118,7 +118,7 @@ class MixtureSameFamily(Distribution):
         return (densities + log_softmax(self._mixture.logits, -1)).logsumexp(-1)
 
     def _cdf(self, value: Any) -> Any:
-        """The components', weighted."""
+        """Cumulative distribution: the components', weighted."""
         return (self._component.cdf(self._pad(value)) * self._mixture.probs).sum(-1)
 
     def __repr__(self) -> str:

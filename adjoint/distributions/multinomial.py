@@ -18,7 +18,7 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(OfCategories):
-    """How often each category comes among `total_count` draws.
+    """Distribution of the numbers of times that each category comes among `total_count` draws.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.multinomial.Multinomial
 
@@ -70,7 +70,7 @@ class Multinomial(OfCategories):
         return ways + (logits * value).sum(-1)
 
     def entropy(self) -> Any:
-        """By the categories' entropy and the expected logarithms of factorials."""
+        """Entropy by the categories' entropy and the expected logarithms of factorials."""
         n = self.logits.new_tensor(self.total_count)
         counts = Binomial(self.total_count, self.probs, validate_args=False)
         values = counts.enumerate_support(expand=False)[1:]

@@ -8,7 +8,8 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from ..core.spec import broadcast_shapes
 from ..ops.create.creation import eye
-from ..ops.linalg.linalg import cholesky, cholesky_inverse, solve_triangular
+from ..ops.linalg.linalg import cholesky_inverse, solve_triangular
+from ..ops.linalg.matrix_factors import cholesky
 from ..ops.random.random import randn
 from . import constraints
 from .distribution import Distribution
@@ -86,14 +87,14 @@ class MultivariateNormal(Distribution):
             )
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = super().expand(batch_shape, _instance)
         new._unbroadcasted_scale_tril = self._factor
         return new
 
     @property
     def _factor(self) -> Any:
-        """Under PyTorch's name for it, which subclasses set or override."""
+        """The Cholesky factor under PyTorch's name, which subclasses set or override."""
         return self._unbroadcasted_scale_tril
 
     def _matrix(self, value: Any) -> Any:
@@ -139,7 +140,7 @@ class MultivariateNormal(Distribution):
         return -0.5 * squares - half_log_det(self._factor) - self._event_shape[0] * HALF_LOG_2PI
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         d = self._event_shape[0]
         return (d * (0.5 + HALF_LOG_2PI) + half_log_det(self._factor)).expand(self._batch_shape)
 

@@ -42,11 +42,11 @@ class Normal(LocationScale):
         return ((value - self.loc) / self.scale).square() * -0.5 - self.scale.log() - HALF_LOG_2PI
 
     def _cdf(self, value: Any) -> Any:
-        """By the error function."""
+        """Cumulative distribution by the error function."""
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 
     def icdf(self, value: Any) -> Any:
-        """By the inverse error function."""
+        """Inverse of the cumulative distribution, by the inverse error function."""
         return self.loc + self.scale * (2 * value - 1).erfinv() * math.sqrt(2)
 
     def entropy(self) -> Any:

@@ -27,7 +27,7 @@ class OfCategories(Distribution):
         super().__init__(self._categorical.batch_shape, shape[-1:], validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = self._expanding(batch_shape, _instance)
         new._categorical = self._categorical.expand(batch_shape)
         return new
@@ -49,7 +49,8 @@ class OfCategories(Distribution):
 
 
 class OneHotCategorical(OfCategories):
-    """One-hot vectors with probabilities in proportion to `probs` (or to exp(logits)).
+    """Distribution of one-hot vectors with probabilities in proportion to `probs` (or to
+    exp(logits)).
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.one_hot_categorical.OneHotCategorical
 

@@ -34,7 +34,7 @@ class Pareto(TransformedDistribution):
         super().__init__(base, transforms, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         scale, alpha = self.scale.expand(batch_shape), self.alpha.expand(batch_shape)
         return type(self)(scale, alpha, validate_args=False)
 
@@ -50,16 +50,16 @@ class Pareto(TransformedDistribution):
 
     @property
     def variance(self) -> Any:
-        """Where alpha is more than 2."""
+        """Variance; defined where alpha is more than 2."""
         a = self.alpha
         found = self.scale.square() * a / ((a - 1).square() * (a - 2))
         return where(a > 2, found, math.inf)
 
     @property
     def support(self) -> Any:
-        """From the scale on."""
+        """Support: from the scale on."""
         return constraints.greater_than_eq(self.scale)
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())

@@ -55,7 +55,9 @@ class LogitRelaxedBernoulli(Chance):
 
 
 class Relaxed(TransformedDistribution):
-    """What a distribution over logarithms or log-odds (`inner`) becomes by `transform`."""
+    """Base of relaxed distributions: a distribution over logarithms or log-odds (`inner`),
+    transformed by `transform`.
+    """
 
     inner: Any
     transform: Any
@@ -73,7 +75,7 @@ class Relaxed(TransformedDistribution):
 
     @property
     def temperature(self) -> Any:
-        """How far draws are from those that are not relaxed."""
+        """Temperature: how far draws are from those that are not relaxed."""
         return self.base_dist.temperature
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 from ..core.dtype import finfo
 from ..core.errors import InvalidArgument
 from ..ops.create.creation import eye
-from ..ops.shape.joining import cat, stack
+from ..ops.shape.concatenation import cat, stack
 from . import constraints
-from .transforms import Transform
+from .change_of_variables import Transform
 from .utils import softplus, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = [
@@ -49,7 +49,7 @@ class _Parts(Transform):
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
-        """Where all are."""
+        """Whether the transform is bijective: if all parts are."""
         return all(t.bijective for t in self.transforms)
 
 
@@ -85,7 +85,7 @@ class CatTransform(_Parts):
 
     @property
     def length(self) -> int:
-        """Of all parts."""
+        """Sum of the parts' lengths."""
         return sum(self.lengths)
 
     def _split(self, x: Any) -> Sequence[Any]:
@@ -112,12 +112,12 @@ class CatTransform(_Parts):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
-        """The parts'."""
+        """Constraint on the inputs: the parts' domains."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
-        """The parts'."""
+        """Constraint on the outputs: the parts' codomains."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -148,12 +148,12 @@ class StackTransform(_Parts):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
-        """The entries'."""
+        """Constraint on the inputs: the entries' domains."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @property
     def codomain(self) -> Any:  # type: ignore[override]
-        """The entries'."""
+        """Constraint on the outputs: the entries' codomains."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)
 
 
@@ -177,7 +177,7 @@ class CumulativeDistributionTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
-        """Where the distribution's values lie."""
+        """The distribution's support."""
         return self.distribution.support
 
     def _call(self, x: Any) -> Any:
@@ -261,7 +261,9 @@ class CorrCholeskyTransform(Transform):
         return (vector.log1p() - (-vector).log1p()) / 2
 
     def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Any:
-        """By what each row has left, and the derivative of tanh."""
+        """Logarithm of the Jacobian's determinant, by the rest of each row and the derivative of
+        tanh.
+        """
         left = 1 - y.square().cumsum(-1)
         rows: Any = 0.0
         if y.shape[-1] > 2:

@@ -79,6 +79,6 @@ class StudentT(Distribution):
         return -0.5 * (self.df + 1) * (y.square() / self.df).log1p() - self._log_normalizer()
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         half = 0.5 * self.df
         return self._log_normalizer() + (half + 0.5) * (digamma(half + 0.5) - digamma(half))

@@ -9,9 +9,10 @@ from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument
 from ..core.spec import Size
 from . import constraints
+from .change_of_variables import Transform
 from .distribution import Distribution
 from .independent import Independent
-from .transforms import ComposeTransform, Transform
+from .transforms import ComposeTransform
 from .utils import sum_rightmost
 
 __all__ = ["TransformedDistribution"]
@@ -57,7 +58,7 @@ class TransformedDistribution(Distribution):
         super().__init__(result[:cut], result[cut:], validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = self._expanding(batch_shape, _instance)
         whole = ComposeTransform(self.transforms)
         shape = tuple(whole.inverse_shape((*batch_shape, *self._event_shape)))
@@ -67,7 +68,7 @@ class TransformedDistribution(Distribution):
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
-        """As the base distribution."""
+        """Whether there are reparametrized samples, as for the base distribution."""
         return bool(self.base_dist.has_rsample)
 
     @property
@@ -114,7 +115,7 @@ class TransformedDistribution(Distribution):
         return self._turned(self.base_dist.cdf(value))
 
     def icdf(self, value: Any) -> Any:
-        """The base's, transformed."""
+        """Inverse of the cumulative distribution: the base's, transformed."""
         return self._transformed(self.base_dist.icdf(self._turned(value)))
 
     def _turned(self, probability: Any) -> Any:

@@ -7,15 +7,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..core.errors import InvalidArgument, ShapeError, Unsupported
+from ..core.errors import ShapeError
 from ..core.spec import Size, broadcast_shapes
-from ..ops.create.creation import full_like, ones_like, zeros_like
+from ..ops.create.like import full_like, ones_like, zeros_like
 from ..ops.create.ranges import arange
 from ..ops.nn.activation import logsigmoid
 from ..ops.nn.softmax import softmax
-from ..ops.shape.joining import cat
+from ..ops.shape.concatenation import cat
 from ..tensor import Tensor
 from . import constraints
+from .change_of_variables import Transform
+from .change_of_variables import _InverseTransform as _InverseTransform
+from .structured import (
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    StackTransform,
+)
 from .utils import softplus, sum_rightmost
 
 __all__ = [
@@ -25,144 +35,6 @@ __all__ = [
     "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform",
     "StickBreakingTransform", "TanhTransform", "Transform", "identity_transform",
 ]  # fmt: skip
-
-
-class Transform:
-    """A function y = f(x) between constrained spaces, with log|dy/dx|.
-
-    Subclasses define `domain`, `codomain`, `_call`, and where they exist `_inverse` and
-    `log_abs_det_jacobian`.
-    Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.Transform
-
-    >>> t = ad.distributions.ExpTransform()
-    >>> t.inv(t(ad.tensor(2.0)))
-    tensor(2.)
-    """
-
-    bijective: bool = False
-    domain: Any = constraints.real
-    codomain: Any = constraints.real
-
-    def __init__(self, cache_size: int = 0) -> None:
-        self._cache_size = cache_size  # accepted for PyTorch's sake: nothing is kept
-
-    @property
-    def event_dim(self) -> int:
-        """The dimensions of an event, where they are the same on both sides."""
-        if self.domain.event_dim == self.codomain.event_dim:
-            return int(self.domain.event_dim)
-        raise InvalidArgument(
-            "Please use either .domain.event_dim or .codomain.event_dim: "
-            f"{self.domain.event_dim} and {self.codomain.event_dim}"
-        )
-
-    @property
-    def inv(self) -> Any:
-        """The inverse transform."""
-        return _InverseTransform(self)
-
-    @property
-    def sign(self) -> Any:
-        """1 for an increasing function, -1 for a decreasing one."""
-        raise Unsupported(f"{type(self).__name__}.sign is not defined")
-
-    def with_cache(self, cache_size: int = 1) -> Transform:
-        """This transform: inverses are computed, not remembered."""
-        return self
-
-    def __call__(self, x: Any) -> Any:
-        """f(x)."""
-        return self._call(x)
-
-    def _inv_call(self, y: Any) -> Any:
-        return self._inverse(y)
-
-    def _call(self, x: Any) -> Any:
-        raise Unsupported(f"{type(self).__name__}._call is not defined")
-
-    def _inverse(self, y: Any) -> Any:
-        raise Unsupported(f"{type(self).__name__} has no inverse")
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """log|dy/dx| for an input and its output."""
-        raise Unsupported(f"{type(self).__name__}.log_abs_det_jacobian is not defined")
-
-    def forward_shape(self, shape: Sequence[int]) -> Any:
-        """The shape of the output for an input of `shape`."""
-        return shape
-
-    def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """The shape of the input for an output of `shape`."""
-        return shape
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class _InverseTransform(Transform):
-    """The inverse of a bijective transform."""
-
-    def __init__(self, transform: Transform) -> None:
-        super().__init__()
-        self._transform = transform
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        """As the transform."""
-        return self._transform.bijective
-
-    @property
-    def domain(self) -> Any:  # type: ignore[override]
-        """The transform's codomain."""
-        return self._transform.codomain
-
-    @property
-    def codomain(self) -> Any:  # type: ignore[override]
-        """The transform's domain."""
-        return self._transform.domain
-
-    @property
-    def sign(self) -> Any:
-        """As the transform."""
-        return self._transform.sign
-
-    @property
-    def inv(self) -> Any:
-        """The transform itself."""
-        return self._transform
-
-    def _call(self, x: Any) -> Any:
-        return self._transform._inverse(x)
-
-    def _inverse(self, y: Any) -> Any:
-        return self._transform._call(y)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """The transform's, negated."""
-        return -self._transform.log_abs_det_jacobian(y, x)
-
-    def forward_shape(self, shape: Sequence[int]) -> Any:
-        """The transform's inverse shape."""
-        return self._transform.inverse_shape(shape)
-
-    def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """The transform's forward shape."""
-        return self._transform.forward_shape(shape)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _InverseTransform) and self._transform == other._transform
-
-    def __hash__(self) -> int:
-        return hash((_InverseTransform, self._transform))
-
-    def __repr__(self) -> str:
-        return f"Inverse({self._transform!r})"
 
 
 class ComposeTransform(Transform):
@@ -181,7 +53,7 @@ class ComposeTransform(Transform):
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
-        """Where all parts are."""
+        """Whether the transform is bijective: if all parts are."""
         return all(part.bijective for part in self.parts)
 
     @property
@@ -246,7 +118,7 @@ class ComposeTransform(Transform):
         return total
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """Through all parts."""
+        """Shape of the outputs after all parts."""
         for part in self.parts:
             shape = part.forward_shape(shape)
         return shape
@@ -294,7 +166,7 @@ class IndependentTransform(Transform):
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
-        """As the base transform."""
+        """Whether the transform is bijective, as for the base transform."""
         return self.base_transform.bijective
 
     @property
@@ -309,7 +181,7 @@ class IndependentTransform(Transform):
 
     @property
     def sign(self) -> Any:
-        """As the base transform."""
+        """Sign of the derivative of the base transform."""
         return self.base_transform.sign
 
     def _call(self, x: Any) -> Any:
@@ -324,11 +196,11 @@ class IndependentTransform(Transform):
         return sum_rightmost(term, self.reinterpreted_batch_ndims)
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """As the base transform."""
+        """Shape of the outputs of the base transform."""
         return self.base_transform.forward_shape(shape)
 
     def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """As the base transform."""
+        """Shape of the inputs of the base transform."""
         return self.base_transform.inverse_shape(shape)
 
     def __repr__(self) -> str:
@@ -376,11 +248,11 @@ class ReshapeTransform(Transform):
         return x.new_zeros(x.shape[: x.ndim - len(self.in_shape)])
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """With the last dimensions replaced."""
+        """Shape of the outputs, with the last dimensions replaced."""
         return self._replaced(shape, self.in_shape, self.out_shape)
 
     def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """With the last dimensions replaced."""
+        """Shape of the inputs, with the last dimensions replaced."""
         return self._replaced(shape, self.out_shape, self.in_shape)
 
     @staticmethod
@@ -395,7 +267,7 @@ class ReshapeTransform(Transform):
 
 
 class _Increasing(Transform):
-    """The base of those that keep the order of numbers."""
+    """Base of increasing transforms."""
 
     bijective = True
     sign = +1  # type: ignore[assignment]
@@ -442,7 +314,7 @@ class PowerTransform(Transform):
 
     @property
     def sign(self) -> Any:
-        """The exponent's."""
+        """Sign of the exponent."""
         e = self.exponent
         return e.sign() if isinstance(e, Tensor) else math.copysign(1, e)
 
@@ -586,7 +458,7 @@ class AffineTransform(Transform):
 
     @property
     def event_dim(self) -> int:
-        """As given."""
+        """Number of dimensions of an event, as given."""
         return self._event_dim
 
     @property
@@ -598,7 +470,7 @@ class AffineTransform(Transform):
 
     @property
     def sign(self) -> Any:
-        """The scale's."""
+        """Sign of the scale."""
         s = self.scale
         return s.sign() if isinstance(s, Tensor) else (s > 0) - (s < 0)
 
@@ -651,7 +523,7 @@ class SoftmaxTransform(Transform):
         return y.log()
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """The same; at least one dimension."""
+        """The input's shape; at least one dimension."""
         return _with_events(shape, 0)
 
     inverse_shape = forward_shape
@@ -698,19 +570,13 @@ class StickBreakingTransform(Transform):
         return (-moved + logsigmoid(moved) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """One share more."""
+        """Shape of the outputs, with one share more."""
         return _with_events(shape, 1)
 
     def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """One share less."""
+        """Shape of the inputs, with one share less."""
         return _with_events(shape, -1)
 
 
-from .structured import (  # noqa: E402 - it stands on the above
-    CatTransform,
-    CorrCholeskyTransform,
-    CumulativeDistributionTransform,
-    LowerCholeskyTransform,
-    PositiveDefiniteTransform,
-    StackTransform,
-)
+for _kind in (Transform, _InverseTransform):
+    _kind.__module__ = __name__  # where PyTorch has them: files name them so

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import InvalidArgument
-from ..ops.create.creation import full_like
+from ..ops.create.like import full_like
 from ..ops.random.random import rand
 from . import constraints
 from .distribution import Distribution
@@ -31,14 +30,15 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, (), validate_args)
-        if self._validate_args and not bool((self.low < self.high).all()):
-            raise InvalidArgument(
-                f"Uniform is not defined when low>= high, got low {self.low} and high {self.high}"
-            )
+        if self._validate_args:
+            self._assert_all(
+                self.low < self.high, (self.low, self.high),
+                lambda shown: "Uniform is not defined when low>= high, got low and high",
+            )  # fmt: skip
 
     @property
     def support(self) -> Any:
-        """From low to high."""
+        """Support: from low to high."""
         return constraints.interval(self.low, self.high)
 
     @property
@@ -48,7 +48,7 @@ class Uniform(Distribution):
 
     @property
     def mode(self) -> Any:
-        """Not unique: NaN."""
+        """Mode: NaN, as it is not unique."""
         return full_like(self.high, math.nan)
 
     @property
@@ -76,7 +76,7 @@ class Uniform(Distribution):
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Any) -> Any:
-        """In closed form."""
+        """Inverse of the cumulative distribution in closed form."""
         return value * (self.high - self.low) + self.low
 
     def entropy(self) -> Any:

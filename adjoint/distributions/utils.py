@@ -1,4 +1,4 @@
-"""What distributions share: parameters brought together, probabilities and their logits."""
+"""Helpers of distributions: parameters brought together, probabilities and their logits."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.modes import enable_grad
+from ..core.argument_errors import misplaced
 from ..core.dtype import finfo, get_default_dtype
 from ..core.errors import InvalidArgument
-from ..core.mistakes import misplaced
 from ..core.spec import broadcast_shapes
-from ..ops.create.creation import tensor, zeros_like
+from ..ops.create.creation import tensor
+from ..ops.create.like import zeros_like
 from ..ops.nn.softmax import log_softmax, softmax
 from ..ops.random.random import rand, randn
-from ..ops.shape.arranging import tril_indices
+from ..ops.shape.triangles import tril_indices
 from ..ops.special.special import logaddexp
 from ..tensor import Tensor
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..autograd.modes import no_grad
+from ..namespaces.special import i0e, i1e
 from ..ops.create.creation import zeros
 from ..ops.elementwise.comparison import where
-from ..ops.random.random import rand, torch_generator
-from ..special import i0e, i1e
+from ..ops.random.generators import torch_generator
+from ..ops.random.random import rand
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property
@@ -47,7 +48,9 @@ class VonMises(Distribution):
         return 1 - i1e(self.concentration) / i0e(self.concentration)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """By rejection from a wrapped Cauchy distribution (Best and Fisher, 1979), in float64."""
+        """Samples by rejection from a wrapped Cauchy distribution (Best and Fisher, 1979), in
+        float64.
+        """
         with no_grad():
             shape = self._extended_shape(sample_shape)
             loc, k = self.loc.double(), self.concentration.double()

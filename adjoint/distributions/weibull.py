@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.create.creation import ones_like
+from ..ops.create.like import ones_like
 from ..ops.special.special import lgamma
 from . import constraints
 from .exponential import Exponential
@@ -39,13 +39,13 @@ class Weibull(TransformedDistribution):
         super().__init__(base, transforms, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         scale = self.scale.expand(batch_shape)
         return type(self)(scale, self.concentration.expand(batch_shape), validate_args=False)
 
     @property
     def mean(self) -> Any:
-        """In closed form."""
+        """Mean in closed form."""
         return self.scale * lgamma(1 + self.concentration_reciprocal).exp()
 
     @property
@@ -56,11 +56,11 @@ class Weibull(TransformedDistribution):
 
     @property
     def variance(self) -> Any:
-        """In closed form."""
+        """Variance in closed form."""
         r = self.concentration_reciprocal
         return self.scale.square() * (lgamma(1 + 2 * r).exp() - (2 * lgamma(1 + r)).exp())
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         r = self.concentration_reciprocal
         return euler_constant * (1 - r) + (self.scale * r).log() + 1

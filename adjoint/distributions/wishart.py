@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import InvalidArgument
 from ..core.spec import broadcast_shapes
 from ..ops.create.ranges import arange
 from ..ops.elementwise.comparison import where
 from ..ops.index.slicing import diag_embed
-from ..ops.linalg.linalg import cholesky, cholesky_inverse, slogdet, solve_triangular
+from ..ops.linalg.linalg import cholesky_inverse, slogdet, solve_triangular
+from ..ops.linalg.matrix_factors import cholesky
 from ..ops.random.random import randn
 from ..ops.special.special import digamma, mvlgamma
 from . import constraints
@@ -60,10 +60,10 @@ class Wishart(Distribution):
         size = matrix.shape[-1]
         df, _ = broadcast_all(df, matrix.new_ones(()))
         batch = broadcast_shapes(df.shape, matrix.shape[:-2], op="Wishart")
-        if bool((df <= size - 1).any()):
-            raise InvalidArgument(
-                f"Wishart: Value of df={df} expected to be greater than ndim - 1 = {size - 1}."
-            )
+        self._assert_all(
+            df > size - 1, df,
+            lambda shown: f"Wishart: Value of df expected to be greater than ndim - 1 = {size - 1}",
+        )  # fmt: skip
         self.df = df.expand(batch)
         self.__dict__[name] = matrix.expand((*batch, size, size))
         super().__init__(batch, (size, size), validate_args)
@@ -72,7 +72,7 @@ class Wishart(Distribution):
         self._factor = normal._factor.expand((*batch, size, size))
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same with another batch shape."""
+        """A distribution expanded to another batch shape."""
         new = super().expand(batch_shape, _instance)
         new._factor = self._factor.expand((*batch_shape, *self._event_shape))
         return new
@@ -108,7 +108,7 @@ class Wishart(Distribution):
 
     @property
     def variance(self) -> Any:
-        """Element by element."""
+        """Variance of each element."""
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)
         outer = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
@@ -121,7 +121,7 @@ class Wishart(Distribution):
         return (like.unsqueeze(-1) - rows) / 2
 
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: Any = None) -> Any:
-        """By Bartlett's decomposition: chi draws on the diagonal, normal ones below it."""
+        """Samples by Bartlett's decomposition: chi draws on the diagonal, normal ones below it."""
         noise = self._drawn(randn, sample_shape, self.df).tril(-1)
         diagonal = Chi2(2 * self._halves(), validate_args=False).rsample(sample_shape).sqrt()
         chol = self._factor @ (noise + diag_embed(diagonal))
@@ -140,7 +140,7 @@ class Wishart(Distribution):
         return (self.df - p - 1) / 2 * slogdet(value).logabsdet - norm - trace / 2
 
     def entropy(self) -> Any:
-        """In closed form."""
+        """Entropy in closed form."""
         p = self._event_shape[0]
         return (
             (p + 1) * (p * math.log(2) / 2 + half_log_det(self._factor))

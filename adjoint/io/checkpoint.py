@@ -27,10 +27,17 @@ import numpy as np
 
 from ..core.device import CPU, host_array
 from ..core.dtype import BY_NAME, from_numpy_dtype
-from ..core.errors import CheckpointError, DeviceError, DTypeError, InvalidArgument, InvalidType
-from ..graph.lazy import concrete
+from ..core.errors import (
+    CheckpointError,
+    DeviceError,
+    DTypeError,
+    InvalidArgument,
+    InvalidType,
+    Unsupported,
+)
 from ..nn.parameter import Buffer, Parameter
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
+from ..runtime.lazy import concrete
 from .atomic import writing
 from .placement import Placement, place
 from .structure import decode, encode
@@ -42,7 +49,7 @@ MAX_HEADER = 100_000_000  # bytes of JSON; safetensors reads no larger one
 # ---- writing -------------------------------------------------------------------------------------
 
 
-class _Writer:
+class _CheckpointWriter:
     """Collects the arrays of a checkpoint; views of one storage are stored as that storage."""
 
     def __init__(self) -> None:
@@ -53,7 +60,7 @@ class _Writer:
         self.memories: dict[int, Any] = {}  # of devices, in the host's memory
 
     def see(self, tensor: Any, path: str) -> dict[str, Any]:
-        """What stands for `tensor`; the data fields are filled in by `finish`."""
+        """The JSON entry of `tensor`; the data fields are filled in by `finish`."""
         entry = self.entries.get(id(tensor))
         if entry is None:
             entry = {"id": len(self.entries), "kind": _kind_of(tensor)}
@@ -68,7 +75,7 @@ class _Writer:
         return entry
 
     def finish(self) -> None:
-        """Choose what is stored under which name."""
+        """Chooses the name under which each array is stored."""
         groups: dict[int, list[tuple[Any, str]]] = {}
         self.hosts = {
             id(tensor): host_array(concrete(tensor), self.memories) for tensor, _ in self.tensors
@@ -153,7 +160,7 @@ def _checksum(data: Any) -> int:
 
 
 def header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
-    """What stands in a safetensors file before the data of the arrays."""
+    """The header of a safetensors file, which comes before the data of the arrays."""
     header: dict[str, Any] = {"__metadata__": metadata}
     offset = 0
     for name, data in order:
@@ -174,7 +181,7 @@ def header(order: list[tuple[str, Any]], metadata: dict[str, str]) -> bytes:
 
 def save(obj: Any, f: Any) -> None:
     """Write one safetensors file; see `adjoint.save`."""
-    writer = _Writer()
+    writer = _CheckpointWriter()
     structure = encode(obj, writer.see)
     writer.finish()
     text = json.dumps(structure, allow_nan=False, separators=(",", ":"))
@@ -199,7 +206,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     name = repr(f) if not isinstance(f, (str, os.PathLike)) else repr(os.fspath(f))
     try:
         arrays, metadata = _read(f)
-    except (OSError, InvalidType):
+    except (OSError, InvalidType, Unsupported):
         raise
     except Exception as error:
         raise CheckpointError(
@@ -220,7 +227,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
 def _decoded(name: str, arrays: dict[str, Any], metadata: dict[str, str], map_location: Any) -> Any:
     if not any(key.startswith("adjoint") for key in metadata):  # another tool's file
         return place({key: from_numpy(array) for key, array in arrays.items()}, map_location)
-    reader = _Reader(name, arrays, Placement(map_location))
+    reader = _CheckpointReader(name, arrays, Placement(map_location))
     return decode(_structure(name, metadata), reader.tensor)
 
 
@@ -243,6 +250,12 @@ def _read(f: Any) -> tuple[dict[str, Any], dict[str, str]]:
     with safetensors.safe_open(os.fspath(f), framework="numpy") as file:
         arrays = {}
         for key in file.keys():  # noqa: SIM118 - not a dict
+            kind = file.get_slice(key).get_dtype()
+            if kind.startswith(("F8_", "F4", "F6_")):
+                raise Unsupported(
+                    f"load: {os.fspath(f)!r} holds {key!r} in the dtype {kind}, which adjoint has "
+                    "not; save it as bfloat16 or float32 with the program that wrote it"
+                )
             array = file.get_tensor(key)
             arrays[key] = array if array.flags.writeable else array.copy()
         return arrays, file.metadata() or {}
@@ -267,7 +280,7 @@ def _structure(name: str, metadata: dict[str, str]) -> Any:
         raise CheckpointError(f"load: the structure in {name} is not JSON: {error}") from error
 
 
-class _Reader:
+class _CheckpointReader:
     """Makes each tensor of a checkpoint once."""
 
     def __init__(self, name: str, arrays: dict[str, Any], placement: Placement) -> None:

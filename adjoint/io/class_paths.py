@@ -99,7 +99,7 @@ def _is_public(kind: type, path: str) -> bool:
 
 
 def our_object(module: str, name: str) -> Any:
-    """What we have for PyTorch's `module.name`; None where that is nothing."""
+    """Our counterpart of PyTorch's `module.name`; None where there is none."""
     if module == "torch._C._nn":  # where PyTorch's compiled activations say they live
         module = "torch.nn.functional"
     elif module == "torch._C._VariableFunctions":

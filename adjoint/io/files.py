@@ -6,8 +6,7 @@ import os
 from typing import Any
 
 from ..core.errors import CheckpointError, Unsupported
-from . import checkpoint  # the other formats are imported when first met
-from .placement import place
+from .placement import place  # the formats are imported when first met
 
 _PYTORCH = (".pt", ".pth")
 
@@ -53,6 +52,8 @@ def save(obj: Any, f: Any) -> None:
 
         save_npz(obj, f)
     else:
+        from . import checkpoint
+
         checkpoint.save(obj, f)
 
 
@@ -64,7 +65,7 @@ def load(
     weights_only: bool | None = None,
     mmap: bool | None = None,
 ) -> Any:
-    """Read a model file of any format: what it holds says which, not its name.
+    """Read a model file of any format, which its content tells, not its name.
 
     What `save` wrote comes back as it was. PyTorch's files (`.pt`, `.pth`) are read without
     PyTorch. With `weights_only=False` they may hold modules whose classes are imported already,
@@ -119,6 +120,8 @@ def load(
         if source.is_copy:
             source.file.seek(0)
             f = source.file
+        from . import checkpoint
+
         return checkpoint.load(f, map_location)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.errors import AdjointError, CheckpointError, InvalidArgument
 from ..nn import Module, Parameter
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 
 
@@ -27,7 +27,7 @@ Place = tuple[Path, str]  # of a tensor: the module that has it, and its name th
 
 
 class ImportedGraph(Module):
-    """What imported graphs share; a format says in `_step` what an operator computes."""
+    """Base of imported graphs; a format's `_step` computes an operator."""
 
     def __init__(self, format: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class ImportedGraph(Module):
         ]  # fmt: skip
 
     def _step(self, step: Any, inputs: list[Any]) -> tuple[Any, ...]:
-        """What one step computes."""
+        """Computes the outputs of one step."""
         raise NotImplementedError
 
     def _start(self, args: Sequence[Any], put: Container[Path] = ()) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def refusing(what: str) -> Iterator[None]:
 
 
 def several(found: Any) -> tuple[Any, ...]:
-    """What a function returned, as a tuple."""
+    """The result of a function as a tuple."""
     return found if isinstance(found, tuple) else (found,)
 
 
@@ -194,7 +194,7 @@ def needed(steps: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
 
 
 def last_uses(steps: Sequence[Any], outputs: Sequence[str]) -> list[list[str]]:
-    """For each step, the values that nothing needs after it."""
+    """The values that nothing needs after each step."""
     seen = set(outputs)
     drops = []
     for step in reversed(steps):

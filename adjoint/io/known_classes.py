@@ -1,4 +1,5 @@
-"""What `load(weights_only=False)` takes beyond plain data: modules whose classes are imported.
+"""Names that `load(weights_only=False)` takes beyond plain data: modules whose classes are
+imported.
 
 Nothing is imported and no code of a class is run: a module is made without its constructor and
 given its state by `restore_module`; functions of tensors are values, never called. Names are looked
@@ -31,8 +32,8 @@ _RECORDS = (Namespace, SimpleNamespace)  # any attributes, no methods
 
 
 def find_class(module: str, name: str) -> Any:
-    """What `find` gives, a Module class that is imported already, a function of tensors, or a
-    record of the standard library's.
+    """The object that a file names: from `find`, a Module class that is imported already, a
+    function of tensors, or a record of the standard library's.
 
     Errors: CheckpointError for any other name.
     """
@@ -117,7 +118,9 @@ def _deque(items: Any = (), size: Any = None) -> Any:
 
 
 def _attribute(holder: Any, name: Any) -> Any:
-    """What files of protocol 2 look up: a function of PyTorch's, or a class in a class."""
+    """Looks up an attribute, as files of protocol 2 do: a function of PyTorch's, or a class in a
+    class.
+    """
     if type(name) is not str or name.startswith("_"):
         raise CheckpointError(f"the file looks up the attribute {brief(name)}")
     if holder is _FUNCTIONS:
@@ -154,7 +157,9 @@ def _of(kind: Any, *types: type) -> Any:
 
 
 def _fraction(*parts: Any) -> Any:
-    """Of integers, or their text without an exponent, whose digits all would be made."""
+    """A Fraction of integers, or of their text without an exponent, whose digits all would be
+    made.
+    """
     text = len(parts) == 1 and type(parts[0]) is str and re.fullmatch(r"-?\d+(/\d+)?", parts[0])
     return _of(fractions.Fraction, str if text else int)(*parts)
 

@@ -92,7 +92,7 @@ def _restore_hooks(module: Any, state: dict[str, Any]) -> None:
 
 
 def _registry(kind: str, name: str, wanted: type, content: Any) -> dict[str, Any]:
-    """The parameters, buffers or children by name, if that is what they are."""
+    """The parameters, buffers or children by name, after a check of their types."""
     if not isinstance(content, dict):
         raise CheckpointError(f"the {name[1:]} of a {kind} are a {type(content).__name__}")
     for key, value in content.items():

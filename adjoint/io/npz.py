@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.dtype import from_numpy_dtype
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 from .atomic import writing
 from .source import named, opened

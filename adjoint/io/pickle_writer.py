@@ -19,10 +19,10 @@ from ..core.device import device, host_array
 from ..core.dtype import dtype
 from ..core.errors import CheckpointError, DTypeError, InvalidType
 from ..core.spec import Size
-from ..graph.lazy import concrete
 from ..nn.parameter import Buffer, Parameter, UninitializedParameter
 from ..nn.state import StateDict
 from ..ops.create.conversion import layout, sparse_coo, sparse_parts, strided
+from ..runtime.lazy import concrete
 from ..tensor import Tensor
 from .checkpoint import all_memory, memory_of
 from .pytorch_names import STORAGE_NAMES
@@ -31,7 +31,7 @@ from .written_objects import write_object
 
 
 class _Place:
-    """Where the numbers of a tensor go, once all tensors of its storage are known."""
+    """Place to which the numbers of a tensor go, once all tensors of its storage are known."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -342,7 +342,7 @@ class PickleWriter:
         self._emit(pickle.TUPLE + pickle.REDUCE)
 
     def _shown(self, tensor: Any, requires_grad: bool) -> None:
-        """The storage, and what the tensor shows of it."""
+        """Writes a tensor's place in its storage, whether it requires gradients, and its hooks."""
         self._parts.append(_Place(_array(tensor, self._memories)))
         self._bool(requires_grad)
         self._hooks()

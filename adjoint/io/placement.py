@@ -1,4 +1,4 @@
-"""Where the tensors of a file go: what `map_location` says.
+"""Placement of a file's tensors on devices, by `map_location`.
 
 Tensors that share memory still share it on another device: their memory is moved once, and each is
 made anew as what it shows of it.
@@ -35,7 +35,7 @@ class Placement:
         self.kept: list[Any] = []  # what the ids stand for
 
     def device_for(self, saved: str) -> device:
-        """Where a tensor that was saved from device `saved` goes.
+        """Device to which a tensor saved from device `saved` goes.
 
         Errors: DeviceError where that does not exist here.
         """
@@ -62,7 +62,7 @@ class Placement:
         return tensor if there is CPU else self.shown_on(tensor, there)
 
     def shown_on(self, tensor: Any, there: device) -> Any:
-        """The same part of the same memory on a device."""
+        """The tensor's part of its memory, of which all is copied once to a device."""
         array = tensor._data
         owner = owner_of(array)
         key = (id(owner), there)
@@ -88,7 +88,9 @@ def place(value: Any, map_location: Any) -> Any:
 
 
 def _placed(value: Any, placement: Placement, made: dict[int, tuple[Any, Any]]) -> Any:
-    """`made` has what was placed, by id, and what the id stands for."""
+    """A value with its tensors placed. `made`: what was placed so far, by id, and the object of
+    that id.
+    """
     if id(value) in made:
         return made[id(value)][1]
     if isinstance(value, Tensor):

@@ -35,7 +35,7 @@ _LEGACY_VERSION = 1001
 
 @dataclass(frozen=True)
 class Reader:
-    """How a file's pickle is read: what its names stand for, and how objects get their state."""
+    """Reader of a file's pickle: what its names stand for, and how objects get their state."""
 
     find: Callable[[str, str], Any]
     build: Callable[[Any, Any], bool]
@@ -43,13 +43,15 @@ class Reader:
     finite: bool = True  # whether values that contain themselves are refused
 
     def check(self, value: Any) -> None:
-        """Refuse values that nobody could go through, and what only stands for something."""
+        """Refuse values that contain themselves, and storages, which only stand for tensors'
+        memory.
+        """
         if self.finite:
             assert_finite(value, (Storage, StorageType))
 
 
 def reader_for(path: Any, weights_only: bool) -> Reader:
-    """How `load` reads the file at `path`, or a file object."""
+    """The reader by which `load` reads the file at `path`, or a file object."""
     if weights_only:
         return Reader(find, build)
     if is_trusted(path):
@@ -146,7 +148,7 @@ class _Legacy:
         self.promised = 0  # bytes
 
     def resolve(self, identity: Any) -> Any:
-        """What a persistent id stands for."""
+        """The storage (or class) that a persistent id names."""
         if type(identity) is tuple and len(identity) == 4 and identity[0] == "module":
             return identity[1]  # a class with its source text, which nobody needs
         kind, key, count = _identity(identity, 6)
@@ -171,7 +173,7 @@ class _Legacy:
         if offset + count > whole.array.size:
             raise CheckpointError(f"a storage is the view {brief(view)}, outside its storage")
         if key not in self.views:
-            self.views[key] = Storage(whole.array[offset : offset + count], whole.kind)
+            self.views[key] = Storage(whole.array[offset : offset + count], whole.kind, True)
         return self.views[key]
 
     def fill(self, keys: Any, position: int, order: str) -> None:
@@ -186,6 +188,8 @@ class _Legacy:
             self.source.read_into(target.array, position + 8)
             _native(target.array, order, target.kind)
             position += 8 + target.array.nbytes
+        for storage in self.storages.values():
+            storage.settle()
 
 
 def read_legacy(source: Source, reader: Reader) -> Any:

@@ -1,4 +1,4 @@
-"""What the names in PyTorch's files stand for: the functions that rebuild tensors and arrays.
+"""Names in PyTorch's files, resolved: the functions that rebuild tensors and arrays.
 
 Every function here takes what a hostile file may give it: it checks all it gets.
 """
@@ -20,7 +20,7 @@ from ..core.spec import Size
 from ..nn.modules.module import Module
 from ..nn.parameter import Buffer, Parameter
 from ..ops.create.conversion import layout, sparse_coo, sparse_csr, sparse_of, strided
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 from .module_state import restore_module
 from .restricted_pickle import Named, assert_key, brief
@@ -43,7 +43,7 @@ class StorageType:
 
     @property
     def numpy(self) -> Any:
-        """The dtype of the array that holds such a storage."""
+        """NumPy dtype of the array that holds a storage of this class."""
         return np.dtype(np.uint8) if self.dtype is None else self.dtype.numpy
 
 
@@ -52,22 +52,48 @@ class Storage:
 
     name = "a storage (store tensors instead)"
 
-    def __init__(self, array: Any, kind: StorageType) -> None:
+    def __init__(self, array: Any, kind: StorageType, is_part: bool = False) -> None:
         self.array = array
         self.kind = kind
-        self.bases: dict[dtype, Any] = {}  # one tensor per dtype under which it is seen
+        self.is_part = is_part  # of another storage
+        # One tensor per dtype and bits under which it is seen.
+        self.bases: dict[tuple[dtype, frozenset[str]], Tensor] = {}
 
-    def base(self, kind: dtype) -> Any:
-        """All of it as one tensor; its views share a version."""
-        if kind not in self.bases:
-            self.bases[kind] = from_numpy(self.array.view(kind.numpy))
-        return self.bases[kind]
+    def base(self, kind: dtype, bits: frozenset[str] = frozenset()) -> Any:
+        """The whole storage as one tensor; its views share a version.
+
+        With the bits "conj" and "neg", which adjoint's tensors have not, it is memory of its own
+        that holds the conjugate or the negative: one per storage, however many views it has.
+        """
+        if self.is_part and bits:  # no PyTorch wrote both; copies of many parts have no bound
+            raise CheckpointError(f"a tensor of a part of a storage has the bits {sorted(bits)}")
+        if (kind, bits) not in self.bases:
+            array = self.array.view(kind.numpy)
+            self.bases[kind, bits] = from_numpy(
+                np.empty(array.shape, array.dtype) if bits else array
+            )
+            self._settle(kind, bits)
+        return self.bases[kind, bits]
+
+    def settle(self) -> None:
+        """Bring conjugates and negatives up to date with the array, once that is filled."""
+        for kind, bits in self.bases:
+            self._settle(kind, bits)
+
+    def _settle(self, kind: dtype, bits: frozenset[str]) -> None:
+        source, target = self.array.view(kind.numpy), self.bases[kind, bits]._data
+        if "conj" in bits:
+            source = np.conjugate(source, out=target)
+        if "neg" in bits:
+            np.negative(source, out=target)
 
 
 # ---- tensors -------------------------------------------------------------------------------------
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None) -> Any:
+def _tensor(
+    storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None, metadata: Any = None
+) -> Any:
     """The view of `storage` that the numbers describe, if they stay inside it."""
     if type(storage) is not Storage:
         raise CheckpointError(f"a tensor is made of a {type(storage).__name__}, not of a storage")
@@ -83,7 +109,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None)
         )
     if storage.array.nbytes % kind.itemsize:
         raise CheckpointError(f"a storage of {storage.array.nbytes} bytes is seen as {kind}")
-    base = storage.base(kind)
+    base = storage.base(kind, _bits(metadata, kind))
     if 0 in size:
         return from_numpy(np.empty(size, kind.numpy))
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
@@ -97,6 +123,22 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, kind: Any = None)
         base._data[offset:], size, [s * kind.itemsize for s in stride]
     )
     return tensor
+
+
+def _bits(metadata: Any, kind: dtype) -> frozenset[str]:
+    """Which of the bits "conj" and "neg" a tensor has: it is the conjugate or negative of its
+    memory.
+    """
+    if metadata is None:
+        return frozenset()
+    if type(metadata) is not dict or any(
+        type(metadata.get(bit, False)) is not bool for bit in ("conj", "neg")
+    ):
+        raise CheckpointError(f"a tensor has the metadata {brief(metadata)}")
+    bits = frozenset(bit for bit in ("conj", "neg") if metadata.get(bit, False))
+    if ("conj" in bits and kind.numpy.kind != "c") or (bits and kind.numpy.kind == "b"):
+        raise CheckpointError(f"a tensor of {kind} has the bits {sorted(bits)}")
+    return bits
 
 
 def _with_grad(tensor: Any, requires_grad: Any) -> Any:
@@ -113,14 +155,14 @@ def _rebuild_tensor_v2(
     storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any,
     metadata: Any = None,
 ) -> Any:  # fmt: skip
-    return _with_grad(_tensor(storage, offset, size, stride), requires_grad)
+    return _with_grad(_tensor(storage, offset, size, stride, None, metadata), requires_grad)
 
 
 def _rebuild_tensor_v3(
     storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, kind: Any,
     metadata: Any = None,
 ) -> Any:  # fmt: skip
-    return _with_grad(_tensor(storage, offset, size, stride, kind), requires_grad)
+    return _with_grad(_tensor(storage, offset, size, stride, kind, metadata), requires_grad)
 
 
 def _rebuild_sparse_tensor(kept: Any, parts: Any) -> Any:
@@ -382,7 +424,7 @@ def is_known(module: str, name: str) -> bool:
 
 
 def find(module: str, name: str) -> Any:
-    """What a PyTorch file means by `module.name`; CheckpointError where that is nothing."""
+    """The object that a PyTorch file names by `module.name`; CheckpointError for none."""
     module, name = modern(module, name)
     full = f"{module}.{name}"
     found = _TABLE.get(full)
@@ -438,7 +480,7 @@ def build_any(instance: Any, state: Any) -> bool:
 
 
 def set_state(instance: Any, state: Any) -> None:
-    """What Python's pickle does for a class without `__setstate__`."""
+    """Sets an object's state as Python's pickle does for a class without `__setstate__`."""
     own, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
     for part in (own, slots):
         if part is not None and type(part) is not dict:

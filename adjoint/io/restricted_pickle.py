@@ -50,7 +50,7 @@ def _flat(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """What a name in a pickle stands for: a function to call, never a value of its own."""
+    """A function named in a pickle, which is called and is never a value of its own."""
 
     name: str
     call: Callable[..., Any]
@@ -58,7 +58,7 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What a name in a pickle stands for: a class or function that is a value, and is not called.
+    """A class or function named in a pickle that is a value, and is not called.
 
     `make` makes an object of the class without running its constructor, where files may have one.
     """
@@ -427,7 +427,7 @@ def assert_finite(value: Any, leftovers: tuple[type, ...] = ()) -> None:
 
 
 def _inner(value: Any) -> list[Any] | None:
-    """What a container or a module holds; None for anything else."""
+    """Items of a container or a module; None for anything else."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset, deque)):

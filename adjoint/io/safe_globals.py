@@ -37,7 +37,7 @@ def add_safe_globals(safe_globals: Iterable[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` allowed.
+    """List of the objects that `add_safe_globals` allowed.
 
     Source: https://docs.pytorch.org/docs/stable/notes/serialization.html#torch.serialization.get_safe_globals
 

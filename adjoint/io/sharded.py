@@ -8,13 +8,16 @@ Source: https://huggingface.co/docs/safetensors
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.errors import CheckpointError, InvalidArgument, InvalidType
-from ..ops.create.memory import from_numpy
+from ..core.errors import CheckpointError, InvalidArgument, InvalidType, Unsupported
+from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 from .atomic import replacing
 from .checkpoint import _bytes, _read, header
@@ -22,6 +25,7 @@ from .checkpoint import _bytes, _read, header
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes
+_OWN_NAME = re.compile(r"model(-\d+)?(-\d{5}-of-\d{5})?\.safetensors")
 
 
 def load_sharded(path: Any) -> dict[str, Any]:
@@ -112,7 +116,7 @@ def _shard(directory: str, name: str) -> dict[str, Any]:
         raise CheckpointError(f"load: {path!r} is missing; download the directory again")
     try:
         arrays, _ = _read(path)
-    except OSError:
+    except (OSError, Unsupported):
         raise
     except Exception as error:  # SafetensorError, and what NumPy says to its dtypes
         raise CheckpointError(
@@ -126,7 +130,8 @@ def save_sharded(
 ) -> list[str]:
     """Write a state dict into `directory` as Hugging Face names it; the names of the files.
 
-    Tensors are put into files of at most `max_shard_size` bytes, one file where all fit.
+    Tensors are put into files of at most `max_shard_size` bytes, one file where all fit. A
+    checkpoint that `directory` holds already is replaced as a whole: where writing fails, it stays.
 
     Errors: InvalidType for anything but tensors under names; InvalidArgument for complex numbers,
     which the format has not.
@@ -136,9 +141,23 @@ def save_sharded(
     >>> ad.io.save_sharded({"a": ad.ones(2)}, tempfile.mkdtemp())
     ['model.safetensors']
     """
+    return saved_sharded(tensors, os.fspath(directory), max_shard_size)
+
+
+def saved_sharded(
+    tensors: Mapping[str, Any],
+    directory: str,
+    max_shard_size: int,
+    before: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """The names of the files of a whole save; `before` is called when all is written, and nothing
+    is there for readers yet.
+
+    Files of a checkpoint that is there stay as they are until the new index, or the one file,
+    takes its place as a whole. What is not named then is removed.
+    """
     if max_shard_size < 1:
         raise InvalidArgument(f"save_sharded: max_shard_size is {max_shard_size}; at least 1")
-    directory = os.fspath(directory)
     shards: list[dict[str, Any]] = [{}]
     room = max_shard_size
     for key, tensor in tensors.items():
@@ -149,19 +168,50 @@ def save_sharded(
         shards[-1][key] = array
         room -= array.nbytes
     os.makedirs(directory, exist_ok=True)
+    index = os.path.join(directory, INDEX_NAME)
     if len(shards) == 1:
-        _write_shard(os.path.join(directory, SINGLE_NAME), shards[0])
+        _write_shard(os.path.join(directory, SINGLE_NAME), shards[0], before)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(index)  # which would be read first
+        _remove_others(directory, [SINGLE_NAME])
         return [SINGLE_NAME]
-    names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
+    names = _unused_names(index, len(shards))
     for name, shard in zip(names, shards, strict=True):
         _write_shard(os.path.join(directory, name), shard)
-    index = {
+    table = {
         "metadata": {"total_size": sum(a.nbytes for shard in shards for a in shard.values())},
         "weight_map": {k: n for n, shard in zip(names, shards, strict=True) for k in shard},
     }
-    with replacing(os.path.join(directory, INDEX_NAME)) as file:
-        file.write(json.dumps(index, indent=2).encode())
+    with replacing(index) as file:
+        file.write(json.dumps(table, indent=2).encode())
+        before()
+    _remove_others(directory, names)
     return names
+
+
+def _unused_names(index: str, count: int) -> list[str]:
+    """Names for `count` shards, none of which the present index names."""
+    used: set[str] = set()
+    with contextlib.suppress(FileNotFoundError, CheckpointError):
+        used.update(_shards_of(index))
+    for turn in itertools.count(1):
+        stem = "model" if turn == 1 else f"model-{turn}"
+        names = [f"{stem}-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
+        if used.isdisjoint(names):
+            return names
+    raise AssertionError("unreachable")
+
+
+def _remove_others(directory: str, names: list[str]) -> None:
+    """Delete shards of earlier saves, whole or not, and the one file that a reader may prefer."""
+    try:
+        found = os.listdir(directory)
+    except PermissionError:  # a directory to write in, not to look at
+        return
+    for name in found:
+        if name not in names and _OWN_NAME.fullmatch(name):
+            with contextlib.suppress(OSError):  # it is not read any more, so it may stay
+                os.unlink(os.path.join(directory, name))
 
 
 def _contiguous(key: Any, tensor: Any) -> Any:
@@ -178,10 +228,13 @@ def _contiguous(key: Any, tensor: Any) -> Any:
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def _write_shard(path: str, arrays: dict[str, Any]) -> None:
+def _write_shard(
+    path: str, arrays: dict[str, Any], before: Callable[[], None] = lambda: None
+) -> None:
     order = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     with replacing(path) as file:
         file.write(header(order, {"format": "pt"}))
         for _, array in order:
             if array.size:
                 file.write(_bytes(array).data)
+        before()

@@ -20,7 +20,7 @@ from ..core.device import device
 from ..core.dtype import BY_NAME, BY_NUMPY, dtype
 from ..core.errors import CheckpointError, DeviceError, InvalidType
 from ..core.spec import Size
-from ..ops.create.memory import from_numpy
+from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 
 MAX_DEPTH = 200  # nested containers, well inside Python's recursion limit
@@ -34,7 +34,7 @@ _MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "ordered_dict"}
 def encode(
     value: Any, save_tensor: Callable[[Any, str], Any], path: str = "", depth: int = 0
 ) -> Any:
-    """`value` as JSON; `save_tensor(tensor, path)` says what stands for a tensor."""
+    """`value` as JSON; `save_tensor(tensor, path)` gives a tensor's entry."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import sys
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidType
+from ..core.mode import switched
 from ..nn.modules.module import Module
 from .class_paths import our_object
 from .module_state import restore_module
@@ -20,8 +19,7 @@ from .restricted_pickle import Unpickler
 _trusted: ContextVar[tuple[str, ...]] = ContextVar("_trusted", default=())
 
 
-@contextlib.contextmanager
-def trust(path: Any) -> Iterator[None]:
+def trust(path: Any) -> switched:
     """A context in which `load(path, weights_only=False)` reads any object, and so runs what the
     file says: only for files that you, or whom you trust, have written.
 
@@ -39,11 +37,7 @@ def trust(path: Any) -> Iterator[None]:
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidType(f"trust: expected a path, got {type(path).__name__}")
-    token = _trusted.set((*_trusted.get(), _real(path)))
-    try:
-        yield
-    finally:
-        _trusted.reset(token)
+    return switched((*_trusted.get(), _real(path)), variable=_trusted)
 
 
 def is_trusted(path: Any) -> bool:
@@ -65,7 +59,7 @@ class TrustedUnpickler(Unpickler):
         return target
 
     def _spend(self, value: Any, level: int = 0) -> None:
-        """Whoever is trusted may repeat values."""
+        """Nothing to count: a trusted file may repeat values."""
 
     def _append(self, items: Any) -> None:
         target = self.stack[-1]
@@ -100,7 +94,7 @@ def build_trusted(instance: Any, state: Any) -> bool:
 
 
 def find_any(module: str, name: str) -> Any:
-    """What `module.name` is, imported where it is not; ours where it is PyTorch's.
+    """The object `module.name`, imported where it is not; our counterpart where it is PyTorch's.
 
     Errors: CheckpointError where there is none.
     """

@@ -1,4 +1,6 @@
-"""Which names a PyTorch file uses that would have to be allowed: a look at it, nothing is built."""
+"""Finds the names in a PyTorch file that would have to be allowed: it is read, and nothing is
+built.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _MADE_BY_PYTORCH = [("torch", name) for name in ("Generator", "finfo", "iinfo", 
 
 
 def write_object(writer: Any, value: Any) -> None:
-    """Write what is no plain data to `writer`, a PickleWriter.
+    """Write an object that is not plain data to `writer`, a PickleWriter.
 
     Errors: InvalidType, with the path inside of the object, for what has no name to be found by
     (functions in functions), for what Python cannot pickle (files, generators, locks), and for
@@ -93,7 +93,7 @@ def _kind(value: Any) -> str:
 
 
 def _write_made(writer: Any, function: Any, arguments: Any) -> None:
-    """What makes the object: a class without its constructor, or a call."""
+    """Writes the construction of the object: a class without its constructor, or a call."""
     if function is copyreg.__newobj__:  # type: ignore[attr-defined]
         kind, *arguments = arguments
         writer._write(kind)
@@ -161,7 +161,7 @@ def _old(module: str) -> str:
 
 
 def _found(writer: Any, value: Any, module: str | None, name: str) -> tuple[str, str]:
-    """Where a reader finds `value`, once it was made sure of."""
+    """Module and name under which a reader finds `value`, after a check that it does."""
     module = module or "builtins"
     found = sys.modules.get(module)
     for part in name.split("."):

@@ -86,7 +86,7 @@ class Archive:
                 raise CheckpointError("members of the archive overlap")
 
     def _data_start(self, info: zipfile.ZipInfo) -> int:
-        """Where a member's data begin; its own header must agree with the directory."""
+        """Offset at which a member's data begin; its own header must agree with the directory."""
         name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
         header = self.source.read(info.header_offset, 30 + len(name))
         name_size, extra_size = struct.unpack_from("<HH", header, 26)

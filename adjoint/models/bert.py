@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from ..nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
-from ..ops.create.creation import zeros, zeros_like
+from ..ops.create.creation import zeros
+from ..ops.create.like import zeros_like
 from ..ops.create.ranges import arange
 from .layers import Dense, Encoder, SelfAttention, padding_mask
 from .pretrained import EncoderConfig, Pretrained
@@ -42,7 +43,7 @@ class BertConfig(EncoderConfig):
 
 
 class BertEmbeddings(Module):
-    """What a token is, where it stands and which sentence it belongs to, added up."""
+    """Sum of the embeddings of tokens, their positions and their sentences."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -160,7 +161,9 @@ class Bert(Pretrained):
 
 
 class BertPredictions(Module):
-    """Which token stood at each place; the last weight is that of the token embedding."""
+    """Masked-language-model head: logits of the token at each place. The last weight is that of the
+    token embedding.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

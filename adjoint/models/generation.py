@@ -8,10 +8,11 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..core.dtype import bool_, int64
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.create.creation import zeros, zeros_like
+from ..ops.create.creation import zeros
+from ..ops.create.like import zeros_like
 from ..ops.nn.softmax import softmax
 from ..ops.random.random import multinomial
-from ..ops.shape.joining import cat
+from ..ops.shape.concatenation import cat
 from .pretrained import Pretrained
 
 
@@ -124,7 +125,7 @@ class Generative(Pretrained):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the model can tell apart."""
+        """Number of positions that the model can tell apart."""
         raise NotImplementedError
 
 

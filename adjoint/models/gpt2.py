@@ -192,5 +192,5 @@ class GPT2(Generative):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens the model can tell apart."""
+        """Number of positions that the model can tell apart."""
         return int(self.config.n_positions)

@@ -1,4 +1,4 @@
-"""What several of the models are made of."""
+"""Layers that several of the models share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..nn import Linear, Module, ModuleList
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.create.creation import ones
 from ..ops.elementwise.namespace import tanh
-from ..ops.nn.activation import gelu, relu, silu
+from ..ops.nn.activation import gelu, silu
+from ..ops.nn.piecewise import relu
 from .pretrained import head_size
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {

@@ -68,7 +68,9 @@ class LlamaConfig(Config):
 
 
 class LlamaRMSNorm(Module):
-    """Each token divided by its root mean square, in float32 at least, then scaled."""
+    """RMS normalization: each token divided by its root mean square, in float32 at least, and
+    scaled.
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -217,5 +219,5 @@ class Llama(Generative):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens fit: rotary positions have no end, so as many as memory holds."""
+        """Number of tokens that fit: rotary positions have no end, so as many as memory holds."""
         return 2**31

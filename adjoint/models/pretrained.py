@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 from ..core.dtype import as_dtype
 from ..core.errors import CheckpointError, InvalidArgument, Unsupported
 from ..io.atomic import replacing
-from ..io.sharded import load_sharded, save_sharded
+from ..io.sharded import load_sharded, saved_sharded
 from ..nn import Module
 
 MAX_CONFIG = 1 << 20  # bytes of a config.json
@@ -20,7 +21,8 @@ MAX_CONFIG = 1 << 20  # bytes of a config.json
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """What shapes a model. The fields have the names, meanings and defaults of transformers.
+    """Base of model configurations. The fields have the names, meanings and defaults of
+    transformers.
 
     >>> ad.models.GPT2Config.from_dict({"n_layer": 2, "something_else": 1}).n_layer
     2
@@ -177,10 +179,17 @@ class Pretrained(Module):
         ['config.json', 'model.safetensors']
         """
         path = os.fspath(path)
-        save_sharded(self.state_dict(), path, max_shard_size)
         kind = next(self.parameters()).dtype.name
         values = {"architectures": [self.architecture], "dtype": kind, **self.config.to_dict()}
-        with replacing(os.path.join(path, "config.json")) as file:
+        config = os.path.join(path, "config.json")
+
+        def remove_config() -> None:
+            """Where what follows fails, no other model's settings are read beside the weights."""
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(config)
+
+        saved_sharded(self.state_dict(), path, max_shard_size, before=remove_config)
+        with replacing(config) as file:
             file.write(json.dumps(values, indent=2).encode())
 
     def _under_own_names(self, tensors: Mapping[str, Any]) -> dict[str, Any]:

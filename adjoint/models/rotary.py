@@ -14,9 +14,9 @@ from typing import Any
 
 from ..core.dtype import float32, float64
 from ..core.errors import CheckpointError, Unsupported
-from ..eager.fused import fused
 from ..ops.create.creation import tensor
-from ..ops.shape.joining import cat
+from ..ops.shape.concatenation import cat
+from ..runtime.fused import fused
 
 
 class Rotary:
@@ -86,7 +86,7 @@ def _default(rotary: Rotary, length: int) -> tuple[list[float], float]:
 
 
 def _linear(rotary: Rotary, length: int) -> tuple[list[float], float]:
-    """All frequencies slower by a factor: positions are squeezed together."""
+    """Linearly scaled frequencies, all slower by a factor: positions are squeezed together."""
     return [f / rotary.settings["factor"] for f in rotary.base_frequencies()], 1.0
 
 
@@ -113,8 +113,8 @@ def _llama3(rotary: Rotary, length: int) -> tuple[list[float], float]:
 
 
 def _yarn(rotary: Rotary, length: int) -> tuple[list[float], float]:
-    """As llama3 by the number of turns, but mixed evenly along the pairs (Peng et al., 2023,
-    https://arxiv.org/abs/2309.00071).
+    """YaRN frequencies: as llama3's by the number of turns, but mixed evenly along the pairs (Peng
+    et al., 2023, https://arxiv.org/abs/2309.00071).
     """
     settings = rotary.settings
     trained, theta = settings["original_max_position_embeddings"], settings["rope_theta"]
@@ -141,7 +141,7 @@ def _yarn(rotary: Rotary, length: int) -> tuple[list[float], float]:
 
 
 def _yarn_factor(settings: Mapping[str, Any], factor: float) -> float:
-    """By how much both waves grow, to sharpen attention over longer texts."""
+    """Factor by which both waves grow, to sharpen attention over longer texts."""
 
     def growth(weight: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
@@ -154,8 +154,8 @@ def _yarn_factor(settings: Mapping[str, Any], factor: float) -> float:
 
 
 def _longrope(rotary: Rotary, length: int) -> tuple[list[float], float]:
-    """Each frequency slower by its own factor, one list for short texts and one for long ones
-    (Ding et al., 2024, https://arxiv.org/abs/2402.13753).
+    """LongRoPE frequencies: each one slower by its own factor, one list for short texts and one for
+    long ones (Ding et al., 2024, https://arxiv.org/abs/2402.13753).
     """
     settings = rotary.settings
     trained = settings["original_max_position_embeddings"]

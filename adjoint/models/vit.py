@@ -13,7 +13,7 @@ from ..nn import Conv2d, Dropout, LayerNorm, Linear, Module, Parameter
 from ..nn import functional as F  # noqa: N812 - PyTorch's convention
 from ..ops.create.creation import zeros
 from ..ops.random.random import randn
-from ..ops.shape.joining import cat
+from ..ops.shape.concatenation import cat
 from .layers import Dense, Encoder, SelfAttention
 from .pretrained import EncoderConfig, Pretrained
 
@@ -48,7 +48,7 @@ class ViTConfig(EncoderConfig):
 
 
 class ViTPatchEmbeddings(Module):
-    """Each patch of the image as one vector."""
+    """Embedding of each patch of the image as one vector."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ViTPatchEmbeddings(Module):
 
 
 class ViTEmbeddings(Module):
-    """The patches behind a token of their own for the whole image, and where each stands."""
+    """Embeddings of the image: a class token, then the patches, plus their positions."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()

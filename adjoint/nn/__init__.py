@@ -5,6 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/nn.html
 
 from typing import Any as _Any
 
+from ..core.faces import find as _find
 from . import functional as functional
 from . import init as init
 from . import modules as modules
@@ -18,19 +19,17 @@ from .parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> _Any:
-    """What few programs need, and what the layer above has."""
+    """Import on first use what few programs need, and what the layer above has."""
     if name == "SyncBatchNorm":
-        from ..distributed.batchnorm import SyncBatchNorm
-
-        return SyncBatchNorm
+        return _find(name, "nn")
     if name in ("Container", "NLLLoss2d", "factory_kwargs"):
-        from . import older
+        from . import deprecated
 
-        return getattr(older, name)
+        return getattr(deprecated, name)
     if name in ("attention", "grad", "parallel"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    from ..absent import missing
+    from ..core.missing_names import missing
 
     raise missing("nn", name)

@@ -1,4 +1,4 @@
-"""Which way attention is computed, under PyTorch's names: there is one here, the fastest that fits.
+"""Choice of how attention is computed, under PyTorch's names: here it is the fastest that fits.
 
 Source: https://docs.pytorch.org/docs/stable/nn.attention.html
 
@@ -14,15 +14,15 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from ..absent import refused
 from ..core.errors import InvalidType, Unsupported
+from ..core.missing_names import refused
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 __path__: list[str] = []  # PyTorch's is a package; its `flex_attention` is this module, too
 
 
 class SDPBackend(enum.IntEnum):
-    """PyTorch's ways."""
+    """Kinds of attention that PyTorch has."""
 
     ERROR = -1
     MATH = 0
@@ -34,7 +34,13 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
-    """Ask for ways inside a block: values are the same, and so is the way here.
+    """Ask for kinds of attention within a `with` block.
+
+    Here it changes nothing: there is one kind, and the values are the same.
+
+    Args:
+        backends: SDPBackend, or a list of them.
+        set_priority: Accepted for programs written for PyTorch; changes nothing. Default: False.
 
     Errors: InvalidType for what is no SDPBackend.
     """

@@ -19,7 +19,12 @@ _switches = {"overwrite": False, "swap": False}
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Whether conversions of modules put new parameters in the place of those that there are.
+    """Choose whether conversions of modules put new parameters in the place of the old ones.
+
+    Otherwise a parameter stays the object that it is and gets new data.
+
+    Args:
+        value: Whether to put new ones there; False at first.
 
     Source: https://docs.pytorch.org/docs/stable/future_mod.html
 
@@ -34,7 +39,7 @@ def set_overwrite_module_params_on_conversion(value: bool) -> None:
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    """Whether they do.
+    """Whether conversions of modules put new parameters in the place of the old ones.
 
     >>> ad.nn.conversion.get_overwrite_module_params_on_conversion()
     False
@@ -43,9 +48,13 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Whether conversions of modules exchange parameters with converted ones, by
-    `utils.swap_tensors`, which refuses what has weak references or views. It goes before the other
-    switch; `load_state_dict` copies values in any case.
+    """Choose whether conversions of modules exchange parameters with converted ones.
+
+    `utils.swap_tensors` does it, which refuses what has weak references or views. It goes before
+    the other switch; `load_state_dict` copies values in any case.
+
+    Args:
+        value: Whether to exchange them; False at first.
 
     Source: https://docs.pytorch.org/docs/stable/future_mod.html
 
@@ -60,7 +69,7 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    """Whether they do.
+    """Whether conversions of modules exchange parameters with converted ones.
 
     >>> ad.nn.conversion.get_swap_module_params_on_conversion()
     False
@@ -94,7 +103,7 @@ def convert(module: Any, name: str, parameter: Any, fn: Callable[[Any], Any]) ->
 
 
 def _swap(name: str, parameter: Any, gradient: Any, fn: Callable[[Any], Any]) -> None:
-    """The same, by exchanging tensors: each stays the object that it is."""
+    """Give a parameter its new value by exchanging tensors: each stays the object that it is."""
     parameter.grad = None
     try:
         swap_tensors(parameter, Parameter(fn(parameter.detach()), parameter.requires_grad))

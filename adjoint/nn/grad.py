@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import ShapeError
-from ..core.types import Tensor
-from ..eager.public import explaining
+from ..core.tensor_type import Tensor
 from ..ops.nn.convolution import convolution_of
+from ..runtime.public import explaining
 
 __all__ = [
     "conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input",

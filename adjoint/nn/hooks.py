@@ -44,7 +44,7 @@ USERS: dict[int, Entry] = {}  # of those, all but the package's own, which only 
 
 
 class HookHandle(RemovableHandle):
-    """That of a module's hook: without the last one the module is as it was before the first."""
+    """Handle of a module's hook; without the last hook the module is as before the first."""
 
     def __init__(self, hooks: dict[int, Any], module: Any) -> None:
         super().__init__(hooks)
@@ -212,7 +212,7 @@ class _Watch(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """What `see` makes of them."""
+        """Pass the gradients on as `see` changes them."""
         return (None, *ctx.see(gradients))
 
 
@@ -315,7 +315,7 @@ def _checked(found: Any, count: int, which: str) -> tuple[Any, ...]:
 
 
 class _HandleOnAll(RemovableHandle):
-    """That of a user's hook on all modules."""
+    """Handle of a user's hook on all modules."""
 
     def remove(self) -> None:
         """Take the hook away; a second time does nothing."""
@@ -331,6 +331,11 @@ def _add_on_all(hooks: dict[int, Any], entry: Entry) -> RemovableHandle:
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the forward of every module.
+
+    It may return other arguments. `remove()` of the handle that is returned takes the hook away.
+
+    Args:
+        hook: Function to call.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_forward_pre_hook.html
 
@@ -349,6 +354,13 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Call `hook(module, args, output)` after the forward of every module.
 
+    It may return another output. `remove()` of the handle that is returned takes the hook away.
+
+    Args:
+        hook: Function to call.
+        with_kwargs: Pass the keyword arguments of the call, too, behind `args`. Default: False.
+        always_call: Call it even where the forward raised an error. Default: False.
+
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_forward_hook.html
 
     >>> names = []
@@ -364,6 +376,11 @@ def register_module_forward_hook(
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_output)` before the gradients of every module are computed.
 
+    It may return other gradients. `remove()` of the handle that is returned takes the hook away.
+
+    Args:
+        hook: Function to call.
+
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_full_backward_pre_hook.html
 
     >>> hook = lambda m, grads: print(grads)
@@ -375,8 +392,13 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, grad_input, grad_output)` once the gradients of a module's inputs are
-    known, for every module.
+    """Call `hook(module, grad_input, grad_output)` once a module's gradients are known.
+
+    It is called for every module, once the gradients of its inputs are known, and may return
+    others. `remove()` of the handle that is returned takes the hook away.
+
+    Args:
+        hook: Function to call.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.modules.module.register_module_full_backward_hook.html
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
-from ..ops.create.creation import empty_like
+from ..core.mode import as_set
 from ..ops.create.creation import eye as identity
+from ..ops.create.like import empty_like
 from ..ops.elementwise.comparison import where
-from ..ops.linalg.linalg import qr
-from ..ops.random.random import randperm, torch_generator
+from ..ops.linalg.matrix_factors import qr
+from ..ops.random.generators import torch_generator
+from ..ops.random.random import randperm
 from ..tensor import Tensor
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
 
 def _without_grad(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(function)
+    @as_set
     def fill(*args: Any, **kwargs: Any) -> Tensor:
         with no_grad():
             return function(*args, **kwargs)
@@ -50,7 +53,17 @@ _GAINS: dict[str, Callable[[Any], float]] = {
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
-    """The factor by which a nonlinearity's weights are scaled to keep the variance of signals.
+    """Factor that keeps the variance of signals behind a nonlinearity.
+
+        linear, conv*, sigmoid    1
+        tanh                      5 / 3
+        relu                      sqrt(2)
+        leaky_relu                sqrt(2 / (1 + slope^2))
+        selu                      3 / 4
+
+    Args:
+        nonlinearity: Name of the nonlinearity, as in the list.
+        param: Slope of "leaky_relu" below zero. Default: None, 0.01.
 
     Errors: InvalidArgument for an unknown name or a slope that is no number.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.calculate_gain
@@ -69,7 +82,15 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
 
 @_without_grad
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers drawn uniformly from [a, b).
+    """Fill with numbers drawn uniformly from an interval.
+
+        x ~ U[a, b)
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        a: Lower bound. Default: 0.0.
+        b: Upper bound. Default: 1.0.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.uniform_
 
@@ -80,7 +101,14 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 
 def uniform_bound_(tensor: Tensor, fan_in: int) -> Tensor:
-    """Fill uniformly within 1/sqrt(fan_in), as layers do for their biases."""
+    """Fill uniformly within 1 / sqrt(fan_in), as layers do for their biases.
+
+        x ~ U[-1 / sqrt(fan_in), 1 / sqrt(fan_in)); 0 where fan_in is 0
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        fan_in: Number of inputs of an output.
+    """
     bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
     return uniform_(tensor, -bound, bound)
 
@@ -88,6 +116,14 @@ def uniform_bound_(tensor: Tensor, fan_in: int) -> Tensor:
 @_without_grad
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers.
+
+        x ~ N(mean, std^2)
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        mean: Mean. Default: 0.0.
+        std: Standard deviation. Default: 1.0.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.normal_
 
@@ -107,6 +143,18 @@ def trunc_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Fill with normally distributed numbers within [a, b].
+
+        x ~ N(mean, std^2), given that a <= x <= b
+
+    A mean that is more than 2 std outside of [a, b] warns.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        mean: Mean before values are cut off. Default: 0.0.
+        std: Standard deviation before values are cut off. Default: 1.0.
+        a: Lower bound. Default: -2.0.
+        b: Upper bound. Default: 2.0.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.trunc_normal_
 
@@ -162,6 +210,12 @@ def _truncated(tensor: Tensor, mean: float, std: float, a: float, b: float, gene
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value.
 
+        x = val
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        val: Value.
+
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.constant_
 
     >>> ad.nn.init.constant_(ad.empty(2), 0.5)
@@ -172,6 +226,11 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones.
+
+        x = 1
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
 
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.ones_
 
@@ -184,6 +243,11 @@ def ones_(tensor: Tensor) -> Tensor:
 def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros.
 
+        x = 0
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.zeros_
 
     >>> ad.nn.init.zeros_(ad.empty(2))
@@ -195,6 +259,11 @@ def zeros_(tensor: Tensor) -> Tensor:
 @_without_grad
 def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity.
+
+        x[i, j] = 1 where i = j, 0 elsewhere
+
+    Args:
+        tensor: Matrix to fill, in place; it is returned.
 
     Errors: ShapeError for anything but a matrix.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.eye_
@@ -212,6 +281,12 @@ def eye_(tensor: Tensor) -> Tensor:
 @_without_grad
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that it keeps its input channels.
+
+        x[c, c, middle] = 1 in each group, 0 elsewhere
+
+    Args:
+        tensor: Weight (out, in, *kernel) to fill, in place; it is returned.
+        groups: Number of groups of the convolution. Default: 1.
 
     Errors: ShapeError unless the tensor has 3 to 5 dimensions and `groups` divides the first.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.dirac_
@@ -252,7 +327,16 @@ _calculate_fan_in_and_fan_out: Callable[[Tensor], tuple[int, int]] = functools.p
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill uniformly within gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fill uniformly, so that variances stay in both directions (Glorot and Bengio, 2010).
+
+        x ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out))
+
+    fan_in is the second size and fan_out the first, both times the kernel's size.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        gain: Factor of the values. Default: 1.0.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Errors: ShapeError for fewer than 2 dimensions.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.xavier_uniform_
@@ -266,7 +350,16 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill normally, std gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fill normally, so that variances stay in both directions (Glorot and Bengio, 2010).
+
+        x ~ N(0, std^2), std = gain sqrt(2 / (fan_in + fan_out))
+
+    fan_in is the second size and fan_out the first, both times the kernel's size.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        gain: Factor of the values. Default: 1.0.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Errors: ShapeError for fewer than 2 dimensions.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.xavier_normal_
@@ -299,9 +392,22 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Fill uniformly within gain * sqrt(3 / fan) (He et al., 2015).
+    """Fill uniformly, so that signals keep their variance behind a nonlinearity (He et al., 2015).
 
-    Errors: ShapeError for fewer than 2 dimensions; InvalidArgument for an unknown mode.
+        x ~ U(-b, b), b = gain sqrt(3 / fan), gain = calculate_gain(nonlinearity, a)
+
+    fan_in is the second size and fan_out the first, both times the kernel's size. A tensor without
+    elements is returned with a warning.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        a: Slope of "leaky_relu" below zero. Default: 0.
+        mode: "fan_in" to keep the variance forward, "fan_out" backward. Default: "fan_in".
+        nonlinearity: Name that `calculate_gain` knows. Default: "leaky_relu".
+        generator: Source of the random numbers. Default: None, the default one.
+
+    Errors: ShapeError for fewer than 2 dimensions; InvalidArgument for an unknown mode or
+    nonlinearity.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.kaiming_uniform_
 
     >>> bool((ad.nn.init.kaiming_uniform_(ad.empty(3, 6)).abs() <= 1).all())
@@ -321,9 +427,22 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Fill normally, std gain / sqrt(fan) (He et al., 2015).
+    """Fill normally, so that signals keep their variance behind a nonlinearity (He et al., 2015).
 
-    Errors: ShapeError for fewer than 2 dimensions; InvalidArgument for an unknown mode.
+        x ~ N(0, std^2), std = gain / sqrt(fan), gain = calculate_gain(nonlinearity, a)
+
+    fan_in is the second size and fan_out the first, both times the kernel's size. A tensor without
+    elements is returned with a warning.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        a: Slope of "leaky_relu" below zero. Default: 0.
+        mode: "fan_in" to keep the variance forward, "fan_out" backward. Default: "fan_in".
+        nonlinearity: Name that `calculate_gain` knows. Default: "leaky_relu".
+        generator: Source of the random numbers. Default: None, the default one.
+
+    Errors: ShapeError for fewer than 2 dimensions; InvalidArgument for an unknown mode or
+    nonlinearity.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.kaiming_normal_
 
     >>> ad.nn.init.kaiming_normal_(ad.empty(3, 6), mode="fan_out").shape
@@ -338,7 +457,16 @@ def kaiming_normal_(
 
 @_without_grad
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fill with a (semi-)orthogonal matrix; trailing dimensions are flattened.
+    """Fill with a matrix whose rows or columns are orthonormal (Saxe et al., 2014).
+
+        x = gain Q, with Q from the QR decomposition of a normally distributed matrix
+
+    Dimensions behind the first are taken as one.
+
+    Args:
+        tensor: Tensor to fill, in place; it is returned.
+        gain: Factor of the values. Default: 1.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Errors: ShapeError for fewer than 2 dimensions.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.orthogonal_
@@ -365,7 +493,15 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @_without_grad
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix normally, then set a fraction of each column to zero (Martens, 2010).
+    """Fill a matrix normally, then set a share of each column to zero (Martens, 2010).
+
+        x ~ N(0, std^2), but 0 at ceil(sparsity rows) places of each column
+
+    Args:
+        tensor: Matrix to fill, in place; it is returned.
+        sparsity: Share of zeros in each column.
+        std: Standard deviation of the others. Default: 0.01.
+        generator: Source of the random numbers. Default: None, the default one.
 
     Errors: ShapeError for anything but a matrix.
     Source: https://docs.pytorch.org/docs/stable/nn.init.html#torch.nn.init.sparse_

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import numpy as np
+
+from ..core.argument_errors import assert_tensor
+from ..core.arrays import usual
 from ..core.errors import AutogradError, InvalidType
-from ..core.mistakes import assert_tensor
 from ..core.overrides import asks, disabled
-from ..eager.arrays import usual
+from ..ops.create import memory
 from ..ops.create.creation import empty
 from ..tensor import Tensor, adopt
 
@@ -36,10 +40,16 @@ class _ParameterMeta(type):
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that is a module's parameter: assigning it to a Module registers it.
+    """Tensor that is a module's parameter: assigning it to a Module registers it.
 
-    Shapes: that of `data`, whose storage it shares. Of a tensor of another subclass of Tensor it is
-    a tensor of that subclass, which counts as a Parameter.
+    Of a tensor of another subclass of Tensor it is a tensor of that subclass, which counts as a
+    Parameter.
+
+    Args:
+        data: Tensor whose storage it shares. Default: None, an empty one.
+        requires_grad: Whether gradients are computed for it. Default: True.
+
+    Shapes: that of `data`.
     Errors: InvalidType where `data` is not a tensor; AutogradError for integers that should
     require grad.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html
@@ -85,7 +95,14 @@ usual(Parameter)
 
 
 class UninitializedParameter(Parameter):
-    """A parameter whose shape is not known yet: lazy modules `materialize` it on their first call.
+    """Parameter whose shape is not known yet.
+
+    Lazy modules `materialize` it on their first call; until then it has no elements.
+
+    Args:
+        requires_grad: Whether gradients are computed for it. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.UninitializedParameter.html
 
@@ -116,7 +133,15 @@ class UninitializedParameter(Parameter):
 
 
 class UninitializedBuffer(Tensor):
-    """A buffer whose shape is not known yet: `materialize` makes a tensor of it.
+    """Buffer whose shape is not known yet.
+
+    `materialize` makes a tensor of it; until then it has no elements.
+
+    Args:
+        requires_grad: Whether gradients are computed for it. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        persistent: Whether it is part of `state_dict`. Default: True.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.UninitializedBuffer.html
 
@@ -170,9 +195,15 @@ def is_lazy(param: Any) -> bool:
 
 
 class Buffer(Tensor):
-    """A tensor that is a module's state without being learned: assigning it registers a buffer.
+    """Tensor that is a module's state without being learned: assigning it registers a buffer.
 
-    Shapes: that of `data`, whose storage it shares. `persistent` buffers are part of `state_dict`.
+    It moves with the module and is saved with it.
+
+    Args:
+        data: Tensor whose storage it shares. Default: None, an empty one.
+        persistent: Whether it is part of `state_dict`. Default: True.
+
+    Shapes: that of `data`.
     Errors: InvalidType where `data` is not a tensor.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Buffer.html
 
@@ -204,7 +235,11 @@ def _copy(source: Any, memo: dict[int, Any], requires_grad: bool) -> Any:
         return memo[id(source)]
     if not source.is_leaf:
         raise AutogradError("deepcopy: a parameter with history cannot be copied; detach() first")
-    copied = adopt(type(source), source.detach().clone())
+    plain, make = source.detach(), partial(adopt, type(source))
+    if type(plain._data) is np.ndarray:
+        copied = memory.copied(plain, plain._data, memo, make)
+    else:
+        copied = make(plain.clone())
     copied.__dict__.update(source.__dict__)
     memo[id(source)] = copied
     return copied.requires_grad_() if requires_grad else copied

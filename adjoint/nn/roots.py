@@ -1,4 +1,4 @@
-"""What modules are called that are called from outside any other."""
+"""Names of the modules that are called from outside any other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOTS: WeakKeyDictionary[Module, str] = WeakKeyDictionary()
 
 
 def root_name(module: Module) -> str:
-    """Its class's name, with a number where another such module has it.
+    """Name a module by its class, with a number where another such module has that name.
 
     >>> from adjoint.nn.roots import root_name
     >>> first, second = ad.nn.RReLU(), ad.nn.RReLU()

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
+from ..core.argument_errors import described, remedy
 from ..core.errors import CheckpointError, InvalidType
-from ..core.mistakes import described, remedy
+from ..core.mode import as_set
 from ..tensor import Tensor
 from .parameter import Parameter
 
@@ -22,7 +23,7 @@ class _Keys(NamedTuple):
 
 
 class _IncompatibleKeys(_Keys):
-    """What `load_state_dict` found missing and unexpected."""
+    """Keys that `load_state_dict` found missing and unexpected."""
 
     __slots__ = ()
 
@@ -123,6 +124,7 @@ def load_own(
                     unexpected.append(key)
 
 
+@as_set
 def _load_one(module: Any, name: str, key: str, value: Any, new: Any, assign: bool) -> str:
     """Give parameter or buffer `name` the value `new`; a message where it does not fit."""
     if not isinstance(new, Tensor):

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.exceptions import ComplexWarning
 
 from ..core import dtype as dt
+from ..core.argument_errors import misplaced
 from ..core.dtype import dtype, promote_types
-from ..core.errors import DTypeError, InvalidType
-from ..core.mistakes import misplaced
+from ..core.errors import DTypeError, InvalidArgument, InvalidType, NumberTooLarge
 from ..core.op import Op, Sample
-from ..core.scalar import Number, Scalar
 from ..core.spec import Spec
+from ..core.symbolic_scalar import SymbolicFloat, SymbolicNumber
 from ..core.tensor_base import TensorBase
-from ..core.types import Tensor
-from ..eager.dispatch import apply
-from ..eager.public import explaining, public
+from ..core.tensor_type import Tensor
+from ..runtime.dispatch import apply
+from ..runtime.public import explaining, public
 
 __all__ = ["can_cast", "result_type"]
 
@@ -35,7 +35,7 @@ class Cast(Op):
     linear = True
 
     def infer(self, spec: Spec) -> Spec:
-        """The same shape in the new dtype."""
+        """The spec with the new dtype."""
         return spec.with_(dtype=self.to)
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -128,10 +128,13 @@ def cast(x: Any, to: dtype) -> Tensor:
     return result
 
 
-def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, list[Any]]:
+def promote(
+    name: str, *values: Any, floating: bool = False, fits: bool = False
+) -> tuple[dtype, list[Any]]:
     """The common dtype of `values` and the values brought to it (numbers that fit stay numbers).
 
-    With `floating`, integers and bools become the default floating-point dtype.
+    With `floating`, integers and bools become the default floating-point dtype. With `fits`,
+    integers that the dtype does not hold are refused; otherwise they wrap.
     """
     kinds = {v._data.dtype if isinstance(v, TensorBase) else None for v in values}
     if len(kinds) == 1 and None not in kinds:  # the usual case
@@ -141,47 +144,77 @@ def promote(name: str, *values: Any, floating: bool = False) -> tuple[dtype, lis
     common = common_dtype(values, name)
     if floating and common.category < 2:
         common = dt.get_default_dtype()
+    fits = fits or common.numpy not in kinds  # where it is the number's own dtype, nothing wraps
     return common, [
-        cast(v, common) if isinstance(v, TensorBase) else number(v, common) for v in values
+        cast(v, common) if isinstance(v, TensorBase) else number(v, common, name, fits)
+        for v in values
     ]
 
 
-def number(value: Any, to: dtype) -> Any:
+def integer_range(to: dtype) -> tuple[int, int]:
+    """The smallest and largest number that PyTorch converts (unsigned types wrap negatives)."""
+    info = dt.iinfo(to)
+    return (info.min if to.is_signed else -info.max, info.max)
+
+
+def assert_number(value: int, to: dtype, name: str, fits: bool) -> None:
+    """Refuse an int that neither int64 nor uint64 holds; where it `fits`, one that `to` does not
+    hold.
+    """
+    if not -(2**63) <= value < 2**64:
+        raise NumberTooLarge(
+            f"{name}: Overflow when unpacking long long: {value} is no 64-bit integer; use a "
+            "floating-point tensor"
+        )
+    if fits and to.category == 1:
+        low, high = integer_range(to)
+        if not low <= value <= high:
+            raise InvalidArgument(
+                f"{name}: value cannot be converted to type {to.name} without overflow: {value} "
+                f"is outside [{low}, {high}]; use a wider dtype"
+            )
+
+
+def number(value: Any, to: dtype, name: str = "number", fits: bool = False) -> Any:
     """A Python number that an array of dtype `to` takes without being promoted itself. Beside
     narrow floats a number of a capture stays one: see `with_wide_numbers`.
+
+    Errors: those of `assert_number`.
     """
-    if type(value) is Number:
+    if type(value) is SymbolicNumber:
         if to in dt.LOW_PRECISION:
             return value
         if to.category in (1, 2):
             return value.operand(to)
         value = value.value()
+    if to.category < 2 and isinstance(value, int):
+        assert_number(value, to, name, fits)
     if to.category == 1:
-        if isinstance(value, (bool, int)):
+        if isinstance(value, int):
             if not -(2 ** (8 * to.itemsize - 1)) <= value < 2 ** (8 * to.itemsize - 1):
                 return int(np.asarray(value % 2 ** (8 * to.itemsize), np.uint64).astype(to.numpy))
             return int(value) if to.is_signed or value >= 0 else int(value) % 256**to.itemsize
         return int(value)
     if to.category == 2:
-        return value if type(value) is Scalar else float(value)
+        return value if type(value) is SymbolicFloat else float(value)
     if to.category == 3:
         return complex(value)
     return bool(value)
 
 
 def with_wide_numbers(op: Op, inputs: tuple[Any, ...], run: Callable[..., Any]) -> Any:
-    """What `run(op, inputs)` gives where a number that comes with each run stands beside narrow
-    floats, which are widened to float32 for it, as eagerly, and the result is rounded once;
+    """Result of `run(op, inputs)` where a number that comes with each run stands beside narrow
+    floats. These are widened to float32 for it, as eagerly, and the result is rounded once;
     NotImplemented where there is no such number.
     """
-    if not any(type(x) is Number for x in inputs):
+    if not any(type(x) is SymbolicNumber for x in inputs):
         return NotImplemented
     narrow = [x for x in inputs if isinstance(x, TensorBase) and x.dtype in dt.LOW_PRECISION]
     if not narrow or not op.pointwise or op.n_outputs != 1:
-        return run(op, tuple([x.value() if type(x) is Number else x for x in inputs]))
+        return run(op, tuple([x.value() if type(x) is SymbolicNumber else x for x in inputs]))
     wide = tuple(
         cast(x, dt.float32) if any(x is each for each in narrow)
-        else x.operand(dt.float32) if type(x) is Number
+        else x.operand(dt.float32) if type(x) is SymbolicNumber
         else x
         for x in inputs
     )  # fmt: skip

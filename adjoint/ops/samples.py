@@ -37,7 +37,9 @@ def array(
 
 
 def strided(x: Any) -> Any:
-    """The same values in memory that is not contiguous (every second element, last axis first)."""
+    """A copy of the values in memory that is not contiguous (every second element, last axis
+    first).
+    """
     if x.ndim == 0:
         return x
     wide = np.zeros((*x.shape[:-1], x.shape[-1] * 2), x.dtype)

@@ -5,6 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/optim.html
 
 from typing import Any
 
+from ..core.faces import find as _find
 from . import lr_scheduler, optimizer, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
@@ -31,11 +32,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs the layer above, imported on first use."""
+    """Import on first use what needs the layer above."""
     if name == "ZeroRedundancyOptimizer":
-        from ..distributed.optim import ZeroRedundancyOptimizer
-
-        return ZeroRedundancyOptimizer
-    from ..absent import missing
+        return _find(name, "optim")
+    from ..core.missing_names import missing
 
     raise missing("optim", name)

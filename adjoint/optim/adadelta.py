@@ -6,7 +6,8 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["Adadelta"]
 
@@ -14,9 +15,29 @@ __all__ = ["Adadelta"]
 class Adadelta(ElementwiseOptimizer):
     """Adadelta: steps in the ratio of past steps to past gradients (Zeiler, 2012).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        v = rho v + (1 - rho) g^2
+        d = sqrt(u + eps) / sqrt(v + eps) g
+        u = rho u + (1 - rho) d^2
+        p = p - lr d
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p. u and v start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Factor of each step, a number or a tensor of one element. Default: 1.0.
+        rho: Decay rate of the two running means, u and v, in [0, 1]. Default: 0.9.
+        eps: Number added under both roots; it decides how long the first steps are. Default: 1e-6.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+
+    Errors: InvalidArgument for a negative lr, eps or weight_decay, or rho outside [0, 1];
+    LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adadelta.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

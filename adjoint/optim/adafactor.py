@@ -8,24 +8,48 @@ from typing import Any
 from ..core.dtype import finfo
 from ..core.errors import DTypeError, InvalidArgument
 from ..core.mode import MODE
-from ..eager.fused import fused
-from ..ops.create.creation import tensor, zeros, zeros_like
+from ..ops.create.creation import tensor, zeros
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.comparison import where
 from ..ops.linalg.norms import vector_norm
+from ..runtime.fused import fused
 from ..tensor import Tensor
 from .elementwise import advance, new_scalar
-from .optimizer import Group, Optimizer, State, as_float, checked
+from .optimizer import Group, Optimizer, State
+from .options import as_float, checked
 
 __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Adafactor: of a matrix's squared gradients only means of rows and columns are kept
-    (Shazeer and Stern, 2018); of PyTorch's variant with a learning rate.
+    """Adafactor: Adam with means of squares of rows and columns alone (Shazeer and Stern, 2018).
 
-    `foreach` is accepted and changes nothing.
+        s = t^beta2_decay
+        r = r + s (mean of each row of g^2 - r)
+        c = c + s (mean of each column of g^2 - c)
+        u = g / sqrt(r c / mean(r))
+        rate = max(eps2, rms(p)) min(lr, 1 / sqrt(t))
+        p = p (1 - lr weight_decay) - rate u / max(1, rms(u) / d)
 
-    Errors: InvalidArgument for options out of range; DTypeError for complex parameters.
+    Here g is the gradient of p, t the number of the step, from 1, and rms the root of the mean of
+    squares. A parameter with more than two dimensions is a batch of matrices, one with fewer has
+    its whole mean of squares, v = v + s (g^2 - v), and u = g / sqrt(v). mean(r) is at least eps1,
+    what is under the root at least eps1^2. This is PyTorch's variant, which has a learning rate.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Largest relative step, a number or a tensor of one element. Default: 0.01.
+        beta2_decay: Exponent of t in the weight of the newest squares; at most 0. Default: -0.8.
+        eps: Pair (eps1, eps2): the least mean of squares, where None is the machine epsilon of the
+            parameter's dtype, and the least rms(p). Default: (None, 0.001).
+        d: Bound of rms(u), at least 1: larger steps are scaled down to it. Default: 1.0.
+        weight_decay: Factor by which, times lr, the parameter shrinks in each step. Default: 0.0.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+
+    Errors: InvalidArgument for a positive beta2_decay, d below 1, or a negative lr, eps or
+    weight_decay; DTypeError for complex parameters; LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adafactor.html
 
     >>> p = ad.nn.Parameter(ad.ones(2))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.modes import no_grad
-from ..ops.create.creation import full_like
+from ..ops.create.like import full_like
 from .elementwise import ElementwiseOptimizer, advance, new_scalar
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["Adagrad"]
 
@@ -15,9 +16,30 @@ __all__ = ["Adagrad"]
 class Adagrad(ElementwiseOptimizer):
     """Adagrad: rates that fall with the sum of squared gradients (Duchi et al., 2011).
 
-    `foreach` and `fused` are accepted and change nothing.
+        s = s + g^2
+        p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps)
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. Of a sparse gradient only the
+    elements that it has change p and s.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.01.
+        lr_decay: Factor by which the rate falls with the number of the step. Default: 0.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        initial_accumulator_value: Value of s before the first step. Default: 0.
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-10.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        fused: Accepted for programs written for PyTorch; changes nothing. Default: None.
+
+    Errors: InvalidArgument for a negative lr, lr_decay, eps, weight_decay or initial value, or
+    `fused` together with `foreach` or `differentiable`; LayoutError for sparse gradients with
+    weight_decay.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adagrad.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))
@@ -66,7 +88,7 @@ class Adagrad(ElementwiseOptimizer):
     takes_sparse = True
 
     def update_sparse(self, group: Group, p: Any) -> None:
-        """The same, for the elements that the gradient has."""
+        """Change the elements that the sparse gradient has, by the same formula."""
         from ..ops.sparse.public_functions import add_at, read_at
 
         state = self.state[p]

@@ -6,21 +6,46 @@ import math
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.comparison import maximum
 from ..tensor import Tensor
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["Adam", "AdamW"]
 
 
 class Adam(ElementwiseOptimizer):
-    """Adam (Kingma and Ba, 2015); with `amsgrad` the variant of Reddi et al. (2018).
+    """Adam: steps scaled by running means of gradients and of their squares (Kingma and Ba, 2015).
 
-    `foreach`, `fused` and `capturable` are accepted and change nothing.
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        p = p - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. m and v start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.001.
+        betas: Decay rates of the two running means, m and v, each in [0, 1). Default: (0.9, 0.999).
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        amsgrad: Use the largest v so far in the place of v (Reddi et al., 2018). Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        fused: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        decoupled_weight_decay: Shrink the parameter, p = p (1 - lr weight_decay), instead of adding
+            to g. Default: False.
+
+    Errors: InvalidArgument for a negative lr, eps or weight_decay, a beta outside [0, 1), one beta
+    as a tensor and one as a number, `fused` together with `foreach` or `differentiable`, or tensors
+    as lr or betas with `foreach` and without `capturable`; LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))
@@ -57,7 +82,7 @@ class Adam(ElementwiseOptimizer):
     zeros = ("exp_avg", "exp_avg_sq")
 
     def begin(self, p: Any, group: Group) -> State:
-        """Also the largest mean square for `amsgrad`."""
+        """Make the two means, and for `amsgrad` the largest mean square."""
         state = super().begin(p, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros_like(p)
@@ -98,9 +123,31 @@ def _assert_numbers(options: dict[str, Any]) -> None:
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient (Loshchilov and Hutter, 2019).
+    """Adam with weight decay that is separate from the gradient (Loshchilov and Hutter, 2019).
 
-    Errors: InvalidArgument for options out of range.
+        p = p (1 - lr weight_decay)
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        p = p - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Here g is the gradient of p and t the number of the step, from 1. m and v start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.001.
+        betas: Decay rates of the two running means, m and v, each in [0, 1). Default: (0.9, 0.999).
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor by which, times lr, the parameter shrinks in each step. Default: 0.01.
+        amsgrad: Use the largest v so far in the place of v (Reddi et al., 2018). Default: False.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        fused: Accepted for programs written for PyTorch; changes nothing. Default: None.
+
+    Errors: those of `Adam`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..ops.elementwise.comparison import maximum
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["Adamax"]
 
@@ -14,9 +15,29 @@ __all__ = ["Adamax"]
 class Adamax(ElementwiseOptimizer):
     """Adam with the largest past gradient instead of the mean square (Kingma and Ba, 2015).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        m = beta1 m + (1 - beta1) g
+        u = max(beta2 u, |g| + eps)
+        p = p - lr / (1 - beta1^t) m / u
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. m and u start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.002.
+        betas: Decay rates of the mean m and of the maximum u, each in [0, 1). Default: (0.9,
+            0.999).
+        eps: Number added to |g|, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+
+    Errors: InvalidArgument for a negative lr, eps or weight_decay, or a beta outside [0, 1);
+    LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Adamax.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

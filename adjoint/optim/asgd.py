@@ -5,17 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["ASGD"]
 
 
 class ASGD(ElementwiseOptimizer):
-    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992); the mean is `state["ax"]`.
+    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        p = p (1 - lambd eta) - eta g
+        ax = ax + mu (p - ax)
+        eta = lr / (1 + lambd lr t)^alpha
+        mu = 1 / max(1, t - t0)
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. eta starts at lr and mu at 1;
+    the last two lines are for the next step. The average is `state[p]["ax"]`; until step t0 it
+    equals p.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.01.
+        lambd: Factor of the decay, of p in each step and of eta over the steps. Default: 0.0001.
+        alpha: Exponent of the decay of eta. Default: 0.75.
+        t0: Number of the step after which averaging starts. Default: 1e6.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+
+    Errors: InvalidArgument for a negative lr or weight_decay; LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.ASGD.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

@@ -12,15 +12,17 @@ from ..core.device import is_device_array, namespace_of
 from ..core.dtype import LOW_PRECISION, float32, float64, get_default_dtype
 from ..core.errors import AdjointError
 from ..core.mode import MODE
-from ..eager.tensors import wrap
-from ..eager.writes import announce
-from ..ops.create.creation import tensor, zeros_like
+from ..ir import compute
+from ..ir.variants import Variants
+from ..ops.create.creation import tensor
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.complex import view_as_real
-from ..program import compute
-from ..program.variants import Variants
+from ..runtime.tensors import wrap
+from ..runtime.writes import announce
 from ..tensor import Tensor
 from .formula import Formula, formula_of
-from .optimizer import Group, Optimizer, State, as_float
+from .optimizer import Group, Optimizer, State
+from .options import as_float
 
 __all__ = ["ElementwiseOptimizer"]
 
@@ -42,6 +44,10 @@ class ElementwiseOptimizer(Optimizer):
     A subclass names its state tensors in `zeros` (or defines `begin`) and gives the formula in
     `change`; numbers that all elements share come from `numbers`. Complex parameters are seen as
     real ones with a last dimension of 2, as in PyTorch.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of groups.
+        defaults: Options of the groups that do not give them.
 
     >>> class Signs(ElementwiseOptimizer):
     ...     def change(self, group, numbers, state, p, g): p.add_(g.sign(), alpha=-group["lr"])
@@ -68,7 +74,7 @@ class ElementwiseOptimizer(Optimizer):
             cls.by_element = bool(cls.__dict__.get("by_element", False))
 
     def begin(self, p: Any, group: Group) -> State:
-        """What the state of `p` is before its first step."""
+        """Make the state that `p` has before its first step."""
         return {"step": new_scalar(0.0), **{name: zeros_like(p) for name in self.zeros}}
 
     def begins_alike(self, group: Group, state: State) -> bool:
@@ -79,9 +85,11 @@ class ElementwiseOptimizer(Optimizer):
         """Add to states that began with other options what the present ones need."""
 
     def numbers(self, group: Group, state: State, step: float) -> Any:
-        """What the formula needs besides the elements, numbers mostly; called once a step for all
-        parameters with the same `scalars` in their state. `step` is this step's number; where the
-        state does not count steps, 1 for the first and 2 for any other.
+        """Compute what the formula needs besides the elements, mostly numbers.
+
+        It is called once a step for all parameters with the same `scalars` in their state. `step`
+        is this step's number; where the state does not count steps, 1 for the first and 2 for any
+        other.
         """
         return step
 
@@ -371,7 +379,7 @@ class ElementwiseOptimizer(Optimizer):
 
 
 def _outline(value: Any) -> Any:
-    """What a formula may decide by: whether numbers are 0, of which sign; kinds of other values."""
+    """Reduce an option to what a formula may decide by: signs of numbers, kinds of other values."""
     if isinstance(value, tuple):
         return tuple(map(_outline, value))
     if isinstance(value, (bool, str, type(None))):

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.capture import program_of, recording, symbol
 from ..backends import native
 from ..core import dispatch_log
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import NotTraceable
-from ..core.scalar import Arithmetic
 from ..core.spec import Spec
-from ..program.capture import program_of, recording, symbol
+from ..core.symbolic_scalar import ScalarGraph
 from ..tensor import Tensor
 
 __all__ = ["Formula", "formula_of"]
@@ -41,7 +41,7 @@ class Formula:
     ) -> None:
         from ..backends.native.lowering.multi_tensor import MultiTensor
 
-        self.arithmetic = Arithmetic()
+        self.arithmetic = ScalarGraph()
         options = _Options(group, self.arithmetic)
         self.options = options.read
         wide = [np.dtype(np.float32) if dtype in _NARROW else dtype for dtype in dtypes]
@@ -125,7 +125,7 @@ def formula_of(change: Any, group: Any, numbers: Any, names: Any, dtypes: Any) -
 class _Options:
     """A group's options as a formula sees them: it notes those that it reads."""
 
-    def __init__(self, group: dict[str, Any], arithmetic: Arithmetic) -> None:
+    def __init__(self, group: dict[str, Any], arithmetic: ScalarGraph) -> None:
         self._group = group
         self._arithmetic = arithmetic
         self._seen: dict[str, Any] = {}
@@ -149,7 +149,7 @@ class _Options:
         return self.get(name, _ABSENT) is not _ABSENT
 
 
-def _pattern(value: Any, arithmetic: Arithmetic) -> tuple[Any, Any]:
+def _pattern(value: Any, arithmetic: ScalarGraph) -> tuple[Any, Any]:
     """What values must be like where a kernel is to serve them, and `value` with symbols for its
     numbers.
     """

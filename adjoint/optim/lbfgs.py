@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import enable_grad, no_grad
 from ..core.errors import InvalidArgument, Unsupported
-from ..eager.fused import fused
-from ..nn.functional.checks import are_known
-from ..ops.create.creation import zeros_like
+from ..core.mode import are_known
+from ..ops.create.like import zeros_like
 from ..ops.elementwise.complex import view_as_real
-from ..ops.shape.joining import cat
-from .optimizer import Optimizer, as_float, checked
+from ..ops.shape.concatenation import cat
+from ..runtime.fused import fused
+from ..tensor import Tensor
+from .optimizer import Optimizer
+from .options import as_float, checked
 
 __all__ = ["LBFGS"]
 
@@ -38,13 +40,31 @@ def _dot(x: Any, y: Any) -> Any:
 
 
 class LBFGS(Optimizer):
-    """L-BFGS (Nocedal, 1980): Newton's steps by what the last gradients say of the curvature.
+    """L-BFGS: Newton's steps with a curvature estimated from the last gradients (Nocedal, 1980).
 
-    `step` needs a closure, which it calls several times. There is one group of parameters, and
-    what the optimizer remembers is the state of its first parameter.
+        p = p - step H g
 
-    Errors: InvalidArgument for several groups, a rate below zero, or a line search other than
-    "strong_wolfe".
+    Here g is the gradient of all parameters as one vector and H an estimate of the inverse Hessian,
+    made of the last `history_size` differences of parameters and of gradients. The step is lr (the
+    first one lr min(1, 1 / sum |g|)), or what the line search finds. `step` needs a closure, which
+    it calls several times. What the optimizer remembers is the state of its first parameter.
+
+    Args:
+        params: Parameters to change, an iterable of tensors; one group only.
+        lr: Length of a step along the direction; where the line search starts, if there is one.
+            Default: 1.
+        max_iter: Largest number of iterations in one call of `step`. Default: 20.
+        max_eval: Largest number of calls of the closure in one call of `step`. Default: None, 5/4
+            of max_iter.
+        tolerance_grad: Stop where no element of the gradient is larger. Default: 1e-7.
+        tolerance_change: Stop where neither an element of the parameters nor the loss changes by
+            more. Default: 1e-9.
+        history_size: Number of past steps that H is made of. Default: 100.
+        line_search_fn: "strong_wolfe" for a search along the direction by the strong Wolfe
+            conditions, None for steps of length lr. Default: None.
+
+    Errors: InvalidArgument for several groups, a negative lr, or a line search other than
+    "strong_wolfe"; Unsupported for `step` within a captured function.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.LBFGS.html
 
     >>> p = ad.nn.Parameter(ad.tensor([3.0, -4.0]))
@@ -110,13 +130,29 @@ class LBFGS(Optimizer):
             p.copy_(value)
         return _Trial(t, loss, g, _dot(g, direction))
 
+    def _search(
+        self, closure: Callable[[], Any], direction: Tensor, t: Any, start: _Trial, most: int
+    ) -> tuple[_Trial, int]:
+        """The point along `direction` that the group's line search finds, beginning with `t`, and
+        how often it called the closure, at most `most` + 1 times.
+
+        Errors: InvalidArgument for an unknown search.
+        """
+        search = self.param_groups[0]["line_search_fn"]
+        if search != "strong_wolfe":
+            raise InvalidArgument(f"only 'strong_wolfe' is supported, got {search!r}")
+        look = partial(self._look, closure, direction)
+        return strong_wolfe(look, t, start, _largest(direction), most)
+
     # ---- the step ----------------------------------------------------------------------------
 
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Change the parameters by up to `max_iter` iterations; the loss before them.
+        """Change the parameters by up to `max_iter` iterations; returns the loss before them.
 
-        `closure` clears the gradients, computes the loss, calls backward and returns the loss.
+        Args:
+            closure: Function that clears the gradients, computes the loss, calls backward and
+                returns the loss.
 
         >>> p = ad.nn.Parameter(ad.tensor([3.0]))
         >>> optimizer = ad.optim.LBFGS([p], max_iter=1)
@@ -162,13 +198,8 @@ class LBFGS(Optimizer):
                 break
             used = 0
             if search is not None:
-                if search != "strong_wolfe":
-                    raise InvalidArgument(f"only 'strong_wolfe' is supported, got {search!r}")
-                found, used = strong_wolfe(
-                    partial(self._look, evaluate, d),
-                    t, _Trial(0, loss, g, slope), _largest(d), max_eval - evaluations,
-                )  # fmt: skip
-                t, loss, g, _ = found
+                start = _Trial(0, loss, g, slope)
+                (t, loss, g, _), used = self._search(evaluate, d, t, start, max_eval - evaluations)
                 memory.t = t
                 self._move(t, d)
             else:
@@ -192,7 +223,7 @@ class LBFGS(Optimizer):
 
 
 class _Memory:
-    """What L-BFGS remembers from step to step, under PyTorch's names where it is saved."""
+    """Values that L-BFGS keeps from step to step, saved under PyTorch's names."""
 
     def __init__(self, state: dict[str, Any], size: int) -> None:
         self.size = size

@@ -6,19 +6,42 @@ import math
 from typing import Any
 
 from ..core.errors import DTypeError, InvalidArgument
-from ..eager.fused import fused
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from ..ops.linalg.matmul import addmm
-from .optimizer import Group, Optimizer, as_float, checked
+from ..runtime.fused import fused
+from .optimizer import Group, Optimizer
+from .options import as_float, checked
 
 __all__ = ["Muon"]
 
 
 class Muon(Optimizer):
-    """Muon: momentum, orthogonalized (Jordan et al., 2024); for the matrices of hidden layers.
+    """Muon: orthogonalized momentum, for the matrices of hidden layers (Jordan et al., 2024).
 
-    Errors: InvalidArgument for options out of range and parameters that are not matrices;
-    DTypeError for complex ones.
+        v = momentum v + (1 - momentum) g
+        u = orthogonalized(g + momentum (v - g)), or orthogonalized(v) without `nesterov`
+        p = p (1 - lr weight_decay) - lr factor u
+
+    Here g is the gradient of p. A matrix is orthogonalized by `ns_steps` Newton-Schulz iterations
+    in bfloat16, from y = x / max(|x|, eps): with A = y y^T and (a, b, c) = ns_coefficients, y = a y
+    + (b A + c A A) y.
+
+    Args:
+        params: Parameters to change, matrices all: an iterable of tensors, of pairs (name, tensor),
+            or of groups.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.001.
+        weight_decay: Factor by which, times lr, the parameter shrinks in each step. Default: 0.1.
+        momentum: Decay rate of the mean of gradients, v. Default: 0.95.
+        nesterov: Look ahead: mix the gradient once more with v. Default: True.
+        ns_coefficients: Coefficients (a, b, c) of the iteration. Default: (3.4445, -4.775, 2.0315).
+        eps: Least norm by which a matrix is divided. Default: 1e-7.
+        ns_steps: Number of iterations, below 100. Default: 5.
+        adjust_lr_fn: How the factor follows from the matrix' shape: "original" or None, sqrt(max(1,
+            rows / columns)); "match_rms_adamw", 0.2 sqrt(max(rows, columns)). Default: None.
+
+    Errors: InvalidArgument for a parameter that is not a matrix, a negative lr, momentum, eps or
+    weight_decay, another adjust_lr_fn, 100 steps or more, or other than three coefficients;
+    DTypeError for complex parameters; LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Muon.html
 
     >>> p = ad.nn.Parameter(ad.eye(2))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer, new_scalar
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["NAdam"]
 
@@ -13,9 +14,33 @@ __all__ = ["NAdam"]
 class NAdam(ElementwiseOptimizer):
     """Adam with Nesterov's momentum (Dozat, 2016).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        b_t = beta1 (1 - 0.5 * 0.96^(t momentum_decay)), B_t = b_1 b_2 ... b_t
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        d = (1 - b_t) g / (1 - B_t) + b_(t+1) m / (1 - B_(t+1))
+        p = p - lr d / (sqrt(v / (1 - beta2^t)) + eps)
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. m and v start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.002.
+        betas: Decay rates of the two running means, m and v, each in [0, 1). Default: (0.9, 0.999).
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        momentum_decay: How fast the momentum b_t approaches beta1. Default: 0.004.
+        decoupled_weight_decay: Shrink the parameter, p = p (1 - lr weight_decay), instead of adding
+            to g. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+
+    Errors: InvalidArgument for a negative lr, eps, weight_decay or momentum_decay, or a beta
+    outside [0, 1); LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.NAdam.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

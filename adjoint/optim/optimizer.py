@@ -1,9 +1,8 @@
-"""Optimizer: parameter groups, per-parameter state, hooks, state dicts."""
+"""Optimizer: parameter groups, per-parameter state, state dicts."""
 
 from __future__ import annotations
 
 import copy
-import functools
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -12,14 +11,22 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from ..autograd.modes import enable_grad
+from ..core.argument_errors import described, remedy
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType, LayoutError
-from ..core.mistakes import described, remedy
 from ..core.mode import MODE, mode_with, observed, unobserved
-from ..core.scalar import Number, Scalar
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
 from ..ops.create.conversion import Sparse
 from ..tensor import RemovableHandle, Tensor
+from .options import as_float as as_float
+from .options import assert_not_negative as assert_not_negative
+from .options import checked as checked
+from .step_hooks import ON_ALL as ON_ALL
+from .step_hooks import (
+    _with_hooks,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -37,45 +44,23 @@ class _Required:
 
 required = _Required()
 
-_before_any: dict[int, Callable[..., Any]] = {}
-_after_any: dict[int, Callable[..., Any]] = {}
-ON_ALL = _before_any, _after_any  # hooks of all optimizers
 # The optimizers that have stepped, for whoever asks.
 STEPPED: ContextVar[list[Any] | None] = ContextVar("STEPPED", default=None)
 
 
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_pre_hook.html
-
-    >>> with ad.optim.optimizer.register_optimizer_step_pre_hook(lambda o, a, k: print("step")):
-    ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
-    step
-    """
-    return add(_before_any, hook)
-
-
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(optimizer, args, kwargs)` after every step of every optimizer.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_post_hook.html
-
-    >>> with ad.optim.optimizer.register_optimizer_step_post_hook(lambda o, a, k: print("done")):
-    ...     ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1).step()
-    done
-    """
-    return add(_after_any, hook)
-
-
 class Optimizer:
-    """Base of optimizers: a subclass calls `super().__init__(params, defaults)` and defines
-    `update(group, parameters)`, or `step` itself.
+    """Base of optimizers: groups of parameters, a state for each of them, hooks and state dicts.
 
-    Parameters without a gradient, and those that were frozen, are skipped.
+    A subclass calls `super().__init__(params, defaults)` and defines `update(group, parameters)`,
+    or `step` itself. Parameters without a gradient are skipped.
 
-    Errors: InvalidArgument for no parameters or one in two groups; InvalidType for anything but
-    tensors.
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        defaults: Options of the groups that do not give them.
+
+    Errors: InvalidArgument for no parameters, one in two groups, one that is no leaf, or names for
+    some only; InvalidType for anything but tensors, for a single tensor, and for a set.
     Source: https://docs.pytorch.org/docs/stable/optim.html#torch.optim.Optimizer
 
     >>> class Descent(ad.optim.Optimizer):
@@ -140,7 +125,7 @@ class Optimizer:
         ]
 
     def _note_step(self) -> None:
-        """It steps, or would if gradients were finite: whoever asked is told."""
+        """Tell whoever asked that a step is made, or would be if gradients were finite."""
         stepped = STEPPED.get()
         if stepped is not None:
             stepped.append(self)
@@ -181,6 +166,10 @@ class Optimizer:
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own.
+
+        Args:
+            param_group: Dict with `params`, a tensor or several, and options; those that it lacks
+                are the defaults.
 
         Errors: InvalidType for anything but a dict of tensors; InvalidArgument for a parameter
         that is no leaf or is in another group.
@@ -261,6 +250,9 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros.
 
+        Args:
+            set_to_none: Drop them; otherwise fill them. Default: True.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 
         >>> p = ad.nn.Parameter(ad.ones(1))
@@ -278,10 +270,11 @@ class Optimizer:
     # ---- the step ----------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters once by their gradients.
+        """Change the parameters once by their gradients; returns the closure's loss.
 
-        `closure` clears the gradients, computes the loss, calls backward and returns the loss,
-        which `step` returns.
+        Args:
+            closure: Function that clears the gradients, computes the loss, calls backward and
+                returns the loss. Default: None, the gradients are there.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html
 
@@ -293,8 +286,9 @@ class Optimizer:
         """
         loss = None
         differentiable = bool(self.defaults.get("differentiable", False))
-        token = MODE.set(mode_with(unobserved(MODE.get()), grad=differentiable))
+        outside = MODE.get()
         try:
+            MODE.set(mode_with(unobserved(MODE.get()), grad=differentiable))
             if closure is not None:
                 with enable_grad():
                     loss = closure()
@@ -311,7 +305,7 @@ class Optimizer:
                 MODE.set(mode_with(MODE.get(), observer=None))  # kernels, as without
             self.update_groups(groups)
         finally:
-            MODE.reset(token)
+            MODE.set(outside)
         return loss
 
     def _without_sparse(self, groups: list[tuple[Group, list[Any]]]) -> list[Any]:
@@ -378,6 +372,9 @@ class Optimizer:
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return other arguments.
 
+        Args:
+            hook: Function to call.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_pre_hook.html
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -389,6 +386,9 @@ class Optimizer:
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step.
+
+        Args:
+            hook: Function to call.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_step_post_hook.html
 
@@ -432,7 +432,10 @@ class Optimizer:
         return chain.from_iterable(group["params"] for group in self.param_groups)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over the state and the options that `state_dict` gave; tensors are copied.
+        """Take over the state and the options of a state dict; tensors are copied.
+
+        Args:
+            state_dict: State, as `state_dict()` of such an optimizer gives it.
 
         Errors: CheckpointError (a ValueError) where the groups do not match.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html
@@ -488,6 +491,10 @@ class Optimizer:
     ) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` collects.
 
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_state_dict_pre_hook.html
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -501,6 +508,10 @@ class Optimizer:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` after `state_dict` collected; it may return another.
+
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_state_dict_post_hook.html
 
@@ -516,6 +527,10 @@ class Optimizer:
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; it may return another.
 
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_load_state_dict_pre_hook.html
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -530,6 +545,10 @@ class Optimizer:
     ) -> RemovableHandle:
         """Call `hook(optimizer)` after loading.
 
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.register_load_state_dict_post_hook.html
 
         >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=0.1)
@@ -538,41 +557,6 @@ class Optimizer:
         loaded
         """
         return add(self._hooks["after_load"], hook, prepend)
-
-
-def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step` with the hooks around it; cheap where there are none."""
-    if getattr(step, "runs_hooks", False):
-        return step
-
-    @functools.wraps(step)
-    def with_hooks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if MODE.get().observer is None:
-            return run(self, args, kwargs)
-        name = type(self).__name__
-        return observed(f"Optimizer.step#{name}.step", run, self, args, kwargs)
-
-    def run(self: Any, args: Any, kwargs: Any) -> Any:
-        before, after = self._hooks["before_step"], self._hooks["after_step"]
-        for hook in (*_before_any.values(), *before.values()):
-            changed = hook(self, args, kwargs)
-            if changed is None:
-                continue
-            if not (isinstance(changed, tuple) and len(changed) == 2):
-                raise InvalidType(
-                    f"{step} must return None or a tuple of (new_args, new_kwargs), but got "
-                    f"{changed}."
-                )
-            args, kwargs = changed
-        self._has_stepped = True
-        self._note_step()
-        result = step(self, *args, **kwargs)
-        for hook in (*after.values(), *_after_any.values()):
-            hook(self, args, kwargs)
-        return result
-
-    setattr(with_hooks, "runs_hooks", True)  # noqa: B010 - functions have no such attribute
-    return with_hooks
 
 
 Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
@@ -591,51 +575,6 @@ def _like(value: Any, p: Tensor, key: str = "") -> Any:
     return copy.deepcopy(value)
 
 
-_NOT_NEGATIVE = {
-    "lr", "lr_decay", "eps", "weight_decay", "momentum", "momentum_decay",
-    "initial_accumulator_value",
-}  # fmt: skip
-
-
 def is_sparse(p: Any) -> bool:
     """Whether the gradient of `p` is sparse."""
     return type(p.grad._data) is Sparse
-
-
-def checked(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The options among a constructor's arguments: `locals()`, where it has no other variables yet.
-
-    Errors: InvalidArgument for those that no optimizer takes, whichever of them it has.
-    """
-    options = {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
-    assert_not_negative(**{k: v for k, v in options.items() if k in _NOT_NEGATIVE})
-    for i, beta in enumerate(options.get("betas", ())):
-        if not 0.0 <= float(beta) < 1.0:
-            raise InvalidArgument(f"Invalid beta parameter at index {i}: {beta}")
-    if options.get("fused"):  # what PyTorch refuses, though here one implementation does all
-        if options["differentiable"]:
-            raise InvalidArgument("`fused` does not support `differentiable`; choose one")
-        if options["foreach"]:
-            raise InvalidArgument("`fused` and `foreach` cannot be `True` together; choose one")
-    return options
-
-
-def assert_not_negative(**options: Any) -> None:
-    """Refuse a learning rate, epsilon, weight decay, ... below zero."""
-    names = {"lr": "learning rate", "eps": "epsilon value"}
-    for name, value in options.items():
-        if isinstance(value, Tensor) and value.numel() != 1:
-            raise InvalidArgument(
-                f"Tensor {name} must be 1-element, got one of shape {tuple(value.shape)}"
-            )
-        if isinstance(value, (int, float, Tensor)) and not value >= 0:
-            raise InvalidArgument(
-                f"Invalid {names.get(name, f'{name} value')}: {value}; {name} must be at least 0"
-            )
-
-
-def as_float(value: Any) -> float:
-    """A number, also out of a tensor (a learning rate may be one); one that a kernel, or a program,
-    is told with each step stays that.
-    """
-    return value if type(value) in (Scalar, Number) else float(value)

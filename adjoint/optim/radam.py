@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["RAdam"]
 
@@ -13,9 +14,33 @@ __all__ = ["RAdam"]
 class RAdam(ElementwiseOptimizer):
     """Adam that adapts only once enough gradients were seen (Liu et al., 2020).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        R = 2 / (1 - beta2) - 1, n = R - 2 t beta2^t / (1 - beta2^t)
+        f = sqrt((n - 4) (n - 2) R / ((R - 4) (R - 2) n))
+        p = p - lr / (1 - beta1^t) m                                              where n <= 5
+        p = p - lr / (1 - beta1^t) f sqrt(1 - beta2^t) m / (sqrt(v) + eps)        else
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p and t the number of the step, from 1. m and v start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.001.
+        betas: Decay rates of the two running means, m and v, each in [0, 1). Default: (0.9, 0.999).
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        decoupled_weight_decay: Shrink the parameter, p = p (1 - lr weight_decay), instead of adding
+            to g. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+
+    Errors: InvalidArgument for a negative lr, eps or weight_decay, or a beta outside [0, 1);
+    LayoutError for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.RAdam.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, assert_not_negative, checked
+from .optimizer import Group, State
+from .options import as_float, assert_not_negative, checked
 
 __all__ = ["RMSprop"]
 
 
 class RMSprop(ElementwiseOptimizer):
-    """RMSprop (Hinton, 2012); with `centered` over the gradients' variance (Graves, 2013).
+    """RMSprop: gradients divided by the root of their running mean square (Hinton, 2012).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        v = alpha v + (1 - alpha) g^2
+        d = g / (sqrt(v) + eps)
+        p = p - lr d                                          without momentum
+        b = momentum b + d, p = p - lr b                      with it
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p. v and b start at zero.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.01.
+        alpha: Decay rate of the running means. Default: 0.99.
+        eps: Number added to the denominator, so that nothing is divided by zero. Default: 1e-8.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        momentum: Decay rate of the velocity b; 0 for none. Default: 0.
+        centered: Divide by the root of the variance, v - (running mean of g)^2, instead of v
+            (Graves, 2013). Default: False.
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+
+    Errors: InvalidArgument for a negative lr, alpha, eps, weight_decay or momentum; LayoutError for
+    sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.RMSprop.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))
@@ -47,7 +71,7 @@ class RMSprop(ElementwiseOptimizer):
     zeros = ("square_avg",)
 
     def begin(self, p: Any, group: Group) -> State:
-        """Also the velocity and the gradients' mean, where the options ask for them."""
+        """Make the mean square, and the velocity and the mean where options ask for them."""
         state = super().begin(p, group)
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros_like(p)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.create.creation import full_like
+from ..ops.create.like import full_like
 from ..ops.elementwise.comparison import where
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["Rprop"]
 
@@ -16,9 +17,27 @@ __all__ = ["Rprop"]
 class Rprop(ElementwiseOptimizer):
     """Resilient backpropagation: steps by the gradients' signs (Riedmiller and Braun, 1993).
 
-    `foreach` and `capturable` are accepted and change nothing.
+        size = clamp(size * etas[1], *step_sizes)             where g has its last sign
+        size = clamp(size * etas[0], *step_sizes), g = 0      where the sign has changed
+        p = p - size sign(g)
 
-    Errors: InvalidArgument for options out of range.
+    Here g is the gradient of p. Each element has a size, which starts at lr.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: First size of the steps, a number or a tensor of one element. Default: 0.01.
+        etas: Factors by which a step becomes shorter and longer; 0 < etas[0] < 1 < etas[1].
+            Default: (0.5, 1.2).
+        step_sizes: Least and largest size of a step. Default: (1e-6, 50).
+        capturable: Accepted for programs written for PyTorch; changes nothing. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+
+    Errors: InvalidArgument for a negative lr, or etas that are not below and above 1; LayoutError
+    for sparse gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Rprop.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))

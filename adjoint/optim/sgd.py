@@ -5,19 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..ops.create.creation import zeros_like
+from ..ops.create.like import zeros_like
 from .elementwise import ElementwiseOptimizer
-from .optimizer import Group, State, as_float, checked
+from .optimizer import Group, State
+from .options import as_float, checked
 
 __all__ = ["SGD"]
 
 
 class SGD(ElementwiseOptimizer):
-    """Stochastic gradient descent, with momentum where asked (Sutskever et al., 2013).
+    """Stochastic gradient descent, with momentum if wanted (Sutskever et al., 2013).
 
-    `foreach` and `fused` are accepted and change nothing.
+        p = p - lr g                                          without momentum
+        v = momentum v + (1 - dampening) g, p = p - lr v      with it; v = g in the first step
+        p = p - lr (g + momentum v)                           with `nesterov`
 
-    Errors: InvalidArgument for options below zero, or Nesterov without momentum.
+    Here g is the gradient of p. Of a sparse gradient only the elements that it has change p.
+
+    Args:
+        params: Parameters to change: an iterable of tensors, of pairs (name, tensor), or of dicts
+            (groups) that hold `params` and, where a group differs, options.
+        lr: Learning rate, a number or a tensor of one element. Default: 0.001.
+        momentum: Decay rate of the velocity v; 0 for none. Default: 0.
+        dampening: How much of the gradient does not enter the velocity. Default: 0.
+        weight_decay: Factor of the L2 penalty: weight_decay p is added to g before all else.
+            Default: 0.
+        nesterov: Look ahead by the velocity; needs momentum and no dampening. Default: False.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+        differentiable: Record the step in the graph, so that one can differentiate through it.
+            Default: False.
+        fused: Accepted for programs written for PyTorch; changes nothing. Default: None.
+
+    Errors: InvalidArgument for a negative lr, momentum or weight_decay, `nesterov` without momentum
+    or with dampening, or `fused` together with `foreach` or `differentiable`; LayoutError for
+    sparse gradients with weight_decay.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html
 
     >>> p = ad.nn.Parameter(ad.ones(1))
@@ -49,7 +71,7 @@ class SGD(ElementwiseOptimizer):
     takes_sparse = True
 
     def update_sparse(self, group: Group, p: Any) -> None:
-        """The same; the velocity is as sparse as the gradients are."""
+        """Change the elements that a sparse gradient has; the velocity is as sparse."""
         from ..ops.sparse.public_functions import add_at
 
         g = -p.grad if group["maximize"] else p.grad

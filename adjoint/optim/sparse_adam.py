@@ -6,18 +6,34 @@ import math
 from typing import Any
 
 from ..core.errors import InvalidArgument, LayoutError
-from ..ops.create.creation import zeros_like
-from .optimizer import Group, Optimizer, as_float, checked, is_sparse
+from ..ops.create.like import zeros_like
+from .optimizer import Group, Optimizer, is_sparse
+from .options import as_float, checked
 
 __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients, as of embeddings: each step changes, of parameters and moments
-    alike, the elements that the gradient has, and those alone.
+    """Adam for sparse gradients: a step changes only the elements that a gradient has.
 
-    Errors: InvalidArgument for options out of range and sparse parameters; LayoutError for dense
-    gradients.
+        m = beta1 m + (1 - beta1) g
+        v = beta2 v + (1 - beta2) g^2
+        p = p - lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
+
+    Here g is the gradient of p, as an embedding with `sparse=True` gives it, and t the number of
+    the step, from 1. m and v start at zero. The three are changed where g has elements and nowhere
+    else.
+
+    Args:
+        params: Parameters to change, all dense: an iterable of tensors, of pairs (name, tensor), or
+            of groups.
+        lr: Learning rate above 0, a number or a tensor of one element. Default: 0.001.
+        betas: Decay rates of the two running means, m and v, each in [0, 1). Default: (0.9, 0.999).
+        eps: Number above 0, added to the denominator. Default: 1e-8.
+        maximize: Take -g instead of g, which goes uphill. Default: False.
+
+    Errors: InvalidArgument for lr or eps that is not positive, a beta outside [0, 1), or sparse
+    parameters; LayoutError for dense gradients.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.SparseAdam.html
 
     >>> p = ad.nn.Parameter(ad.ones(3, 1))

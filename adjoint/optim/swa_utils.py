@@ -11,9 +11,12 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..core.dtype import int64
 from ..core.errors import InvalidArgument
+from ..core.mode import are_known
 from ..nn import Module
 from ..ops.create.creation import tensor
-from .lr_scheduler import LRScheduler
+from ..ops.elementwise.comparison import where
+from ..tensor import Tensor
+from .learning_rate import LRScheduler
 from .optimizer import Optimizer
 
 __all__ = [
@@ -23,9 +26,14 @@ __all__ = [
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
-    """The exponential moving average of one tensor, for `AveragedModel(avg_fn=...)`.
+    """Make the function for `AveragedModel(avg_fn=...)` that gives an exponential moving average.
 
-    Errors: InvalidArgument for a decay outside 0 to 1.
+        average = decay average + (1 - decay) current
+
+    Args:
+        decay: Share of the old average, in [0, 1]. Default: 0.999.
+
+    Errors: InvalidArgument for a decay outside [0, 1].
     Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
 
     >>> ad.optim.swa_utils.get_ema_avg_fn(0.75)(ad.ones(1), ad.zeros(1), 1)
@@ -44,7 +52,9 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
 
 
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
-    """The mean of equal weights of one tensor, for `AveragedModel(avg_fn=...)`.
+    """Make the function for `AveragedModel(avg_fn=...)` that gives the mean of all weights so far.
+
+        average = average + (current - average) / (count + 1)
 
     Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
 
@@ -60,9 +70,14 @@ def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
-    """The exponential moving average in place, for `AveragedModel(multi_avg_fn=...)`.
+    """Make the function for `AveragedModel(multi_avg_fn=...)` of an exponential moving average.
 
-    Errors: InvalidArgument for a decay outside 0 to 1.
+        average = decay average + (1 - decay) current, in place, for lists of tensors
+
+    Args:
+        decay: Share of the old average, in [0, 1]. Default: 0.999.
+
+    Errors: InvalidArgument for a decay outside [0, 1].
     Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
 
     >>> averaged = [ad.ones(1)]
@@ -74,7 +89,9 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
 
 
 def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
-    """The mean of equal weights in place, for `AveragedModel(multi_avg_fn=...)`.
+    """Make the function for `AveragedModel(multi_avg_fn=...)` of the mean of all weights so far.
+
+        average = average + (current - average) / (count + 1), in place, for lists of tensors
 
     Source: https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema
 
@@ -83,11 +100,13 @@ def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
     >>> averaged
     [tensor([0.7500])]
     """
-    return _in_place(lambda count: 1 / (float(count) + 1), get_swa_avg_fn())
+    return _in_place(
+        lambda count: 1 / ((float(count) if are_known() else count.double()) + 1), get_swa_avg_fn()
+    )
 
 
 def _in_place(
-    weight: Callable[[Any], float], average: Callable[[Any, Any, Any], Any]
+    weight: Callable[[Any], Any], average: Callable[[Any, Any, Any], Any]
 ) -> Callable[[Any, Any, Any], None]:
     """`average` on lists of tensors, into the first; by the `weight` of the second if it can."""
 
@@ -95,7 +114,8 @@ def _in_place(
     def average_all(averaged: Any, current: Any, count: Any) -> None:
         for old, new in zip(averaged, current, strict=True):
             if old.is_floating_point() or old.is_complex():
-                old.lerp_(new, weight(count))
+                share = weight(count)
+                old.lerp_(new, share.to(old.dtype) if isinstance(share, Tensor) else share)
             else:
                 old.copy_(average(old, new, count))
 
@@ -103,12 +123,21 @@ def _in_place(
 
 
 class AveragedModel(Module):
-    """A copy of `model` that holds the average of the weights that it was shown.
+    """Copy of a model with the average of the weights that it was shown (Izmailov et al., 2018).
 
-    `avg_fn(averaged, current, count)` gives the new average of one tensor,
-    `multi_avg_fn(averaged, current, count)` changes lists of tensors in place; without either it
-    is the mean (Izmailov et al., 2018). With `use_buffers` buffers are averaged too, otherwise
-    copied.
+        average = average + (current - average) / (n + 1), with n the number averaged before
+
+    `update_parameters(model)` takes the model's present weights into the average; the first ones
+    are copied.
+
+    Args:
+        model: Module to copy and to average.
+        device: Where the average is. Default: None, where the model is.
+        avg_fn: Function of (average, current, count) that returns the new average of one tensor.
+            Default: None.
+        multi_avg_fn: Function of (averages, currents, count) that changes a list of tensors in
+            place. Default: None.
+        use_buffers: Average the buffers, too; otherwise they are copied. Default: False.
 
     Errors: AssertionError where both functions are given.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.AveragedModel.html
@@ -164,7 +193,8 @@ class AveragedModel(Module):
             value.detach().to(average.device)
             for average, value in zip(old, tensors(model), strict=True)
         ]
-        if self.n_averaged == 0:
+        known = are_known()
+        if known and self.n_averaged == 0:
             for average, value in zip(old, new, strict=True):
                 average.copy_(value)
         elif self.avg_fn is not None:
@@ -179,6 +209,9 @@ class AveragedModel(Module):
             change = self.multi_avg_fn or get_swa_multi_avg_fn()
             for averages, values in by_dtype.values():
                 change(averages, values, self.n_averaged)
+        if not known:  # captured: each run selects
+            for average, value in zip(old, new, strict=True):
+                average.copy_(where(self.n_averaged == 0, value, average))
         if not self.use_buffers:
             for ours, theirs in zip(self.module.buffers(), model.buffers(), strict=True):
                 ours.copy_(theirs.detach().to(ours.device))
@@ -187,9 +220,15 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of `model`'s batch normalization from one pass over `loader`.
+    """Compute the running statistics of a model's batch normalization from one pass over a loader.
 
-    A batch is a tensor, or a list or tuple whose first element is what the model gets.
+    The statistics become the plain means over all batches. Momenta and training mode are as before
+    afterwards.
+
+    Args:
+        loader: Batches: tensors, or lists or tuples whose first element is what the model gets.
+        model: Module whose batch normalization layers are changed.
+        device: Where to move each batch. Default: None, nowhere.
 
     Source: https://docs.pytorch.org/docs/stable/optim.html#taking-care-of-batch-normalization
 
@@ -219,10 +258,20 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """The rate to swa_lr in anneal_epochs steps, and constant from there on.
+    """Schedule that brings the rate to swa_lr, where it stays.
 
-    Errors: InvalidArgument for a strategy other than "cos" and "linear", or a negative or
-    fractional number of steps.
+        lr_n = lr_0 + (swa_lr - lr_0) x
+        x = (1 - cos(pi min(n / anneal_epochs, 1))) / 2, or min(n / anneal_epochs, 1)
+
+    Args:
+        optimizer: Optimizer whose groups get the rates.
+        swa_lr: Rate in the end, or a list of them, one per group.
+        anneal_epochs: Number of steps until then. Default: 10.
+        anneal_strategy: "cos" or "linear". Default: "cos".
+        last_epoch: Number of the last step taken, to resume a schedule; -1 starts one. Default: -1.
+
+    Errors: InvalidArgument for another strategy, a negative or fractional number of steps, or a
+    list with not one rate per group.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.SWALR.html
 
     >>> optimizer = ad.optim.SGD([ad.nn.Parameter(ad.ones(1))], lr=1.0)

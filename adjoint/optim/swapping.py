@@ -17,11 +17,18 @@ __all__ = ["swap_in_optimizer_params_and_state"]
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Any], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Within it, the optimizer has these parameters, in their order, and the state of such a
-    `state_dict`; behind it, its own again. Tensors that a step changes in place, the caller has.
+    """Give an optimizer other parameters and another state for the length of a `with` block.
 
-    Errors: InvalidArgument for another number of parameters than the optimizer has, or groups of
-    other sizes.
+    The optimizer has its own parameters, options and state again afterwards. What a step changes
+    within the block are the tensors that were passed in.
+
+    Args:
+        optimizer: Optimizer to change for that time.
+        swapin_parameters: Names and parameters, as many as the optimizer has, in its order.
+        swapin_optim_state: State and options, as `state_dict()` of such an optimizer gives them.
+
+    Errors: InvalidArgument for another number of parameters than the optimizer has, groups of other
+    sizes, or groups with other options.
     Source: https://docs.pytorch.org/docs/stable/optim.html
 
     >>> w, other = (ad.nn.Parameter(ad.ones(1)) for _ in range(2))

@@ -1,4 +1,5 @@
-"""Reactive execution: a lasting graph in which a change costs what it affects.
+"""Reactive execution: a lasting graph in which a change costs only the recomputation of what it
+affects.
 
 Source: the version rules are those of incremental build systems and spreadsheets; see
 docs/graphs.md.

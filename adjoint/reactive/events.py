@@ -1,15 +1,15 @@
-"""What a graph did: which nodes ran, were reused, were cut off."""
+"""Event log of a graph: which nodes ran, were reused, or were cut off."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..graph.cells import Cell, State
-from ..graph.node import Item
+from ..runtime.cells import Cell, GraphState
+from ..runtime.node import Item
 
 
 class Log:
-    """What the nodes of a graph do while a `with graph.events() as log:` block lasts.
+    """Log of what the nodes of a graph do during a `with graph.events() as log:` block.
 
     `ran`, `reused` and `cut` name the ops in the order of events (`ran` those that were computed,
     `reused` those whose inputs had not changed after all, `cut` those of `ran` whose value came out
@@ -25,7 +25,7 @@ class Log:
     ['Mul', 'Add']
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: GraphState) -> None:
         self.cells: list[Cell] = []
         self.times: list[int] = []
         self._reused: list[Cell] = []
@@ -48,12 +48,12 @@ class Log:
 
     @property
     def reused(self) -> list[str]:
-        """The ops that were found up to date."""
+        """The ops that turned out to be up to date."""
         return _names(self._reused)
 
     @property
     def cut(self) -> list[str]:
-        """The ops that were computed to the value they had."""
+        """The ops that were recomputed to their former value."""
         return _names(self._cut)
 
     @property
@@ -72,20 +72,20 @@ class Log:
     # ---- what graphs call ------------------------------------------------------------------------
 
     def on_run(self, cell: Cell, nanoseconds: int) -> None:
-        """A cell was computed."""
+        """Called when a cell was computed."""
         self.cells.append(cell)
         self.times.append(nanoseconds)
         if self._outer is not None:
             self._outer.on_run(cell, nanoseconds)
 
     def on_reuse(self, cell: Cell) -> None:
-        """A stale cell was up to date after all."""
+        """Called when a stale cell turned out to be up to date."""
         self._reused.append(cell)
         if self._outer is not None:
             self._outer.on_reuse(cell)
 
     def on_cut(self, cell: Cell) -> None:
-        """A cell was computed to the value it had."""
+        """Called when a cell was recomputed to its former value."""
         self._cut.append(cell)
         if self._outer is not None:
             self._outer.on_cut(cell)

@@ -1,4 +1,4 @@
-"""Graph: operations that stay, and are computed again where their inputs have changed."""
+"""Graph: operations that stay, and are recomputed when their inputs have changed."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from typing import Any
 import numpy as np
 
 from ..autograd import refreshing
+from ..autograd.graph_writes import forget_contents
 from ..autograd.modes import no_grad
 from ..autograd.recording import Recorder, source_of
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, ModeSwitch, mode_with
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap
-from ..graph import editing
-from ..graph.cells import (
-    Cell,
-    Source,
-    State,
-    assert_consistent,
-    downstream,
-    push,
-    refresh,
-    release,
-    upstream,
-)
-from ..graph.lazy import concrete
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
 from ..nn.roots import ROOTS
 from ..ops.create.memory import as_tensor
 from ..ops.random.draws import Draw
-from ..ops.random.random import Generator, counting, is_following, next_draw, randint
+from ..ops.random.generators import Generator, counting, is_following, next_draw
+from ..ops.random.random import randint
+from ..runtime import editing
+from ..runtime.cells import (
+    Cell,
+    GraphState,
+    SourceCell,
+    assert_consistent,
+    downstream,
+    notice_foreign_writes,
+    push,
+    refresh,
+    release,
+    upstream,
+)
+from ..runtime.lazy import concrete
+from ..runtime.tensors import wrap
 from ..tensor import Tensor
-from . import saving
 from .events import Log
 from .modules import Calls
 from .nodes import cell_of, input_cell, place_of, showing
@@ -53,24 +55,24 @@ class GraphRecorder(Recorder):
 
     __slots__ = ("calls", "generator")
 
-    def __init__(self, state: State, calls: Calls, generator: Generator | None) -> None:
+    def __init__(self, state: GraphState, calls: Calls, generator: Generator | None) -> None:
         super().__init__(state)
         self.calls = calls
         self.generator = generator
 
     def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a module, whose nodes go by its name."""
+        """Call a module, whose nodes are labelled with its name."""
         return self.calls.call(module, args, kwargs)
 
 
-def _before_read(state: State, wanted: list[Cell] | None) -> None:
-    """Bring shapes and gradients up to date with edits; all of them where nothing is `wanted`."""
-    if editing.settle(state, wanted):
+def _before_read(state: GraphState, targets: list[Cell] | None) -> None:
+    """Update shapes and gradients after edits, before `targets` are read (None: all)."""
+    if editing.settle(state, targets):
         refreshing.derive_again(state)
         state.edited.clear()
 
 
-class Graph:
+class Graph(ModeSwitch):
     """A lasting graph: change an input, and only what depends on it is computed again.
 
     Operations on its tensors, and all operations inside `with graph:`, are recorded as nodes and
@@ -96,7 +98,8 @@ class Graph:
     def __init__(
         self, seed: int | None = None, *, cutoff: bool = False, lines: bool = False
     ) -> None:
-        self._state = State()
+        super().__init__()
+        self._state = GraphState()
         self._state.cutoff = cutoff
         self._state.places = lines
         self._state.owner = weakref.ref(self)
@@ -105,9 +108,10 @@ class Graph:
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
         self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
-        self._twins_of: Callable[[], State | None] = lambda: None  # weak: what this is a copy of
+        self._twins_of: Callable[[], GraphState | None] = lambda: (
+            None
+        )  # weak: what this is a copy of
         self._ends: list[Any] = []  # tensors of a copy that nothing in it uses: they keep the rest
-        self._outside: list[Mode] = []
         if seed is None and is_following():  # a graph's numbers are drawn again, one by one
             seed = int(randint(2**62, ()))
         self.generator = None if seed is None else counting(seed)
@@ -120,19 +124,34 @@ class Graph:
 
     # ---- recording -------------------------------------------------------------------------------
 
-    def __enter__(self) -> Graph:
-        mode = MODE.get()
-        self._outside.append(mode)
-        MODE.set(mode_with(mode, executor=self.recorder, step=None))
-        return self
+    _gives_itself = True
 
-    def __exit__(self, *exc: Any) -> None:
-        MODE.set(self._outside.pop())
+    def _inside(self, mode: Mode) -> Mode:
+        """Return the mode of `with graph:`, in which the graph records."""
+        state = self._state
+        if state.foreign and state not in mode.blocks:
+            notice_foreign_writes(state)
+        state.blocks += 1
+        return mode_with(mode, executor=self.recorder, step=None, blocks=(*mode.blocks, state))
+
+    def _left(self) -> None:
+        """End a block: behind the outermost, what was written inside is memory again."""
+        state = self._state
+        state.blocks -= 1
+        if state.blocks or not (state.written or state.foreign):
+            return
+        mode = MODE.get()
+        try:
+            MODE.set(mode_with(mode, blocks=(*mode.blocks, state)))  # it was written inside
+            with state.lock:
+                notice_foreign_writes(state)
+                forget_contents(state)
+        finally:
+            MODE.set(mode)
 
     def step(self, reuse: bool | None = None) -> Block:
-        """`with graph.step():` around a training step: what is computed inside keeps its value and
-        its gradient, as in PyTorch, and what did not change since a step before is not computed
-        again.
+        """Context manager of a training step: values computed inside are kept, with their
+        gradients, as in PyTorch; what has not changed since an earlier step is not recomputed.
 
         Inside, a tensor of the graph stands for the value that it has now, and random numbers are
         those of the program, not of the graph's `seed`. `reuse`: whether to look
@@ -157,10 +176,10 @@ class Graph:
         return Block(self.steps, reuse)
 
     def reuse(self, module: Module) -> Module:
-        """Promise that what `module` returns depends on nothing but its arguments, parameters and
-        buffers: in steps, a call with values as before then runs no code of it. A call for which
-        that cannot be told, or through which gradients are to flow, is made, and the first says so
-        with a warning. Returns the module.
+        """Promise that the result of `module` depends only on its arguments, parameters and
+        buffers: in steps, a call with values as before then runs none of its code. A call for which
+        that cannot be told, or through which gradients are to flow, is run, the first time with a
+        warning. Returns the module.
 
         >>> graph, teacher = ad.Graph(), ad.nn.Linear(2, 2).requires_grad_(False)
         >>> x = ad.ones(1, 2)
@@ -175,8 +194,8 @@ class Graph:
 
     @contextmanager
     def building(self) -> Iterator[Graph]:
-        """`with graph:` for recording very many nodes: with Python's garbage collector paused,
-        which looks at all of them again and again and finds nothing (nodes make no cycles).
+        """`with graph:` for recording very many nodes: Python's garbage collector, which would scan
+        all of them again and again and find nothing (nodes make no cycles), is paused.
 
         >>> graph = ad.Graph()
         >>> x = y = graph.input(1.0)
@@ -187,8 +206,8 @@ class Graph:
         1001.0
         """
         running = gc.isenabled()
-        gc.disable()
         try:
+            gc.disable()
             with self:
                 yield self
         finally:
@@ -204,7 +223,7 @@ class Graph:
         dtype: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """An input: a tensor to be set. `value` may be its first value, or a shape (a tuple of
+        """A new input: a tensor to be set. `value` may be its first value, or a shape (a tuple of
         ints), in which case it must be set before it is read.
 
         Errors: GraphError for a name that is taken.
@@ -229,7 +248,7 @@ class Graph:
         dtype: Any = None,
         requires_grad: bool = True,
     ) -> Any:
-        """A parameter: a leaf that requires grad, for optimizers and `backward`.
+        """A new parameter: a leaf that requires grad, for optimizers and `backward`.
 
         Errors: GraphError for a name that is taken; AutogradError for integers.
 
@@ -260,13 +279,13 @@ class Graph:
             array = None
             spec = tuple(shape or ()), _dtype(dtype).numpy
         else:
-            given = as_tensor(value, dtype=dtype)
-            array = concrete(given).copy(order="K")
+            initial = as_tensor(value, dtype=dtype)
+            array = concrete(initial).copy(order="K")
             spec = array.shape, array.dtype
         label = name or self._free_name(what)
         if label in self._named:
             raise GraphError(f"{what}: the graph has a node named {label!r} already")
-        tensor = showing(Source(self._state, spec[0], spec[1], array), kind)
+        tensor = showing(SourceCell(self._state, spec[0], spec[1], array), kind)
         if requires_grad:
             tensor.requires_grad_()
         self._keep(label, tensor, tensor._data)
@@ -295,7 +314,7 @@ class Graph:
         return node
 
     def rename(self, node: Any, new: str) -> Any:
-        """Give a node, which may be given by its name, another name. Returns the node.
+        """Change the name of a node, which may be passed by its name. Returns the node.
 
         Errors: GraphError for a name that is taken, or that no node has.
 
@@ -327,15 +346,15 @@ class Graph:
         }
 
     def _relabel(self, new: Callable[[str], str | None]) -> None:
-        """Let each name be what `new` makes of it; None takes it away."""
+        """Rename each named node from `name` to `new(name)`; None removes the name."""
         for attribute in ("_named", "_inputs", "_parameters"):
             names = getattr(self, attribute)
             self._note_undo(functools.partial(setattr, self, attribute, names))
-            found = {label: x for name, x in names.items() if (label := new(name)) is not None}
-            setattr(self, attribute, found)
+            renamed = {label: x for name, x in names.items() if (label := new(name)) is not None}
+            setattr(self, attribute, renamed)
 
     def _note_undo(self, undo: Callable[[], None]) -> None:
-        """In a batch: how to take back what is about to be done."""
+        """Register an undo action for the current batch, if there is one."""
         if self._state.undo is not None:
             self._state.undo.edits.append(undo)
 
@@ -356,9 +375,8 @@ class Graph:
         return dict(self._inputs)
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """The parameters made by `graph.parameter`, and those of tensors outside that its nodes use
-        (a Module's), with their names: those of modules that were called as theirs say, after the
-        class of the outermost.
+        """Names and parameters: those made by `graph.parameter`, and those outside that nodes use
+        (a Module's), named as in their module, after the class of the outermost module.
 
         >>> graph = ad.Graph()
         >>> w = graph.parameter(1.0, name="w")
@@ -373,7 +391,7 @@ class Graph:
         }
         number = 0
         for cell in self._state.cells():
-            tensor = cell.follows if isinstance(cell, Source) else None
+            tensor = cell.follows if isinstance(cell, SourceCell) else None
             if isinstance(tensor, Parameter):
                 name = (cell.about or {}).get("name") or names.get(id(tensor))
                 if name is None:
@@ -415,12 +433,12 @@ class Graph:
 
     def _cells(self) -> tuple[list[Cell], list[Cell]]:
         """The user's cells, and those that compute gradients; inputs before users."""
-        found: tuple[list[Cell], list[Cell]] = ([], [])
+        by_purpose: tuple[list[Cell], list[Cell]] = ([], [])
         for cell in self._state.cells():
             several = cell.dtype is None  # whose values are the cells of its outputs
             if not several and not (cell.about and cell.about.get("removed")):
-                found[cell.planned > 0].append(cell)
-        return found
+                by_purpose[cell.planned > 0].append(cell)
+        return by_purpose
 
     def __bool__(self) -> bool:
         return True
@@ -459,8 +477,8 @@ class Graph:
         return nodes[0] if len(nodes) == 1 else nodes
 
     def peek(self, node: Any) -> Tensor:
-        """The value that was computed for `node` last, as a plain tensor, without computing now:
-        after an optimizer's step, the loss before it.
+        """The last computed value of `node`, as a plain tensor, without computing now: after an
+        optimizer's step, for instance, the loss before it.
 
         Errors: GraphError where none was computed, or it was released.
 
@@ -498,7 +516,7 @@ class Graph:
         refreshing.backward(loss, gradient, retain_graph, targets)
 
     def no_grad_scope(self, function: Callable[[], Any]) -> Any:
-        """What `function()` returns, called with gradients off.
+        """The result of `function()`, called with gradients off.
 
         >>> graph = ad.Graph()
         >>> graph.no_grad_scope(lambda: ad.is_grad_enabled())
@@ -509,7 +527,8 @@ class Graph:
 
     @contextmanager
     def batch(self) -> Iterator[Graph]:
-        """Several changes as one: where an error leaves the block, the graph is as it was before.
+        """Context manager that makes several changes atomic: if an error leaves the block, the
+        graph is as before.
 
         Shapes must agree when the outermost block ends, or something in it is read.
         Errors: those of the first node whose inputs do not fit; nothing is changed then.
@@ -529,7 +548,7 @@ class Graph:
             yield self
 
     def redraw(self) -> None:
-        """Draw the numbers of all random nodes anew; what depends on them becomes stale.
+        """Draw all random nodes anew; nodes that depend on them become stale.
 
         >>> graph = ad.Graph(seed=0)
         >>> with graph:
@@ -540,8 +559,8 @@ class Graph:
         True
         """
         mode = MODE.get()
-        MODE.set(mode_with(mode, executor=self.recorder))  # whose generator may be the graph's
         try:
+            MODE.set(mode_with(mode, executor=self.recorder))  # whose generator may be the graph's
             for cell in self._state.cells():
                 if isinstance(cell.op, Draw):
                     seed, draw = next_draw(None)
@@ -553,8 +572,8 @@ class Graph:
             MODE.set(mode)
 
     def release(self, *nodes: Any) -> None:
-        """Drop the values of all computed nodes, or of those that `nodes` were computed from
-        (theirs stay); they are computed again when they are needed.
+        """Drop the values of all computed nodes, or of the nodes from which `nodes` were computed
+        (their own stay); dropped values are recomputed when needed.
 
         Errors: GraphError for a tensor of no graph, or of another.
 
@@ -568,14 +587,14 @@ class Graph:
         (False, True, 1, 6.0)
         """
         state = self._state
-        given = {self._cell(node, "release") for node in nodes}
+        kept = {self._cell(node, "release") for node in nodes}
         with state.lock:
-            release(cell for cell in upstream(given) if cell not in given)
+            release(cell for cell in upstream(kept) if cell not in kept)
             if not nodes:
                 release(state.cells())
 
     def drop_plans(self, cell: Cell | None = None) -> None:
-        """Forget the backward passes of `cell`, and those of results that nobody can ask for."""
+        """Forget the backward passes of `cell`, and those of results that no longer exist."""
         for key, plan in list(self.plans.items()):
             if key[0] is cell or plan.result() is None:
                 del self.plans[key]
@@ -606,7 +625,7 @@ class Graph:
             leaf.requires_grad_(False)
 
     def unfreeze(self, *what: Any) -> None:
-        """Store gradients for them again."""
+        """Store gradients for these leaves again: undoes `freeze`."""
         for leaf in _leaves(what):
             leaf.requires_grad_(True)
 
@@ -629,7 +648,7 @@ class Graph:
     # ---- editing ---------------------------------------------------------------------------------
 
     def replace(self, old: Any, new: Any) -> Any:
-        """Let everything that uses `old` use `new` in its place; returns `new`.
+        """Replace `old` by `new` in everything that uses it; returns `new`.
 
         Shapes and dtypes downstream are inferred again at once.
         Errors: GraphError for a cycle; the errors of the operations. Nothing is changed then.
@@ -652,7 +671,8 @@ class Graph:
         return new
 
     def insert_after(self, node: Any, function: Callable[[Any], Any]) -> Any:
-        """Put `function(node)` between `node` and everything that used it; returns that.
+        """Insert `function(node)` between `node` and everything that used it; returns the inserted
+        node.
 
         Errors: as `replace`.
 
@@ -674,8 +694,8 @@ class Graph:
         return new
 
     def splice_out(self, node: Any, index: int | None = None) -> Any:
-        """Take a node out from between its input and its users, which use the input instead;
-        returns the input. Of several inputs, `index` says which.
+        """Remove a node between its input and its users, which use the input instead; returns the
+        input. If there are several inputs, `index` chooses one.
 
         Errors: GraphError for a node without an input that is a tensor, or with several where none
         is said; otherwise as `replace` and `remove`.
@@ -692,13 +712,13 @@ class Graph:
             places = (
                 range(len(cell.inputs)) if index is None else [place_of(cell, "splice_out", index)]
             )
-            found = {x for i in places if isinstance(x := cell.inputs[i], Cell) and x.dtype}
-            if len(found) != 1:
+            tensors = {x for i in places if isinstance(x := cell.inputs[i], Cell) and x.dtype}
+            if len(tensors) != 1:
                 raise GraphError(
-                    f"splice_out: {cell.label!r} has {len(found)} inputs that are tensors, and "
+                    f"splice_out: {cell.label!r} has {len(tensors)} inputs that are tensors, and "
                     "its users need one in its place; say by `index` which"
                 )
-            (x,) = found
+            (x,) = tensors
             users = [user for user in cell.living_users() if not user.planned]
             uses = [(user, i) for user in users for i, y in enumerate(user.inputs) if y is cell]
             detached = any(cell.inputs[i] is x and i in cell.cut for i in places)
@@ -709,9 +729,9 @@ class Graph:
         return refreshing.tensor_of(x)
 
     def remove(self, node: Any) -> None:
-        """Take a node that nothing uses out of the graph, and its name with it; what only it could
-        reach goes too (in a batch, which could bring it back, when that ends). Reading or setting
-        it is an error from then on. Recorded backward passes that it was part of are no users; they
+        """Remove a node that nothing uses from the graph, with its name and with what only it could
+        reach (in a batch, which could undo that, when the batch ends). Reading or setting it is an
+        error from then on. Recorded backward passes that contained it do not count as users; they
         are recorded anew.
 
         Errors: GraphError where other nodes use it, or a gradient that `autograd.grad` gave.
@@ -730,13 +750,13 @@ class Graph:
             editing.remove(cell)
             names = self._names_of(cell)
             self._relabel(lambda name: None if name in names else name)
-            if isinstance(cell, Source) and cell.follows is not None:
+            if isinstance(cell, SourceCell) and cell.follows is not None:
                 key = id(cell.follows)
                 state.sources.pop(key, None)
                 self._note_undo(lambda: state.sources.update({key: cell}))
 
     def users(self, node: Any) -> list[Any]:
-        """The nodes that compute from `node`; those of recorded gradients are not among them.
+        """The nodes that compute from `node`, except those of recorded gradients.
 
         >>> graph = ad.Graph()
         >>> x = graph.input(1.0)
@@ -748,7 +768,7 @@ class Graph:
         return [refreshing.tensor_of(user) for user in users if not user.planned]
 
     def inputs_of(self, node: Any) -> list[Any]:
-        """What a node computes from, as `set_input` counts it: nodes, and numbers as they are.
+        """The inputs of a node in the numbering of `set_input`: nodes, and numbers unchanged.
 
         >>> graph = ad.Graph()
         >>> x = graph.input(1.0)
@@ -760,7 +780,7 @@ class Graph:
         return [refreshing.tensor_of(x) if isinstance(x, Cell) else x for x in inputs]
 
     def copy(self, share: bool = True) -> Graph:
-        """A graph of its own with the same nodes, names, values and gradients' structure.
+        """An independent graph with the same nodes, names, values and structure of gradients.
 
         Inputs and parameters made by this graph are copied; tensors outside (a Module's parameters)
         are shared, unless `share` is False: then they are copied too, and the copy trains apart.
@@ -777,17 +797,21 @@ class Graph:
         >>> other.twin(y).item(), y.item()
         (40.0, 6.0)
         """
+        from . import saving  # with the files' formats, when first needed
+
         state = self._state
         with state.lock:
             cells = saving.lasting(self)
             new = Graph(cutoff=state.cutoff, lines=state.places)
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
-            apart: dict[Cell, Source] = {}
+            apart: dict[Cell, SourceCell] = {}
             memo: dict[int, Any] = {}
             for cell in () if share else cells:
-                if isinstance(cell, Source) and cell.follows is not None:
-                    apart[cell] = source_of(new._state, copy.deepcopy(cell.follows, memo))
+                if isinstance(cell, SourceCell) and cell.follows is not None:
+                    source = source_of(new._state, copy.deepcopy(cell.follows, memo))
+                    if isinstance(source, SourceCell):  # as it is outside of blocks
+                        apart[cell] = source
             twins = editing.copy(cells, new._state, apart)
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell in tensors:
@@ -808,7 +832,7 @@ class Graph:
 
     def _tensor_for(self, cell: Cell, twin: Cell) -> Any:
         handle = cell.handle()
-        if handle is None or (isinstance(cell, Source) and cell.follows is not None):
+        if handle is None or (isinstance(cell, SourceCell) and cell.follows is not None):
             return refreshing.tensor_of(twin)
         tensor = showing(twin, type(handle))
         if handle._node is not None:
@@ -816,21 +840,21 @@ class Graph:
         return tensor
 
     def twin(self, node: Any) -> Any:
-        """In a copy: the copy of a node of the graph that it was made from, or of a tensor outside
-        (which is that tensor itself where the two share it).
+        """In a copy of a graph: the copy of a node of the original, or of a tensor outside (which
+        is the tensor itself where both graphs share it).
 
         Errors: GraphError for what was not there when the copy was made.
         """
         origin = self._twins_of()
         cell = None if origin is None else origin.sources.get(id(node))
         reference = self._twins.get(cell_of(node, "twin") if cell is None else cell)
-        found = None if reference is None else reference()
-        if found is None:
+        twin = None if reference is None else reference()
+        if twin is None:
             raise GraphError(
                 f"twin: {node._data!r} was not in the graph when it was copied, or nothing uses "
                 "its copy any more"
             )
-        return refreshing.tensor_of(found)
+        return refreshing.tensor_of(twin)
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -852,11 +876,13 @@ class Graph:
         >>> again["x"].set(10.0).item(), again["y"].item()
         (10.0, 30.0)
         """
+        from . import saving
+
         saving.save(self, f)
 
     @classmethod
     def load(cls, f: Any, map_location: Any = None) -> Graph:
-        """The graph in a file that `save` wrote; what was computed is not computed again.
+        """The graph stored in a file by `save`; computed values are not computed again.
 
         Tensors that were outside the graph are new tensors outside it; `parameters()` has those
         that are Parameters. Nothing in the file is executed. `map_location`: as in `adjoint.load`.
@@ -871,6 +897,8 @@ class Graph:
         <adjoint.Graph: 0 nodes, 0 named>
         """
         graph = cls()
+        from . import saving
+
         saving.load(graph, f, map_location)
         return graph
 
@@ -883,7 +911,7 @@ class Graph:
     def stats(self) -> dict[str, Any]:
         """Counts of nodes, with their edges, inputs, stale and released ones; of the nodes that
         compute gradients; of bytes held by all, nodes ever run, edits, backward plans; of steps,
-        their ops, how many of these were reused, or could not be known again, and why not.
+        their ops, how many of these were reused or could not be recognised, and why not.
 
         >>> graph = ad.Graph()
         >>> y = graph.input(1.0) + 1
@@ -908,7 +936,7 @@ class Graph:
         }
 
     def check_invariants(self) -> None:
-        """Check what must hold of every node; GraphError names the first that breaks it.
+        """Check the invariants of every node; GraphError names the first node that breaks one.
 
         >>> ad.Graph().check_invariants()
         """
@@ -928,12 +956,15 @@ class Graph:
         return [refreshing.tensor_of(c) for c in downstream([cell]) if c is not cell]
 
     def touch(self, node: Any) -> None:
-        """Say that the memory of an input was changed from outside, through NumPy for instance."""
+        """Announce that the memory of an input was changed from outside, through NumPy for
+        instance.
+        """
         cell = self._cell(node, "touch")
-        if not isinstance(cell, Source):
+        if not isinstance(cell, SourceCell):
             raise GraphError(f"touch: node {cell.label!r} is computed")
         with self._state.lock:
-            cell.version = self._state.set_last = self._state.stamp()
+            state = self._state
+            cell.version = state.set_last = state.changed_last = state.stamp()
             push(cell)
 
     def __repr__(self) -> str:
@@ -941,7 +972,7 @@ class Graph:
 
 
 def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
-    """The two; a tuple of sizes in the place of the value is the shape."""
+    """Value and shape of a new source; a tuple of ints given as the value is the shape."""
     if shape is None and isinstance(value, tuple) and all(type(n) is int for n in value):
         value, shape = None, value
     if value is None and shape is None:
@@ -950,7 +981,7 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
 
 
 def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, ...]]:
-    """The inputs of `users` with `new` in the place of `old`."""
+    """The inputs of `users` with `old` replaced by `new`."""
     return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
 
 
@@ -959,7 +990,7 @@ def _dtype(dtype: Any) -> Any:
 
 
 def _leaves(what: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
+    leaves: list[Any] = []
     for each in what:
-        found.extend(each.parameters() if isinstance(each, Module) else [each])
-    return found
+        leaves.extend(each.parameters() if isinstance(each, Module) else [each])
+    return leaves

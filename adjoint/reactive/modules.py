@@ -1,4 +1,4 @@
-"""Module calls inside a graph: which modules were called, and by what names their nodes go.
+"""Module calls inside a graph: names of the modules that nodes belong to.
 
 A call runs the module's forward, and what that does becomes nodes: nothing of an earlier call is
 used again, since no one can tell what else than its arguments a forward reads. (Steps reuse values,
@@ -10,15 +10,15 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..graph.cells import State
 from ..nn.modules.module import Module
 from ..nn.roots import root_name
+from ..runtime.cells import GraphState
 
 
 class Calls:
     """The module calls of one graph."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: GraphState) -> None:
         self._state = state
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         self._names: dict[int, str] | None = None  # of the modules inside the one being called
@@ -28,7 +28,7 @@ class Calls:
         return list(self._modules)
 
     def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What `module(*args, **kwargs)` returns; its nodes remember the modules they are of."""
+        """Call `module(*args, **kwargs)`; its nodes remember the modules that they belong to."""
         state = self._state
         with state.lock:
             scope, names = state.scope, self._names

@@ -1,4 +1,4 @@
-"""What tensors of a graph can do beyond other tensors: be set, have their inputs edited."""
+"""Methods of a graph's tensors: setting values, editing inputs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.modes import no_grad
 from ..autograd.recording import Same, is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.device import device_of, transfer
 from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
+from ..core.mode import as_set
 from ..core.tensor_base import TensorBase
-from ..eager.tensors import wrap
-from ..graph.cells import Cell, Source
-from ..graph.editing import resize, rewire, transaction
-from ..graph.lazy import concrete
-from ..graph.node import Version
 from ..ops.create.memory import as_tensor
+from ..runtime.cells import Cell, SourceCell
+from ..runtime.editing import resize, rewire, transaction
+from ..runtime.lazy import concrete
+from ..runtime.node import Version
+from ..runtime.tensors import wrap
 from ..tensor import Tensor
 
 
 class DetachNode(Same, abstract=True):
-    """The value of its input; no gradient passes."""
+    """Identity op that lets no gradient pass."""
 
     differentiable = False
 
@@ -40,7 +42,7 @@ def cell_of(x: Any, name: str) -> Cell:
 
 
 def value_for(cell: Cell, value: Any) -> Any:
-    """An array of the cell's dtype that nobody else holds."""
+    """A new array of the cell's dtype with `value`."""
     if isinstance(value, TensorBase):
         array = concrete(value)
     elif type(value) is np.ndarray and value.dtype == cell.dtype:
@@ -49,11 +51,11 @@ def value_for(cell: Cell, value: Any) -> Any:
         array = as_tensor(value)._data
     if array.dtype != cell.dtype:
         kinds = "biufc"
-        given, wanted = (
+        kind, expected = (
             "f" if d.kind == "V" else "i" if d.kind == "u" else d.kind
             for d in (array.dtype, cell.dtype)
         )
-        if kinds.index(given) > kinds.index(wanted):
+        if kinds.index(kind) > kinds.index(expected):
             raise DTypeError(
                 f"set: {cell.label!r} holds {cell.dtype}, the value is {array.dtype}; convert it "
                 "first"
@@ -64,7 +66,7 @@ def value_for(cell: Cell, value: Any) -> Any:
 
 
 def set_value(self: Any, value: Any) -> Any:
-    """Assign `value`; what depends on this tensor becomes stale and is recomputed when read.
+    """Assign `value`; tensors that depend on this one become stale and are recomputed when read.
 
     Shapes: an input or parameter made by a graph may get another shape. All that depends on it is
     inferred again, at the end of the outermost `graph.batch()` at the latest, and its `.grad` goes.
@@ -81,7 +83,7 @@ def set_value(self: Any, value: Any) -> Any:
     cell = self._data
     if isinstance(cell, Cell):
         cell.assert_there("set")
-    if isinstance(cell, Source):
+    if isinstance(cell, SourceCell):
         array = value_for(cell, value)
         if array.shape == tuple(cell.shape):
             cell.assign(array)
@@ -93,24 +95,27 @@ def set_value(self: Any, value: Any) -> Any:
             f"set: node {cell.label!r} is computed; set what it depends on, or replace the node "
             "with graph.replace(node, other)"
         )
-    from ..autograd.modes import no_grad
-
     if isinstance(value, TensorBase) and value._data.shape != self._data.shape:
         raise ShapeError(
             f"set: the tensor has shape {tuple(self.shape)}, the value "
             f"{tuple(value._data.shape)}; reshape the value"
         )
-    with no_grad():
-        self.copy_(as_tensor(value))
+    _copy_into(self, value)
     for reference in (self._changes.watchers or ()) if self._changes is not None else ():
         source = reference()
-        if isinstance(source, Source):
+        if isinstance(source, SourceCell):
             source.state.set_last = source.version  # which was asked for: no warning
     return self
 
 
+@as_set
+def _copy_into(tensor: Tensor, value: object) -> None:
+    with no_grad():
+        tensor.copy_(as_tensor(value))
+
+
 def set_input(self: Any, index: int, other: Any) -> Any:
-    """Let this node of a graph compute from `other` in the place of its input number `index`.
+    """Replace input number `index` of this node by `other`.
 
     `other` is a tensor, the name of a node, or a number. Shapes and dtypes of everything that
     depends on it are inferred again at once (in a batch: at its end, where they do not agree yet).
@@ -132,8 +137,8 @@ def set_input(self: Any, index: int, other: Any) -> Any:
 
 
 def add_input(self: Any, other: Any, index: int | None = None) -> Any:
-    """Let this node (a `cat` or `stack`, which join any number of tensors) also compute from
-    `other`, before its input number `index`, or after all.
+    """Add `other` as an input of this node (a `cat` or `stack`, which join any number of tensors),
+    before its input number `index`, or after all.
 
     Errors: GraphError for an op with a fixed number of inputs; otherwise as `set_input`.
 
@@ -153,7 +158,7 @@ def add_input(self: Any, other: Any, index: int | None = None) -> Any:
 
 
 def remove_input(self: Any, index: int) -> Any:
-    """Let this node (a `cat` or `stack`) compute without its input number `index`.
+    """Remove input number `index` of this node (a `cat` or `stack`).
 
     Errors: GraphError for an op with a fixed number of inputs, and for the only input; otherwise as
     `set_input`.
@@ -174,7 +179,9 @@ def remove_input(self: Any, index: int) -> Any:
 
 
 def _edit(self: Any, name: str, change: Callable[[Cell, list[Any]], None]) -> Any:
-    """Let `change` change the inputs of a node: pairs of an input, and whether it is detached."""
+    """Edit the inputs of a node by `change`, which modifies a list of pairs (input, whether it is
+    detached).
+    """
     cell = cell_of(self, name)
     with transaction(cell.state, single=True):
         pairs = [(x, i in cell.cut) for i, x in enumerate(cell.inputs)]
@@ -203,21 +210,21 @@ def _assert_joins(cell: Cell, name: str) -> None:
 
 
 def _input(cell: Cell, other: Any, old: Any) -> tuple[Any, bool]:
-    """`other` in the place of `old` among the inputs of `cell`, and whether it is detached."""
+    """`other` as a replacement of the input `old` of `cell`, and whether it is detached."""
     if isinstance(other, str):
         other = cell.state.owner()[other]
     return input_cell(cell, other, old), is_detached(other)
 
 
 def input_cell(cell: Cell, other: Any, old: Any) -> Any:
-    """`other` as an input of `cell` in the place of `old`: a cell of its graph, or a number where
-    `old` is one. A number in the place of a tensor is a constant of its dtype.
+    """`other` as a replacement of the input `old` of `cell`: a cell of its graph, or a number where
+    `old` is one. A number that replaces a tensor becomes a constant of its dtype.
     """
     if not isinstance(other, TensorBase):
         if isinstance(other, (int, float, complex)) and not isinstance(old, Cell):
             return other
         array = value_for(old, other) if isinstance(old, Cell) else as_tensor(other)._data.copy()
-        return Source(cell.state, array.shape, array.dtype, array)
+        return SourceCell(cell.state, array.shape, array.dtype, array)
     if isinstance(other._data, Cell):
         return other._data
     return source_of(cell.state, other)
@@ -241,7 +248,7 @@ def detach_node(self: Any) -> Any:
 
 
 def snapshot(self: Any) -> Any:
-    """A plain tensor with the value that this one has now; no later change reaches it.
+    """A plain tensor with the current value of this one; later changes do not reach it.
 
     Shapes: that of the tensor.
     Errors: GraphError for an input that was never set.
@@ -256,20 +263,20 @@ def snapshot(self: Any) -> Any:
 
 
 def showing(cell: Cell, kind: type) -> Any:
-    """A new tensor of class `kind` that stands for the cell: its leaf, if it gets one."""
+    """A new tensor of class `kind` for the cell, which becomes its leaf if it requires grad."""
     tensor: Any = TensorBase.__new__(kind)
     tensor._data = cell
     tensor._node = tensor._leaf = tensor._view = None
     tensor._changes = Version()
-    if isinstance(cell, Source):
+    if isinstance(cell, SourceCell):
         tensor._changes.watch(cell)
     cell.handle = weakref.ref(tensor)
     return tensor
 
 
 def node_of(self: Any) -> Cell | None:
-    """The node that this tensor is in its Graph; of a tensor outside, a Module's parameter for
-    instance, the one that follows it in the last graph that used it. None for a tensor of no Graph.
+    """The node of this tensor in its Graph; for a tensor outside, such as a Module's parameter, the
+    node that follows it in the last graph that used it. None for a tensor of no Graph.
 
     A node has `value`, `version`, `seen` (the versions of its inputs that the value was computed
     from), `stale`, `inputs` and `op`.
@@ -278,13 +285,13 @@ def node_of(self: Any) -> Cell | None:
         return self._data
     for reference in reversed((self._changes and self._changes.watchers) or ()):
         watcher = reference()
-        if isinstance(watcher, Source) and watcher.follows is self:
+        if isinstance(watcher, SourceCell) and watcher.follows is self:
             return watcher
     return None
 
 
 def attach() -> None:
-    """Give tensors these methods."""
+    """Add these functions to Tensor as methods."""
     for name, method in {
         "set": set_value, "set_input": set_input, "add_input": add_input,
         "remove_input": remove_input, "detach_node": detach_node,

@@ -1,4 +1,4 @@
-"""A graph in a file, and back: topology, values, names.
+"""Saving and loading graphs: topology, values and names in one file.
 
 The file is one that `adjoint.save` writes (io/checkpoint.py: safetensors, from which nothing is
 executed). Nodes are rows of integer columns, inputs before users, so that a row refers to earlier
@@ -18,23 +18,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd import refreshing
-from ..autograd.recording import Overwritten, is_detached, source_of
+from ..autograd.graph_writes import Overwritten
+from ..autograd.recording import is_detached, source_of
 from ..autograd.refreshing import Derivation, Derivative
 from ..core.device import CPU, host_array, transfer
 from ..core.dtype import dtype, from_numpy_dtype
 from ..core.errors import CheckpointError, DeviceError, GraphError
 from ..core.spec import Spec, prod
-from ..eager.tensors import wrap
-from ..eager.writes import ViewWrite
-from ..graph.cells import Cell, Source, assert_consistent, notice_foreign_writes, upstream
-from ..graph.lazy import concrete, specs_of
-from ..graph.node import Item
 from ..io import checkpoint
-from ..io.ops import Ops, checked, checked_shape, size_of
+from ..io.stored_ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
 from ..ops.index.indexing import Reindex
-from ..ops.random.random import counting
+from ..ops.random.generators import counting
 from ..ops.shape.movement import Refit
+from ..runtime.cells import Cell, SourceCell, assert_consistent, notice_foreign_writes, upstream
+from ..runtime.lazy import concrete, specs_of
+from ..runtime.node import Item
+from ..runtime.tensors import wrap
+from ..runtime.writes import ViewWrite
 from ..tensor import Tensor
 from .nodes import DetachNode, showing
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 VERSION = 1
-MAX_PARTS = 1 << 20, 64  # of fields, inputs and outputs of all nodes of a file; and so many a node
+MAX_PARTS = 1 << 20, 64  # fields, inputs and outputs of all nodes of a file; and of one node
 _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
@@ -51,8 +52,8 @@ _OPS = Ops(Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
 
 
 def lasting(graph: Graph) -> list[Cell]:
-    """The cells of `graph`, inputs before users, but for those that were removed or are of
-    remembered backward passes; and the sources of tensors outside that have names.
+    """The cells of `graph`, inputs before users, except removed ones and those of remembered
+    backward passes; and the sources of named tensors outside.
     """
     state = graph._state
     if state.edited:
@@ -64,27 +65,32 @@ def lasting(graph: Graph) -> list[Cell]:
 
 
 def derivations(graph: Graph, stands: Mapping[Any, Any]) -> Iterator[list[list[Any]]]:
-    """What `grad` was called with and gave in this graph: outputs, inputs, seeds, results; `stands`
-    says what stands for the tensors of a cell, others are themselves.
+    """Arguments and results of each `grad` in this graph: outputs, inputs, seeds, results. `stands`
+    maps cells to what represents their tensors; other tensors represent themselves.
     """
     state = graph._state
 
     def stand(x: Any) -> Any:
-        known = refreshing.is_of_graph(x)
-        return stands.get(x._data if known else state.sources.get(id(x)), x)
+        inside = refreshing.is_of_graph(x)
+        return stands.get(x._data if inside else state.sources.get(id(x)), x)
 
     for reference in state.derived:
-        found = reference()
-        if found is not None:
-            cells = [None if r is None else r() for r in found.results]
-            parts = [list(map(stand, each)) for each in (found.outputs, found.inputs, found.seeds)]
+        derivation = reference()
+        if derivation is not None:
+            cells = [None if r is None else r() for r in derivation.results]
+            parts = [
+                list(map(stand, each))
+                for each in (derivation.outputs, derivation.inputs, derivation.seeds)
+            ]
             yield [*parts, [stands.get(cell) for cell in cells]]
 
 
 def derive(
     outputs: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any], results: Sequence[Any]
 ) -> None:
-    """Let `results` (None for one that nobody holds) be what `grad` gave for the rest."""
+    """Restore a derivation: `results` (None for one that no longer exists) of `grad` with these
+    arguments.
+    """
     derivation = Derivation(outputs, inputs, seeds)
     cells = [None if x is None else x._data for x in results]
     derivation.results = [None if cell is None else cell.reference for cell in cells]
@@ -96,8 +102,8 @@ def derive(
 
 
 def ends(pairs: Iterable[tuple[Cell, Any]]) -> Iterator[Any]:
-    """Of cells and their tensors, the tensors that nothing else keeps: leaves, and what nothing is
-    computed from.
+    """The tensors, of pairs of a cell and its tensor, that nothing else keeps alive: leaves, and
+    those from which nothing is computed.
     """
     for cell, tensor in pairs:
         if not cell.living_users() or tensor._node is tensor._leaf is not None:
@@ -124,7 +130,7 @@ def _written(graph: Graph) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
     sources = []
     for cell in cells:
-        if isinstance(cell, Source):
+        if isinstance(cell, SourceCell):
             sources.append(_source(cell))
             op = -1
         else:
@@ -175,14 +181,14 @@ def _written(graph: Graph) -> dict[str, Any]:
 
 
 def _number(table: dict[Any, Any], key: Any, write: Callable[..., Any], *of: Any) -> int:
-    """The number of `key` in a table, where it is written when it comes first."""
+    """The index of `key` in a table; a new key is added with the entry `write(*of)`."""
     if key not in table:
         table[key] = (len(table), write(*of))
     return int(table[key][0])
 
 
-def _source(cell: Source) -> dict[str, Any]:
-    """A source: its tensor, or what is known of one that was never set."""
+def _source(cell: SourceCell) -> dict[str, Any]:
+    """Description of a source: its tensor, or shape and dtype if it was never set."""
     outside = cell.follows is not None
     tensor = cell.follows if outside else cell.handle()
     leaf = tensor is not None and tensor._node is not None
@@ -195,9 +201,9 @@ def _source(cell: Source) -> dict[str, Any]:
         shape, kind = tuple(cell.shape), from_numpy_dtype(cell.dtype)
         return {"shape": shape, "dtype": kind, "requires_grad": leaf}
     if not outside:
-        given = wrap(cell.array)
+        value = wrap(cell.array)
         tensor = (
-            Parameter(given, leaf) if isinstance(tensor, Parameter) else given.requires_grad_(leaf)
+            Parameter(value, leaf) if isinstance(tensor, Parameter) else value.requires_grad_(leaf)
         )
     return {"tensor": tensor, "outside": outside}
 
@@ -208,14 +214,14 @@ def _source(cell: Source) -> dict[str, Any]:
 def load(graph: Graph, f: Any, map_location: Any) -> None:
     """Fill `graph`, which is new; see `Graph.load`."""
     name = repr(os.fspath(f)) if isinstance(f, (str, os.PathLike)) else repr(f)
-    found = checkpoint.load(f, map_location)
-    if not isinstance(found, dict) or found.get("adjoint.Graph") != VERSION:
+    content = checkpoint.load(f, map_location)
+    if not isinstance(content, dict) or content.get("adjoint.Graph") != VERSION:
         raise CheckpointError(
             f"Graph.load: {name} holds no graph of version {VERSION}; adjoint.load reads other "
             "files, the adjoint that wrote it later versions"
         )
     try:
-        _Reader(graph, found).read()
+        _GraphReader(graph, content).read()
     except (DeviceError, MemoryError):
         raise
     except Exception as error:  # what only a file made by hand can provoke
@@ -224,36 +230,36 @@ def load(graph: Graph, f: Any, map_location: Any) -> None:
         ) from error
 
 
-class _Reader:
-    """Makes the nodes of a graph, row by row."""
+class _GraphReader:
+    """Reader of a saved graph: makes the nodes row by row."""
 
-    def __init__(self, graph: Graph, found: dict[str, Any]) -> None:
+    def __init__(self, graph: Graph, content: dict[str, Any]) -> None:
         self.graph = graph
         self.state = graph._state
-        self.found = found
+        self.found = content
         self.cells: list[Cell] = []
         self.tensors: list[Any] = []  # that show them
         self.outputs: dict[Cell, tuple[Spec, ...]] = {}  # of ops with several
-        self.values = {name: _host(x) for name, x in found["values"].items()}
+        self.values = {name: _host(x) for name, x in content["values"].items()}
         self.taken = dict.fromkeys(self.values, 0)  # how many of them were given to nodes
         self.left = 0  # parts that further nodes may have
 
     def read(self) -> None:
-        """The nodes, then what the graph says of them."""
-        found = self.found
+        """Make the nodes, then restore names and settings of the graph."""
+        content = self.found
         rows, counts, inputs, flags, facts = (
-            _column(found["columns"][name]) for name in ("op", "count", "input", "flags", "fact")
+            _column(content["columns"][name]) for name in ("op", "count", "input", "flags", "fact")
         )
         self.left = MAX_PARTS[0] + MAX_PARTS[1] * len(rows)
-        sources, given = iter(found["sources"]), iter(inputs)
-        ops = [(_OPS.read(each), 1 + size_of(each)) for each in found["ops"]]
-        numbers = [checked(each, _NUMBER) for each in found["numbers"]]
-        known = [checked(each, _FACTS) for each in found["facts"]]
+        sources, references = iter(content["sources"]), iter(inputs)
+        ops = [(_OPS.read(each), 1 + size_of(each)) for each in content["ops"]]
+        numbers = [checked(each, _NUMBER) for each in content["numbers"]]
+        node_facts = [checked(each, _FACTS) for each in content["facts"]]
         for row, count, flag, fact in zip(rows, counts, flags, facts, strict=True):
             args = tuple(
                 [
                     self._cell(x) if x >= 0 else numbers[_at(-1 - x, numbers)]
-                    for x in itertools.islice(given, count)
+                    for x in itertools.islice(references, count)
                 ]
             )
             if row < 0:
@@ -262,10 +268,14 @@ class _Reader:
                 op, cost = ops[_at(row, ops)]
                 self._spend(cost + len(args))
                 cell, tensor = self._computed(op, args, flag)
-            self._describe(cell, flag, *known[_at(fact, known)])
+            self._describe(cell, flag, *node_facts[_at(fact, node_facts)])
             self.cells.append(cell)
             self.tensors.append(tensor)
-        left = [*sources, *given, *(n for n, x in self.values.items() if self.taken[n] != x.size)]
+        left = [
+            *sources,
+            *references,
+            *(n for n, x in self.values.items() if self.taken[n] != x.size),
+        ]
         if left:
             raise CheckpointError("it holds more sources, inputs or values than its nodes have")
         self._finish()
@@ -285,20 +295,20 @@ class _Reader:
     # ---- nodes -----------------------------------------------------------------------------------
 
     def _source(self, row: dict[str, Any]) -> tuple[Cell, Any]:
-        given = row.get("tensor")
-        if given is None:
-            source = Source(
+        tensor = row.get("tensor")
+        if tensor is None:
+            source = SourceCell(
                 self.state, checked_shape(row["shape"]), checked(row["dtype"], dtype).numpy
             )
             leaf = checked(row["requires_grad"], bool)
             return source, showing(source, Tensor).requires_grad_(leaf)
-        if not isinstance(given, Tensor):
-            raise CheckpointError(f"a source is a {type(given).__name__}")
+        if not isinstance(tensor, Tensor):
+            raise CheckpointError(f"a source is a {type(tensor).__name__}")
         if row["outside"]:
-            return source_of(self.state, given), given
-        array = concrete(given).copy()
-        source = Source(self.state, array.shape, array.dtype, array)
-        return source, showing(source, type(given)).requires_grad_(given.requires_grad)
+            return source_of(self.state, tensor), tensor
+        array = concrete(tensor).copy()
+        source = SourceCell(self.state, array.shape, array.dtype, array)
+        return source, showing(source, type(tensor)).requires_grad_(tensor.requires_grad)
 
     def _computed(self, op: Any, args: tuple[Any, ...], flag: int) -> tuple[Cell, Any]:
         tracked, stale, seen, _, planned, computed, leaf = (
@@ -324,15 +334,15 @@ class _Reader:
         return cell, refreshing.tensor_of(cell)
 
     def _specs(self, op: Any, args: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """What the op's outputs are, by its own word."""
+        """The specs of the op's outputs, as it infers them."""
         if type(op) is Item:
             (whole,) = args
             return (self.outputs[whole][_at(op.index, self.outputs[whole])],)
         if not self.outputs.keys().isdisjoint(x for x in args if isinstance(x, Cell)):
             raise CheckpointError(f"{op.name} takes the outputs of another op as one")
         self._spend(op.n_outputs)
-        found = op.infer(*specs_of(args))
-        specs = (found,) if isinstance(found, Spec) else tuple(found)
+        inferred = op.infer(*specs_of(args))
+        specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
         for spec in specs:
             checked_shape(spec.shape)
         if len(specs) != op.n_outputs:
@@ -340,7 +350,7 @@ class _Reader:
         return specs
 
     def _array(self, spec: Spec) -> Any:
-        """The next of the values of this dtype."""
+        """The next stored value of this dtype."""
         name, size = spec.dtype.name, prod(spec.shape)
         start = self.taken[name]
         self.taken[name] = end = start + size
@@ -363,23 +373,23 @@ class _Reader:
     # ---- the graph -------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        graph, found = self.graph, self.found
-        self.state.cutoff = checked(found["cutoff"], bool)
-        self.state.places = checked(found["lines"], bool)
-        graph.training = checked(found["training"], bool)
-        if found["generator"] is not None:
-            seeded = counting(0).set_state(wrap(_host(found["generator"])))
+        graph, content = self.graph, self.found
+        self.state.cutoff = checked(content["cutoff"], bool)
+        self.state.places = checked(content["lines"], bool)
+        graph.training = checked(content["training"], bool)
+        if content["generator"] is not None:
+            seeded = counting(0).set_state(wrap(_host(content["generator"])))
             graph.generator = graph.recorder.generator = seeded
-        for name, (place, detached) in found["named"].items():
+        for name, (place, detached) in content["named"].items():
             tensor = self._tensor(place)
             graph._named[checked(name, str)] = tensor.detach() if detached else tensor
         for names, theirs in (
-            (found["inputs"], graph._inputs),
-            (found["parameters"], graph._parameters),
+            (content["inputs"], graph._inputs),
+            (content["parameters"], graph._parameters),
         ):
             for name in names:
                 theirs[name] = graph._named[name]
-        for parts in found["derivations"]:
+        for parts in content["derivations"]:
             outputs, inputs, seeds, results = (
                 [self._tensor(x) if type(x) is int else x for x in each] for each in parts
             )

@@ -1,4 +1,4 @@
-"""Training steps: eager execution in a graph, where what did not change is not computed again.
+"""Training steps: eager execution in a graph, in which unchanged values are not recomputed.
 
 Inside `with graph.step():` ops run eagerly and are recorded on the tape, so that every value, error
 and gradient is that of PyTorch's rules. What a step saves is found by numbering values: equal ops
@@ -24,25 +24,25 @@ from ..autograd import refreshing
 from ..backends import numpy as backend
 from ..core import policy
 from ..core.errors import GraphError
-from ..core.mode import MODE, Mode, mode_with
+from ..core.mode import MODE, Mode, ModeSwitch, mode_with
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..eager.dispatch import execute, finish
-from ..eager.fused import Declared
-from ..eager.record import parents_of
-from ..eager.tensors import wrap
-from ..eager.views import register_view
-from ..graph.cells import Cell, State, users_frame, wants_gradient
-from ..graph.lazy import LazyValue, as_array
-from ..graph.node import INFERENCE, Leaf, Version
 from ..nn.modules.module import Module
+from ..runtime.cells import Cell, GraphState, users_frame, wants_gradient
+from ..runtime.dispatch import execute, finish
+from ..runtime.fused import Declared
+from ..runtime.lazy import LazyValue, as_array
+from ..runtime.node import INFERENCE, Leaf, Version
+from ..runtime.record import parents_of
+from ..runtime.tensors import wrap
+from ..runtime.views import register_view
 
 ndarray = np.ndarray
 _SIMPLE = frozenset((int, float, bool, str, bytes, type(None)))
 
 
 class _Known:
-    """What is known of a value: its number, when it was last asked for, its arrays once kept."""
+    """Record of a value: its number, when it was last asked for, and its arrays, if kept."""
 
     __slots__ = ("arrays", "last", "number", "op", "seconds")
 
@@ -55,7 +55,9 @@ class _Known:
 
 
 class _Seen:
-    """A tensor that was an input: which value it shows, for as long as nobody writes to it."""
+    """Record of an input tensor: the number of the value that it shows until somebody writes to
+    it.
+    """
 
     __slots__ = ("content", "count", "data", "last", "number", "tensor")
 
@@ -65,7 +67,7 @@ class _Seen:
         self.count = _count(tensor)
         self.number = number
         self.last = last  # block that asked for it
-        self.content = content  # where others may write the memory, too: what it held
+        self.content = content  # its bytes, if others may write to the memory, too
 
 
 def _count(tensor: Any) -> int:
@@ -74,12 +76,12 @@ def _count(tensor: Any) -> int:
 
 
 class Steps:
-    """What the steps of one graph share: the values that they may use again.
+    """Values that the steps of one graph share and may reuse.
 
     It is the executor of a step that is observed.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: GraphState) -> None:
         self._state = state
         self._values: dict[Any, _Known] = {}
         self._tensors: dict[int, _Seen] = {}
@@ -101,21 +103,21 @@ class Steps:
         self.unknown: dict[str, int] = {}  # by the reason why
 
     def clear(self) -> None:
-        """Forget all values; they are computed again."""
+        """Forget all values."""
         for each in (self._values, self._tensors, self._given):
             each.clear()
         self._bytes = 0
 
     def trust(self, module: Module) -> None:
-        """Calls of `module` may be skipped where its arguments, parameters and buffers are as they
-        were.
+        """Allow calls of `module` to be skipped when its arguments, parameters and buffers are
+        unchanged.
         """
         self._pure.add(module)
 
     # ---- blocks ----------------------------------------------------------------------------------
 
     def begin(self, mode: Mode, reuse: bool | None) -> Mode:
-        """The mode of a block that begins in `mode`."""
+        """Begin a block in `mode`; returns the mode inside."""
         self._block += 1
         self.counts["steps"] += 1
         self._asked_for = bool(reuse or self._pure or self._state.observer is not None)
@@ -124,7 +126,7 @@ class Steps:
         return mode_with(mode, executor=self if observed else None, step=self)
 
     def end(self, mode: Mode) -> None:
-        """The block of this mode ends."""
+        """End the block that ran in this mode."""
         executor: Any = mode.executor
         if executor is not self:
             return
@@ -141,21 +143,25 @@ class Steps:
             self._bytes = sum(a.nbytes for a in kept)
 
     def _oldest(self) -> int:
-        """The block from which on nobody has asked for what is forgotten."""
+        """The number of the block up to which values are forgotten, unless they were asked for
+        later.
+        """
         return self._block - policy.STEP_BLOCKS
 
-    def _keep(self, wanted: Callable[[_Known], bool]) -> None:
-        """Forget all other values, and tensors that are gone, or lie in a list of the program."""
+    def _keep(self, predicate: Callable[[_Known], bool]) -> None:
+        """Forget all values but those for which `predicate` is true, and tensors that are gone or
+        have not been used for long.
+        """
         oldest = self._oldest()
-        self._values = {k: v for k, v in self._values.items() if wanted(v)}
+        self._values = {k: v for k, v in self._values.items() if predicate(v)}
         self._tensors = {
             k: v for k, v in self._tensors.items() if v.last > oldest and v.tensor() is not None
         }
         self._given = {k: v for k, v in self._given.items() if v[0]() is not None}
 
     def _pays(self) -> bool:
-        """Whether to look for values to reuse: as long as that is found to save time, and again
-        after a while, and after a change of what is frozen.
+        """Whether to look for values to reuse: as long as it saves time, and again after a while or
+        after a change of what is frozen.
         """
         if self._leaves != refreshing.revision():
             self._leaves = refreshing.revision()
@@ -169,18 +175,18 @@ class Steps:
     # ---- an op -----------------------------------------------------------------------------------
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
-        """What eager execution gives for `op`; without computing it where its value is known."""
+        """The eager result of `op`, without computing where its value is known."""
         numbers = None if op.drawn or op.opaque else self._numbers(inputs)
         key = None if numbers is None else (op, _kinds(op), numbers)
-        known = self._known(key, op, inputs)
-        if known is not None and (known.arrays is not None or self._is_seen_view(op, inputs)):
-            return self._reused(op, inputs, known)
+        record = self._known(key, op, inputs)
+        if record is not None and (record.arrays is not None or self._is_seen_view(op, inputs)):
+            return self._reused(op, inputs, record)
         return self._computed(
-            op, known, lambda: self._eagerly(execute, op, self._plain(op, inputs))
+            op, record, lambda: self._eagerly(execute, op, self._plain(op, inputs))
         )
 
     def composite(self, declared: Declared, args: tuple[Any, ...]) -> Any:
-        """The same for a composite, of which only what wants no gradient is reused."""
+        """The result of a composite, reused only if it requires no gradient."""
         mode = MODE.get()
         wants = mode.grad and any(isinstance(x, TensorBase) and x._node for x in args)
         numbers = None if wants else self._numbers(args)
@@ -189,7 +195,7 @@ class Steps:
         return self._once(key, run, args, lambda: self._eagerly(run, *self._plain(None, args)))
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a module; where it is trusted, its result may be known."""
+        """Call a module; the result of a trusted module may be reused."""
         mode = MODE.get()
         if module not in self._pure:
             return module._call_impl(*args, **kwargs)
@@ -210,27 +216,31 @@ class Steps:
         return self._once(key, module, inputs, lambda: module._call_impl(*args, **kwargs))
 
     def _once(self, key: Any, op: Any, inputs: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """What `compute()` gives, or gave for this key: tensors that want no gradient."""
-        known = self._known(key, op, inputs)
-        if known is None or known.arrays is None:
-            return self._computed(op, known, compute)
-        self._reuse(known)
-        ys = tuple([wrap(self._value(a, (known.number, i))) for i, a in enumerate(known.arrays)])
+        """The result of `compute()`, computed or reused for this key: tensors that require no
+        gradient.
+        """
+        record = self._known(key, op, inputs)
+        if record is None or record.arrays is None:
+            return self._computed(op, record, compute)
+        self._reuse(record)
+        ys = tuple([wrap(self._value(a, (record.number, i))) for i, a in enumerate(record.arrays)])
         return ys[0] if len(ys) == 1 else ys
 
-    def _computed(self, op: Any, known: _Known | None, compute: Callable[[], Any]) -> Any:
-        """What `compute()` gives, noted as what `op` does."""
+    def _computed(self, op: Any, record: _Known | None, compute: Callable[[], Any]) -> Any:
+        """The result of `compute()`, recorded under the name of `op`."""
         began = time.perf_counter()
         y = compute()
-        self._note(op, known, y, time.perf_counter() - began)
+        self._note(op, record, y, time.perf_counter() - began)
         return y
 
     def _known(self, key: Any, op: Any, inputs: tuple[Any, ...]) -> _Known | None:
-        """What is known of the value of this key; None where none can be found again."""
+        """The record of the value with this key, made if need be; None if the value cannot be
+        recognised again.
+        """
         self._asked += 1
         self.counts["step_ops"] += 1
         try:
-            known = None if key is None else self._values.get(key)
+            record = None if key is None else self._values.get(key)
         except TypeError:  # a field or an argument that cannot be compared
             key = None
         if key is None:
@@ -238,16 +248,16 @@ class Steps:
             reason = self._reason(op, inputs)
             self.unknown[reason] = self.unknown.get(reason, 0) + 1
             return None
-        if known is None:
+        if record is None:
             if self._noted == policy.STEP_NOTED:  # in a block that is a whole training, perhaps
-                self._keep(lambda known: known.last != self._block or known.arrays is not None)
+                self._keep(lambda record: record.last != self._block or record.arrays is not None)
                 self._noted = 0
             self._noted += 1
-            known = self._values[key] = _Known(self._number(), op)
-        return known
+            record = self._values[key] = _Known(self._number(), op)
+        return record
 
     def _reason(self, op: Any, inputs: tuple[Any, ...]) -> str:
-        """Why the value of `op` on `inputs` could not be found again."""
+        """The reason why the value of `op` on `inputs` cannot be recognised again."""
         if isinstance(op, Op):
             if op.drawn:
                 return "random numbers"
@@ -269,35 +279,37 @@ class Steps:
         mode = MODE.get()
         if self._eager[0] is not mode:
             self._eager = (mode, mode_with(mode, executor=None))
-        MODE.set(self._eager[1])
         try:
+            MODE.set(self._eager[1])
             return function(*args)
         finally:
             MODE.set(mode)
 
-    def _note(self, op: Any, known: _Known | None, y: Any, seconds: float) -> None:
-        """An op was computed: number its results; keep them where they were asked for before."""
+    def _note(self, op: Any, record: _Known | None, y: Any, seconds: float) -> None:
+        """Number the results of an op that was computed; keep them if they were asked for
+        before.
+        """
         if self._state.observer is not None:
             self._state.observer.on_run(_Ran(op), int(seconds * 1e9))
-        if known is None:
+        if record is None:
             return
         ys = y if type(y) is tuple else (y,)
         if not all(isinstance(each, TensorBase) for each in ys):
             return
-        again, known.last, known.seconds = known.last, self._block, seconds
+        again, record.last, record.seconds = record.last, self._block, seconds
         view = isinstance(op, Op) and op.view
         arrays = [] if view or again in (0, self._block) else list(map(self._own, ys))
         size = sum(0 if a is None else a.nbytes for a in arrays)
         if arrays and all(a is not None for a in arrays) and size + self._bytes < policy.STEP_BYTES:
             self._bytes += size
-            known.arrays = tuple(arrays)
+            record.arrays = tuple(arrays)
             for each, array in zip(ys, arrays, strict=True):
                 each._data = self._value(array, None)
         for i, each in enumerate(ys):
-            self._bind(each, (known.number, i))
+            self._bind(each, (record.number, i))
 
     def _own(self, y: Any) -> Any:
-        """The array of `y`, which nothing else shows or can write to; else None."""
+        """The array of `y`, if nothing else shows it or can write to it; else None."""
         if y._view is None and self._is_given(y):
             return y._data.array
         own = type(y._data) is ndarray and y._data.base is None and y._changes is None
@@ -305,11 +317,11 @@ class Steps:
 
     def _is_given(self, x: Any) -> bool:
         """Whether `x` shows a kept array."""
-        given = self._given.get(id(x._data))
-        return given is not None and given[0]() is x._data
+        entry = self._given.get(id(x._data))
+        return entry is not None and entry[0]() is x._data
 
     def _bind(self, x: Any, number: Any) -> None:
-        """The tensor `x` shows the value of this number."""
+        """Record that the tensor `x` shows the value of this number."""
         data = x._data
         if type(data) is LazyValue:
             self._given[id(data)] = (weakref.ref(data), number)
@@ -317,7 +329,7 @@ class Steps:
             self._tensors[id(x)] = _Seen(x, number, self._block)
 
     def _value(self, array: Any, number: Any) -> LazyValue:
-        """A recorded value that holds `array`, and copies it for who writes to it."""
+        """A recorded value that holds `array` and copies it before a write."""
         value = LazyValue(None, (), array.shape, array.dtype)
         value.array = array
         if number is not None:
@@ -326,27 +338,27 @@ class Steps:
 
     # ---- reused values ---------------------------------------------------------------------------
 
-    def _reuse(self, known: _Known) -> None:
-        known.last = self._block
-        self._saved += known.seconds
+    def _reuse(self, record: _Known) -> None:
+        record.last = self._block
+        self._saved += record.seconds
         self.counts["step_reused"] += 1
         if self._state.observer is not None:
-            self._state.observer.on_reuse(_Ran(known.op))
+            self._state.observer.on_reuse(_Ran(record.op))
 
     def _is_seen_view(self, op: Op, inputs: tuple[Any, ...]) -> bool:
-        """Whether `op` shows a part of a value that was handed out, whose memory nobody writes."""
+        """Whether `op` views a value that was handed out, whose memory nobody writes to."""
         return op.view and type(inputs[0]._data) is LazyValue
 
-    def _reused(self, op: Op, inputs: tuple[Any, ...], known: _Known) -> Any:
-        """The tensors of `op` with its kept value, as a part of this step's tape."""
-        self._reuse(known)
-        arrays = known.arrays
+    def _reused(self, op: Op, inputs: tuple[Any, ...], record: _Known) -> Any:
+        """The tensors of `op` with its kept value, recorded on this step's tape."""
+        self._reuse(record)
+        arrays = record.arrays
         if arrays is not None:
             inputs = self._plain(op, inputs)
         else:
-            found = op.compute(backend, inputs[0]._data.array, *inputs[1:])
-            arrays = tuple(map(as_array, found)) if op.n_outputs != 1 else (as_array(found),)
-        values = tuple([self._value(a, (known.number, i)) for i, a in enumerate(arrays)])
+            computed = op.compute(backend, inputs[0]._data.array, *inputs[1:])
+            arrays = tuple(map(as_array, computed)) if op.n_outputs != 1 else (as_array(computed),)
+        values = tuple([self._value(a, (record.number, i)) for i, a in enumerate(arrays)])
         wants = any(isinstance(x, TensorBase) and x._node is not None for x in inputs)
         result = values if op.n_outputs != 1 else values[0]
         return finish(op, inputs, result, parents_of(inputs), wants)
@@ -354,21 +366,23 @@ class Steps:
     # ---- inputs ----------------------------------------------------------------------------------
 
     def _numbers(self, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """What the inputs are, so that equal ones hold the same; None where that cannot be said."""
-        found: list[Any] = []
+        """Keys of the inputs, equal if the inputs hold equal values; None where that cannot be
+        told.
+        """
+        keys: list[Any] = []
         for x in inputs:
             if isinstance(x, TensorBase):
                 number = self._number_of(x)
                 if number is None:
                     return None
-                found.append(number)
+                keys.append(number)
             elif type(x) is float:
-                found.append((float, x, math.copysign(1.0, x)))
+                keys.append((float, x, math.copysign(1.0, x)))
             elif isinstance(x, (tuple, list)) and any(isinstance(each, TensorBase) for each in x):
                 return None
             else:
-                found.append((type(x), x))
-        return tuple(found)
+                keys.append((type(x), x))
+        return tuple(keys)
 
     def _number_of(self, x: Any) -> Any:
         data = x._data
@@ -381,16 +395,16 @@ class Steps:
         if kind is not ndarray or x._changes is INFERENCE:
             return None
         seen = self._tensors.get(id(x))
-        known = seen is not None and seen.tensor() is x and seen.data() is data
-        known = known and seen.count == _count(x)  # type: ignore[union-attr]
-        if known:
+        is_unchanged = seen is not None and seen.tensor() is x and seen.data() is data
+        is_unchanged = is_unchanged and seen.count == _count(x)  # type: ignore[union-attr]
+        if is_unchanged:
             seen.last = self._block  # type: ignore[union-attr]
         exported = x._changes is not None and x._changes.exported
         if exported:
             content = data.tobytes()
-            if known and seen.content == content:  # type: ignore[union-attr]
+            if is_unchanged and seen.content == content:  # type: ignore[union-attr]
                 return seen.number  # type: ignore[union-attr]
-        elif known:
+        elif is_unchanged:
             return seen.number  # type: ignore[union-attr]
         if x._changes is None:
             x._changes = Version()
@@ -400,8 +414,8 @@ class Steps:
         return seen.number
 
     def _plain(self, op: Op | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The inputs for eager execution: kept arrays are read where they are. A view must show the
-        tensor's own memory.
+        """The inputs for eager execution, with kept arrays as their memory. The input of a view
+        stays as it is, since the view must show its own memory.
         """
         if op is not None and op.view:
             return tuple(self.pinned(inputs))
@@ -413,7 +427,7 @@ class Steps:
         )
 
     def pinned(self, inputs: tuple[Any, ...]) -> Iterator[Any]:
-        """The inputs of an op in a step: of a graph's tensors, the values that they have now.
+        """The inputs of an op in a step; tensors of a graph are replaced by their present values.
 
         Errors: GraphError for a computed node that wants a gradient.
         """
@@ -434,13 +448,13 @@ class Steps:
 
 
 def _casts(mode: Mode) -> Any:
-    """What autocast makes of the inputs of ops inside a composite or a module."""
+    """Key of autocast's settings, for results of composites and modules."""
     return mode.autocast and mode.autocast.signature
 
 
 def _readable(x: Any) -> Any:
-    """`x` with its kept array as memory. Where that is saved for a gradient, writes to `x` must
-    reach it: it has the same version, and gets the memory that `x` gets when it is written.
+    """`x` with its kept array as memory. If that is saved for a gradient, writes to `x` must reach
+    it: it shares the version of `x`, and gets the new memory of `x` when that is written.
     """
     y = wrap(x._data.array, x._node, x._changes)
     if MODE.get().grad:
@@ -453,32 +467,30 @@ def _readable(x: Any) -> Any:
 
 
 def _kinds(op: Op) -> Any:
-    """The types of an op's fields, where numbers of several may be equal."""
+    """The types of an op's fields, if equal fields may have different types."""
     return tuple(map(type, op._attributes())) if type(op).numbers else None
 
 
 class _Ran:
-    """An op of a step, for the log of a graph."""
+    """An op of a step, in the form that a graph's log expects."""
 
     def __init__(self, op: Any) -> None:
         self.op = op
 
 
-class Block:
+class Block(ModeSwitch):
     """One step: `with graph.step():`."""
 
     def __init__(self, steps: Steps, reuse: bool | None) -> None:
+        super().__init__()
         self._steps = steps
         self._reuse = reuse
-        self._modes: list[tuple[Mode, Mode]] = []
 
-    def __enter__(self) -> None:
-        outside = MODE.get()
-        inside = self._steps.begin(outside, self._reuse)
-        self._modes.append((outside, inside))
-        MODE.set(inside)
+    def _inside(self, mode: Mode) -> Mode:
+        """Begin the step; return its mode."""
+        self._mode = self._steps.begin(mode, self._reuse)
+        return self._mode
 
-    def __exit__(self, *exc: Any) -> None:
-        outside, inside = self._modes.pop()
-        MODE.set(outside)
-        self._steps.end(inside)
+    def _left(self) -> None:
+        """End the step."""
+        self._steps.end(self._mode)

@@ -16,7 +16,7 @@ import pytest
 import adjoint as ad
 from adjoint.core.errors import InvalidType
 from adjoint.core.op import Op
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
 
 from ..pytorch import torch
 
@@ -188,6 +188,18 @@ def test_mode_objects_with_hooks_are_not_kept():
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_pack_hooks_are_given_the_variables():
+    seen = []
+    with ad.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        x = ad.nn.Parameter(ad.ones(2))
+        y = x * x
+        z = y * x
+    assert [any(t is each for t in seen) for each in (x, y)] == [True, True]
+    assert all(t.requires_grad for t in seen)
+    z.sum().backward()
+    assert x.grad.tolist() == [3, 3]
 
 
 # ---- the walk ------------------------------------------------------------------------------------

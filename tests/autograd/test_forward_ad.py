@@ -13,7 +13,7 @@ import pytest
 import adjoint as ad
 from adjoint.autograd import forward_ad as fwad
 from adjoint.core.op import REGISTRY
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
 
 from ..pytorch import torch
 

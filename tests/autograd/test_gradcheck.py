@@ -8,7 +8,7 @@ import pytest
 import adjoint as ad
 from adjoint.autograd import GradcheckError, gradcheck, gradgradcheck
 from adjoint.core.op import Op
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
 
 
 class Cube(Op, abstract=True):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.backends import native
+from tests.native import COMPILED_OR_NOT
 
 from ..pytorch import torch
 from ..sweep import few_or_many
@@ -375,11 +375,9 @@ POOLED = {
 
 
 @pytest.mark.parametrize("name", POOLED)
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
 def test_outputs_that_pytorch_does_not_save_may_be_changed_in_place(name, compiled):
     """As in `Sequential(Conv2d, MaxPool2d, ReLU(inplace=True))`."""
-    if compiled and native.reason_off() is not None:
-        pytest.skip("no native backend")
     values = ad.randn(2, 3, 6, 6)
 
     def gradient(in_place, changed=False):

@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import distributed as dist
-from adjoint.cli.run import launcher
+from adjoint.tools.cli.run import launcher
 from tests.distributed.test_faults import alive, start
 from tests.distributed.worlds import without_engine
 

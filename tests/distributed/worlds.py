@@ -101,7 +101,7 @@ def main(modules):
     import adjoint as ad
 
     sys.path.insert(0, str(ROOT))
-    ad.distributed.init_process_group(timeout=20)
+    ad.distributed.init_process_group(timeout=300)
     rank, size = ad.distributed.get_rank(), ad.distributed.get_world_size()
     for module in modules:
         for name, scenario in vars(importlib.import_module(f"tests.distributed.{module}")).items():

@@ -478,3 +478,51 @@ def test_constraints_that_depend():
     assert D.constraints.dependent(event_dim=2).event_dim == 2
     with pytest.raises(ValueError, match="dependent"):
         D.constraints.dependent.check(ad.ones(1))
+
+
+@pytest.mark.parametrize("logit", [-200.0, -20.0, -3.0, 0.5, 15.0, 20.0, 50.0, 200.0])
+def test_continuous_bernoulli_of_any_log_odds(logit):
+    """By its definition in floating point of many digits; PyTorch clamps p, and loses them."""
+    import mpmath
+
+    with mpmath.workdps(60):
+        odds = mpmath.mpf(logit)
+
+        def cdf(x):
+            return mpmath.expm1(odds * x) / mpmath.expm1(odds)
+
+        log_c = mpmath.log(odds / mpmath.expm1(odds))  # of the density exp(odds x)
+        mean = 1 / (1 - mpmath.exp(-odds)) - 1 / odds
+        found = ad.distributions.ContinuousBernoulli(logits=ad.tensor(logit))
+        wanted = {
+            "mean": mean,
+            "variance": 1 / odds**2 - 1 / (2 * mpmath.sinh(odds / 2)) ** 2,
+            "entropy": -(log_c + odds * mean),
+            "log_prob": log_c + odds * mpmath.mpf(0.25),
+            "cdf": cdf(mpmath.mpf(0.25)),
+        }
+        x = ad.tensor(0.25)
+        ours = {
+            "mean": found.mean, "variance": found.variance, "entropy": found.entropy(),
+            "log_prob": found.log_prob(x), "cdf": found.cdf(x),
+        }  # fmt: skip
+        for name, value in wanted.items():
+            np.testing.assert_allclose(ours[name].item(), float(value), 2e-4, 1e-30, err_msg=name)
+    for v in (0.0, 1e-3, 0.5, 0.999, 1.0):
+        x = found.icdf(ad.tensor(v))
+        assert 0 <= x.item() <= 1
+        np.testing.assert_allclose(found.cdf(x).item(), v, atol=2e-3)
+
+
+def test_what_a_class_derives_from_besides_is_initialized():
+    class Other:
+        def __init__(self):
+            self.seen = True
+
+    class Mine(ad.distributions.Normal, Other):
+        pass
+
+    class Shift(ad.distributions.transforms.AffineTransform, Other):
+        pass
+
+    assert Mine(0.0, 1.0).seen and Shift(0.0, 1.0).seen

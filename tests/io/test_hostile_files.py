@@ -566,6 +566,28 @@ def test_tensors_outside_their_storage(numbers):
     refuse(TENSOR % (parts + b"\x89" + EMPTY), "tensor")
 
 
+def test_the_bits_of_a_tensor():
+    def text(metadata, parts=b"(K\x06t(K\x01t"):
+        return TENSOR % (number(0) + parts + b"\x89" + EMPTY + metadata)
+
+    for metadata in (
+        b"K\x01",
+        b"]",
+        b"}" + text_of("neg") + b"K\x01s",
+        b"}" + text_of("conj") + b"Ns",
+    ):
+        refuse(text(metadata), "metadata")
+    refuse(text(b"}" + text_of("conj") + b"\x88s"), "bits")  # of a real tensor
+    negative = b"}" + text_of("neg") + b"\x88s"
+    refuse(text(negative, b"(K\x07t(K\x01t"), "outside")
+    storage = np.arange(6, dtype="<f4").tobytes()
+    huge = load_pickle(text(negative, b"(" + number(2**40) + b"t(K\0t"), storage=storage)
+    assert huge.shape == (2**40,) and huge.stride() == (0,)  # takes no memory of that size
+    off = b"}" + text_of("neg") + b"\x89s"
+    assert load_pickle(text(off), storage=storage).tolist() == [0, 1, 2, 3, 4, 5]
+    assert load_pickle(text(negative), storage=storage).tolist() == [0, -1, -2, -3, -4, -5]
+
+
 def test_a_tensor_inside_its_storage_is_read():
     parts = number(2) + b"(K\x02t(K\x02t\x89" + EMPTY
     assert load_pickle(TENSOR % parts, storage=np.arange(6, dtype="<f4").tobytes()).tolist() == [

@@ -179,6 +179,31 @@ def test_views_of_other_forms():
     assert_same(from_torch([value[3]]), [value[3]])
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_conjugates_and_negatives(way):
+    """PyTorch stores them as bits beside the memory, which adjoint's tensors have not."""
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    value = {
+        "z": z, "conj": z.conj(), "view": z.conj()[1:], "mH": torch.stack([z, z]).mH,
+        "neg": torch._neg_view(z), "both": torch._neg_view(z.conj()),
+        "wide": z.conj()[:1].expand(3), "none": z.conj()[2:],
+        "parameter": torch.nn.Parameter(z.conj()), "twice": z.conj().conj(),
+        "bfloat16": torch._neg_view(torch.tensor([1.5, -2.0]).bfloat16()),
+    }  # fmt: skip
+    ours = from_torch(value, **WAYS[way])
+    assert {name: x.detach().tolist() for name, x in ours.items()} == {
+        "z": [1 + 2j, 3 - 1j], "conj": [1 - 2j, 3 + 1j], "view": [3 + 1j],
+        "mH": [[1 - 2j, 1 - 2j], [3 + 1j, 3 + 1j]], "neg": [-1 - 2j, -3 + 1j],
+        "both": [-1 + 2j, -3 - 1j], "wide": [1 - 2j] * 3, "none": [],
+        "parameter": [1 - 2j, 3 + 1j], "twice": [1 + 2j, 3 - 1j], "bfloat16": [-1.5, 2.0],
+    }  # fmt: skip
+    assert ours["wide"].stride() == (0,) and ours["mH"].stride() == (1, 2)
+    ours["conj"][1] = 7j  # which the other views of the conjugate share
+    assert ours["view"].tolist() == [7j] and ours["z"].tolist() == [1 + 2j, 3 - 1j]
+    imaginary = from_torch({"x": z.conj().imag, "real": z.conj().real}, **WAYS[way])
+    assert imaginary["x"].tolist() == [-2.0, 1.0] and imaginary["real"].tolist() == [1.0, 3.0]
+
+
 def test_parameters_gradients_and_attributes():
     p = torch.nn.Parameter(torch.ones(2), requires_grad=False)
     q = torch.ones(2, requires_grad=True)
@@ -647,6 +672,52 @@ def test_sharded_errors(tmp_path):
     os.remove(tmp_path / "model-00002-of-00002.safetensors")
     with pytest.raises(ad.CheckpointError, match="missing"):
         ad.load(tmp_path)
+
+
+def _weights(value, last=200):
+    return {f"w{i}": ad.full((last if i == 4 else 200, 50), float(value)) for i in range(5)}
+
+
+@pytest.mark.parametrize("first", [40_000, 10**9])
+@pytest.mark.parametrize("second", [40_000, 90_000, 10**9])
+def test_a_sharded_checkpoint_takes_the_place_of_another(tmp_path, first, second):
+    for value in (1, 2, 3):  # the third has names for its shards that the first had
+        ad.io.save_sharded(_weights(value), tmp_path, first if value == 1 else second)
+        assert {v.unique().item() for v in ad.load(tmp_path).values()} == {value}
+    names = {n for n in os.listdir(tmp_path) if n.endswith(".safetensors")}
+    assert len(names) == {40_000: 5, 90_000: 3, 10**9: 1}[second]
+
+
+@pytest.mark.parametrize("size", [40_000, 10**9])
+def test_a_failed_save_leaves_the_checkpoint_that_was_there(tmp_path, size, monkeypatch):
+    from adjoint.io import sharded
+
+    ad.io.save_sharded(_weights(1), tmp_path, 40_000)
+    calls = []
+
+    def full(array):
+        calls.append(array)
+        if len(calls) > 3:
+            raise OSError("no space left on device")
+        return array
+
+    monkeypatch.setattr(sharded, "_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        ad.io.save_sharded(_weights(2), tmp_path, size)
+    monkeypatch.undo()
+    assert {v.unique().item() for v in ad.load(tmp_path).values()} == {1}
+    ad.io.save_sharded(_weights(3), tmp_path, size)
+    assert {v.unique().item() for v in ad.load(tmp_path).values()} == {3}
+
+
+def test_a_dtype_that_there_is_not_is_named(tmp_path):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "model.safetensors"
+    save_file({"f8": torch.ones(2).to(torch.float8_e4m3fn), "w": torch.ones(2)}, path)
+    for place in (path, tmp_path):
+        with pytest.raises(ad.Unsupported, match=r"'f8' in the dtype F8_E4M3"):
+            ad.load(place)
 
 
 # ---- the documentation ---------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends import native
+from tests.native import needs_native
 
-from ..sweep import swept
+from ..sweep import one_in, swept
 
 torch = pytest.importorskip("torch")
 
@@ -344,7 +344,7 @@ def train(case, t, model, arrays, dtype, compiled=lambda step: step):
 
 
 @pytest.mark.parametrize("way", ["lazy", swept("graph")])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", one_in(2, CASES), ids=lambda case: case.__name__)
 def test_recorded_training_is_eager_training(case, way):
     """The same program inside `ad.lazy()` and inside `with ad.Graph():`, bit for bit or nearly."""
     case = case()
@@ -362,7 +362,7 @@ def test_recorded_training_is_eager_training(case, way):
     assert_trained_alike(found, recorded, expected, eager)
 
 
-@pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+@needs_native
 @pytest.mark.parametrize("case", COMPILED, ids=lambda case: case.__name__)
 def test_compiled_training_is_eager_training(case):
     """The whole step is one program; values are read from what it returns."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from tests.native import COMPILED_OR_NOT
 
 torch = pytest.importorskip("torch")
 
@@ -223,6 +224,27 @@ def test_cosine_similarity_of_small_halves_has_finite_gradients():
         x = t.tensor([[1e-4, 0, 0]], dtype=t.float16, requires_grad=True)
         t.nn.functional.cosine_similarity(x, t.ones_like(x)).sum().backward()
         assert t.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [([1.0, 0.0], [1e8, 0.0]), ([1.0, 1.0], [70710680.0, 70710680.0]), ([0.0, 0.0], [0.0, 0.0])],
+)
+def test_cosine_similarity_has_a_gradient_at_zero(other, expected, compiled):
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        ad.nn.functional.cosine_similarity(x, ad.tensor([other])).sum().backward()
+        return x.grad
+
+    found = (ad.compile(gradient) if compiled else gradient)(ad.zeros(1, 2))
+    np.testing.assert_allclose(found.numpy(), [expected], rtol=1e-6)
+
+
+def test_cosine_similarity_of_vectors_whose_squares_vanish_has_a_gradient():
+    x = ad.tensor([[1e-30, 1e-30]], requires_grad=True)
+    ad.nn.functional.cosine_similarity(x, ad.tensor([[1.0, 0.0]])).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[1e8, 0.0]], rtol=1e-6)
 
 
 def test_embedding_bag_weights():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import warnings
@@ -169,6 +170,9 @@ torch.linspace(1,-1,3,dtype=torch.complex64)
 torch.linspace(0,1j,3)
 torch.linspace(T(0.),T(1.),3)
 torch.linspace(0,7,4,dtype=torch.int32)
+torch.linspace(0,1,5,dtype=torch.bool)
+torch.linspace(0,1,5,out=torch.empty(5,dtype=torch.bool))
+torch.logspace(0,2,3,dtype=torch.bool)
 torch.logspace(0,2,3)
 torch.logspace(0,2,3,base=2)
 torch.logspace(0,2,3,dtype=torch.int64)
@@ -600,3 +604,22 @@ def test_the_bounds_of_randint_like_have_names():
         assert t.randint_like(x, high=1).tolist() == t.randint_like(x, 1).tolist() == [0, 0, 0]
         for found in (t.randint_like(x, 4, 5), t.randint_like(x, low=4, high=5)):
             assert found.tolist() == [4, 4, 4] and found.dtype is x.dtype
+
+
+@pytest.mark.filterwarnings("ignore:torch.asarray. unspecified requires_grad:UserWarning")
+def test_asarray_of_tensors_with_history():
+    def outcomes(lib):
+        for copy, options, place, kind in itertools.product(
+            (None, True, False), ({}, {"requires_grad": False}, {"requires_grad": True}), range(3),
+            (None, lib.float64),
+        ):  # fmt: skip
+            leaf = lib.ones(2, requires_grad=True)
+            x = (leaf, leaf * 2, lib.ones(2))[place]
+            try:
+                y = lib.asarray(x, copy=copy, dtype=kind, **options)
+            except ValueError:
+                yield None
+            else:
+                yield y is x, y.requires_grad, y.is_leaf, x.requires_grad
+
+    assert list(outcomes(ad)) == list(outcomes(torch))

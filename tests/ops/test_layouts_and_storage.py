@@ -199,3 +199,15 @@ def test_a_like_tensor_of_one_without_memory():
         assert make(x).is_meta
         y = make(x, device="cpu")
         assert not y.is_meta and y.shape == (2, 3) and y.dtype is ad.float64
+
+
+def test_bytes_of_storages_are_written():
+    for lib in (ad, torch):
+        a, b = lib.zeros(3), lib.ones(3)
+        view = a[1:]
+        a.untyped_storage().copy_(b.untyped_storage())
+        assert view.tolist() == [1, 1]
+        a[:1].untyped_storage().fill_(0)
+        assert a.tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="copy_ of 8 bytes into 12"):
+        ad.ones(3).untyped_storage().copy_(ad.ones(2).untyped_storage())

@@ -324,6 +324,9 @@ def test_older_names():
         lambda lib, x, y: lib.cholesky_solve(y, lib.linalg.cholesky(spd(x), upper=True), True), a, b
     )
     compare(lambda lib, x: lib.cholesky_inverse(lib.linalg.cholesky(spd(x))), a)
+    for upper in (False, True):  # the factor's gradient is whole, as it is taken for any matrix
+        compare(lambda lib, x, y, upper=upper: lib.cholesky_solve(y, spd(x), upper), a, b)
+        compare(lambda lib, x, upper=upper: lib.cholesky_inverse(spd(x), upper), a)
     compare(lambda lib, x, y: lib.triangular_solve(y, x, transpose=True)[0], a, b)
     compare(lambda lib, x: lib.linalg.tensorinv(x.reshape(3, 3, 9)), real(9, 9))
     compare(lambda lib, x, y: lib.linalg.tensorsolve(x.reshape(3, 3, 9), y), real(9, 9), a)
@@ -486,3 +489,37 @@ def test_functions_that_report_instead_of_raising():
     with pytest.raises(ad.LinalgError):
         ad.linalg.lu_factor_ex(x, check_errors=True)
     assert issubclass(ad.linalg.LinAlgError, RuntimeError)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+@pytest.mark.parametrize("lost", [0, 1, 2, 3])
+def test_determinants_of_singular_matrices(rows, lost):
+    """Second derivatives of det, which is a polynomial, beside differences of exact first ones."""
+    rank = max(rows - lost, 0)
+    left, right = (np.random.default_rng(i).standard_normal((rows, rank)) for i in range(2))
+    a = ad.tensor(left @ right.T, requires_grad=True)
+    (g,) = ad.autograd.grad(ad.linalg.det(a), a, create_graph=True)
+    v = ad.tensor(np.random.default_rng(2).standard_normal((rows, rows)))
+    (found,) = ad.autograd.grad((g * v).sum(), a)
+
+    def first(x):
+        x = ad.tensor(x, requires_grad=True)
+        return (ad.autograd.grad(ad.linalg.det(x), x)[0] * v).sum().item()
+
+    for i, j in np.ndindex(rows, rows):
+        step = np.zeros((rows, rows))
+        step[i, j] = 0.5
+        wanted = first(a.detach().numpy() + step) - first(a.detach().numpy() - step)
+        np.testing.assert_allclose(found[i, j].item(), wanted, atol=1e-9)
+
+
+def test_logdet_of_singular_matrices():
+    """Its gradient is infinite there, and does not keep a batch from having one."""
+    inf, m = float("inf"), [[1.0, 2.0], [2.0, 4.0]]
+    for lib in (ad, torch):
+        for f in (lib.logdet, lambda x, lib=lib: lib.linalg.slogdet(x)[1]):
+            x = lib.tensor(m, dtype=lib.float64, requires_grad=True)
+            assert lib.autograd.grad(f(x), x)[0].tolist() == [[-inf, inf], [inf, -inf]]
+            x = lib.tensor([m, [[1.0, 0.0], [0.0, 2.0]]], requires_grad=True)
+            (g,) = lib.autograd.grad(f(x)[1], x)
+            assert g[1].tolist() == [[1, 0], [0, 0.5]]

@@ -5,7 +5,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.core import policy
-from adjoint.program import compute as computing
+from adjoint.ir import compute as computing
 
 WAYS = {
     "split": lambda x: x.split(2, 1),
@@ -20,7 +20,7 @@ WAYS = {
 @pytest.fixture
 def anew(monkeypatch):
     """How often ops looked anew for what computes them."""
-    from adjoint.eager import dispatch
+    from adjoint.runtime import dispatch
 
     found = []
 

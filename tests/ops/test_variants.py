@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 import adjoint as ad
+from tests.sweep import few_or_many
 
 torch = pytest.importorskip("torch")
 
@@ -33,10 +34,10 @@ COMPARABLE = [
 ]  # fmt: skip
 
 
-def cases(entry):
+def cases(entry, count):
     """A few inputs of an entry, as adjoint's values: (first input, other arguments, keywords)."""
     found = entry.sample_inputs("cpu", torch.float64, requires_grad=False)
-    for sample in itertools.islice(found, 3):
+    for sample in itertools.islice(found, count):
         yield to_ours(sample.input), to_ours(sample.args), to_ours(sample.kwargs)
 
 
@@ -54,10 +55,11 @@ def function_of(entry):
 WITH_OUT = [e for e in COMPARABLE if e.supports_out and full_name(e) not in UNDOCUMENTED]
 
 
+@few_or_many("count", 1, 3)
 @pytest.mark.parametrize("entry", named(WITH_OUT))
-def test_out_gets_the_result(entry):
+def test_out_gets_the_result(entry, count):
     function = function_of(entry)
-    for x, args, kwargs in cases(entry):
+    for x, args, kwargs in cases(entry, count):
         expected = function(x, *args, **kwargs)
         several = isinstance(expected, tuple)
         wanted = expected if several else (expected,)
@@ -76,11 +78,12 @@ def in_place_name(entry):
     return name if hasattr(torch.Tensor, name) else None
 
 
+@few_or_many("count", 1, 3)
 @pytest.mark.parametrize("entry", named(e for e in COMPARABLE if in_place_name(e)))
-def test_in_place_method_gives_what_the_function_gives(entry):
+def test_in_place_method_gives_what_the_function_gives(entry, count):
     function = function_of(entry)
     method = getattr(ad.Tensor, in_place_name(entry))
-    for x, args, kwargs in cases(entry):
+    for x, args, kwargs in cases(entry, count):
         expected = function(x, *args, **kwargs)
         rebinds = entry.inplace_variant.__name__ in REBINDING
         if not rebinds and (expected.shape != x.shape or expected.dtype.category > 2):

@@ -323,6 +323,51 @@ def test_a_schedules_state_can_be_restored():
     assert schedule.get_last_lr() == again.get_last_lr()
 
 
+RESUMED = [  # last_epoch=2 on an optimizer whose rate 0.5 is of epoch 3: PyTorch 2.13's rates
+    ("ExponentialLR", {"gamma": 0.8}, [0.5, 0.4, 0.32]),
+    ("MultiplicativeLR", {"lr_lambda": lambda n: 0.9}, [0.5, 0.45, 0.405]),
+    ("LinearLR", {"start_factor": 0.25, "total_iters": 6}, [0.5, 0.6, 0.7]),
+    ("PolynomialLR", {"total_iters": 6}, [0.5, 1 / 3, 1 / 6]),
+    ("CosineAnnealingLR", {"T_max": 6}, [0.5, 0.25, 0.0669873]),
+    ("CosineAnnealingWarmRestarts", {"T_0": 1}, [1.0, 1.0, 1.0]),
+    ("LambdaLR", {"lr_lambda": lambda n: 0.5**n}, [0.125, 0.0625, 0.03125]),
+    ("StepLR", {"step_size": 2}, [0.5, 0.05, 0.05]),
+    ("MultiStepLR", {"milestones": [2, 5]}, [0.5, 0.5, 0.05]),
+    ("ConstantLR", {"factor": 0.5, "total_iters": 4}, [0.5, 1.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), RESUMED)
+def test_a_resumed_schedule_keeps_the_loaded_rate(name, options, expected):
+    optimizer = optim.SGD([{"params": [P], "initial_lr": 1.0}], lr=0.5)
+    schedule = getattr(optim.lr_scheduler, name)(optimizer, last_epoch=2, **options)
+    rates = schedule.get_last_lr()
+    for _ in expected[1:]:
+        optimizer.step()
+        schedule.step()
+        rates = rates + schedule.get_last_lr()
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
+def test_schedules_of_a_tensor_rate_start_from_its_first_value():
+    optimizer = optim.SGD([P], lr=ad.tensor(1.0))
+    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda n: 0.5**n)
+    for _ in range(3):
+        optimizer.step()
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"].item() == 0.125
+
+
+def test_the_schedule_at_milestone_zero_is_the_first():
+    s, optimizer = optim.lr_scheduler, optim.SGD([P], lr=1.0)
+    parts = [s.ConstantLR(optimizer, 0.5, 2), s.ExponentialLR(optimizer, 0.5)]
+    schedule = s.SequentialLR(optimizer, parts, [0])
+    assert schedule.get_last_lr() == [1.0]
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5]
+
+
 def test_a_schedule_that_steps_first_warns():
     schedule = optim.lr_scheduler.StepLR(optim.SGD([P], lr=0.1), 1)
     with pytest.warns(UserWarning, match=r"before `optimizer.step\(\)`"):

@@ -69,11 +69,6 @@ def is_drawn(name: str, sample: Any) -> bool:
     return bool(sample.kwargs.get("dropout_p"))
 
 
-# Entries that read one triangle of a matrix. PyTorch writes gradients into the other one, too,
-# which its own gradient checks avoid by taking the triangle first; so does this one.
-TRIANGULAR = {"cholesky_inverse": 0, "cholesky_solve": 1}  # which argument
-
-
 # Entries whose gradient PyTorch 2.13 has wrong: that of the input is one where elements are
 # replaced, and zero where they stay. Ours is compared with differences (`scattered_gradient`).
 WRONG_THERE = {"as_strided_scatter"}
@@ -85,13 +80,6 @@ def scattered_gradient(values: Any, kwargs: Any, label: str) -> None:
     assert ad.autograd.gradcheck(
         lambda x, src: ad.as_strided_scatter(x, src, *rest, **kwargs), (x, src)
     ), label
-
-
-def of_triangle(function: Any, place: int, values: Any, kwargs: Any) -> Any:
-    """The function of the triangle that it reads."""
-    given = list(values)
-    given[place] = given[place].triu() if kwargs.get("upper") else given[place].tril()
-    return function(*given, **kwargs)
 
 
 def in_place(name: str) -> Any:
@@ -301,9 +289,6 @@ def run_entry(entry: Any, dtype: torch.dtype, most: int = 40) -> int:
         if gradients and name in WRONG_THERE:
             scattered_gradient(my_values, my_kwargs, label)
         elif gradients and compare:
-            if name in TRIANGULAR:
-                theirs = of_triangle(entry.op, TRIANGULAR[name], values, kwargs)
-                ours = of_triangle(function, TRIANGULAR[name], my_values, my_kwargs)
             compare_gradients(
                 ours, theirs, tensors_in((my_values, my_kwargs)),
                 tensors_in((values, kwargs)), label, tolerance,

@@ -15,12 +15,12 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
 import adjoint as ad
-from adjoint.backends import native
+from tests.native import needs_native
 
-from ..sweep import spread, swept
+from ..sweep import one_in, spread, swept
 from . import module_db, op_db
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+pytestmark = needs_native
 
 
 def step_of(module):
@@ -72,7 +72,7 @@ def assert_trains_as_eagerly(name, sample, is_lazy, training):
 
 
 @pytest.mark.parametrize(("most", "modes"), [(1, [True]), swept((3, [True, False]))])
-@pytest.mark.parametrize("name", sorted(module_db.entries()))
+@pytest.mark.parametrize("name", one_in(2, sorted(module_db.entries())))
 def test_a_module_trains_as_eagerly(name, most, modes):
     entry = module_db.entries()[name]
     if not hasattr(ad.nn, name):

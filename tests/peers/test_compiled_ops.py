@@ -13,14 +13,14 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
 import adjoint as ad
-from adjoint.backends import native
 from adjoint.core.errors import Unsupported
+from tests.native import needs_native
 
-from ..compiled.agreement import assert_equal, error_of
+from ..compiler.agreement import assert_equal, error_of
 from ..sweep import one_in, spread
 from . import op_db
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+pytestmark = needs_native
 
 # What depends on values or on memory by its nature, or is given what no tensor can be.
 REASONS = (

@@ -20,7 +20,7 @@ from ..sweep import few_or_many, first_of_each, swept  # noqa: E402
 torch.set_num_threads(1)  # the tensors are small
 
 FEW, MANY = 20, 100  # steps
-# SparseAdam takes sparse gradients only: tests/sparse/test_embeddings.py.
+# SparseAdam takes sparse gradients only: tests/namespaces/sparse/test_embeddings.py.
 INFOS = [info for info in optim_db if info.name != "SparseAdam"]
 CASES = [
     pytest.param(info, case.kwargs, id=f"{info.name}-{case.desc}")

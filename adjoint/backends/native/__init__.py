@@ -10,10 +10,10 @@ import importlib.util
 from typing import Any
 
 from ...core import config, dispatch_log
-from ...core.errors import InvalidArgument
-from ...program import compute
+from ...core.errors import InvalidArgument, Unsupported
+from ...ir import compute
 
-__all__ = ["enable", "load", "reason_off"]
+__all__ = ["enable", "load", "reason_off", "unusable"]
 
 _reason: str | None = "not enabled"
 
@@ -21,7 +21,7 @@ _reason: str | None = "not enabled"
 def enable(on: bool = True) -> bool:
     """Let the native backend compute what it can of large arrays; returns whether it does."""
     global _reason
-    _reason = _unusable() if on else "switched off"
+    _reason = _missing() if on else "switched off"
     compute.accelerate = _first if _reason is None else None
     compute.moving = _moving if _reason is None else None
     compute.forget()
@@ -33,7 +33,13 @@ def reason_off() -> str | None:
     return _reason
 
 
-def _unusable() -> str | None:
+def unusable() -> str | None:
+    """Why NumPy computes everything, for what is about to need kernels: loads what makes them."""
+    load()
+    return _reason
+
+
+def _missing() -> str | None:
     wish = config.read("ADJOINT_BACKEND")
     if wish not in ("auto", "numpy", "native"):
         raise InvalidArgument(f"ADJOINT_BACKEND={wish}: expected auto, numpy or native")
@@ -52,8 +58,11 @@ def load() -> bool:
     if _reason is not None:
         return False
     try:
-        from .lowering import composite, execution, multi_tensor  # noqa: F401
-    except (ImportError, OSError) as error:
+        from ..codegen.target import host
+        from .lowering import composite, kernel_execution, multi_tensor  # noqa: F401
+
+        host()  # raises where the processor is one that no kernels are made for
+    except (ImportError, OSError, Unsupported) as error:
         if str(getattr(error, "name", "")).startswith("adjoint."):
             raise  # a mistake of ours
         _reason = f"{type(error).__name__}: {error}"
@@ -67,8 +76,8 @@ def _first(op: Any, arrays: list[Any]) -> Any:
     if not load():
         return NotImplemented
     from .lowering.composite import chained
-    from .lowering.execution import accelerate
-    from .runtime.memory import use_in
+    from .lowering.kernel_execution import accelerate
+    from .runtime.array_memory import use_in
 
     compute.prepare_contexts(use_in)
     if compute.accelerate is _first:
@@ -80,8 +89,8 @@ def _moving() -> Any:
     """The namespace of the routines that move elements; None where they cannot be loaded."""
     if not load():
         return None
-    from .lowering import names
+    from .lowering import large_arrays
 
     if compute.moving is _moving:
-        compute.moving = lambda: names
-    return names
+        compute.moving = lambda: large_arrays
+    return large_arrays

@@ -12,59 +12,25 @@ import numpy as np
 
 from ...core.device import register_backend
 from ...core.errors import BackendGap
+from .bessel import bessel_j0  # noqa: F401 - these files add their functions to EXTRAS
+from .convolution import conv  # noqa: F401
+from .draws import generator  # noqa: F401
+from .extras import EXTRAS
+from .factorization import lu_factor  # noqa: F401
+from .selection import where  # noqa: F401
+from .special_functions import erf  # noqa: F401
 
 moves = False  # the native backend's namespace has functions for indices, which say True
-_EXTRAS: dict[str, Any] = {}
-
-
-def extra(function: Any) -> Any:
-    """Add `function` to the namespace under its own name."""
-    _EXTRAS[function.__name__] = function
-    return function
-
-
-@extra
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """NumPy's `broadcast_to`, for the usual arrays in a fifth of its time."""
-    lead = len(shape) - x.ndim
-    if lead >= 0 and x.size and x.flags.c_contiguous and x.dtype.kind in "fiuc":
-        strides = [0] * lead
-        for have, size, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
-            if have != size and have != 1:
-                break
-            strides.append(stride if have == size else 0)
-        else:
-            return np.ndarray(shape, x.dtype, x, 0, strides)
-    return np.broadcast_to(x, shape)
-
-
-extra(np.lib.stride_tricks.as_strided)
-
-
-@extra
-def linear(rows: Any, w: Any, bias: Any) -> Any:
-    """rows @ w.T, plus bias unless it is None."""
-    y = np.matmul(rows, w.T)
-    if bias is not None:
-        y += bias
-    return y
 
 
 def __getattr__(name: str) -> Any:
-    found = _EXTRAS.get(name)
-    if found is None:
-        found = getattr(np, name, None)
-    if found is None:
+    function = EXTRAS.get(name)
+    if function is None:
+        function = getattr(np, name, None)
+    if function is None:
         raise BackendGap(f"{name} on backend 'numpy'; compose it from operations that exist")
-    globals()[name] = found
-    return found
+    globals()[name] = function
+    return function
 
 
 register_backend(np.ndarray, sys.modules[__name__])
-
-from .bessel import bessel_j0  # noqa: E402, F401 - adds its functions, which need `extra`
-from .convolution import conv  # noqa: E402, F401 - adds its kernels, which need `extra`
-from .draws import generator  # noqa: E402, F401 - likewise
-from .factorization import lu_factor  # noqa: E402, F401 - likewise
-from .selection import where  # noqa: E402, F401 - likewise
-from .special import erf  # noqa: E402, F401 - likewise

@@ -1,4 +1,4 @@
-"""Bessel and Airy functions in NumPy, by the method of special.py.
+"""Bessel and Airy functions in NumPy, by the method of special_functions.py.
 
 Near zeros of the oscillating functions the error is a few units of 1e-16 itself, not relative to
 the value.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from . import extra
 from .blocks import blocked, on
 from .coefficients import fitted
-from .special import bessel
+from .extras import extra
+from .special_functions import bessel
 
 _ROOT_HALF = math.sqrt(0.5)
 _TWO_OVER_PI = 2 / math.pi

@@ -22,9 +22,9 @@ class _Names:
     """NumPy's namespace, and `horner`, `some` and `split`."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
-        setattr(self, name, found)
-        return found
+        function = getattr(np, name)
+        setattr(self, name, function)
+        return function
 
     @staticmethod
     def horner(coefficients: tuple[float, ...], t: Any) -> Any:

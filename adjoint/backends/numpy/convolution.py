@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from . import extra
+from .extras import extra
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -127,7 +127,7 @@ class Windows:
 
     @property
     def used(self) -> tuple[slice, ...]:
-        """Where rows hold outputs, not windows that wrap around."""
+        """A mask: where rows hold outputs, not windows that wrap around."""
         return (slice(None), slice(None), *(slice(c) for c in self.count))
 
 
@@ -166,11 +166,11 @@ def conv(
         product = matrix @ columns.reshape(groups, matrix.shape[2], -1)
         del columns
         out = y[part].swapaxes(0, 1)
-        found = windows.crop(product, out.shape[1])
+        cropped = windows.crop(product, out.shape[1])
         if column is None:
-            out[...] = found
+            out[...] = cropped
         else:
-            np.add(found, column, out=out)
+            np.add(cropped, column, out=out)
     return y
 
 
@@ -253,7 +253,7 @@ def max_pool(
 
 
 def _winners(x: Any, y: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes) -> Any:
-    """Which place in each window holds its maximum y: the first of equals, the last of NaNs."""
+    """The index within each window of its maximum y: the first of equals, the last of NaNs."""
     floating = x.dtype.kind == "f"
     count = y.shape[y.ndim - len(kernel) :]
     size = x.shape[x.ndim - len(kernel) :]
@@ -275,7 +275,7 @@ def _winners(x: Any, y: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilat
 def max_pool_indices(
     x: Any, y: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
 ) -> Any:
-    """Where in its flattened image each window's maximum is."""
+    """Index of each window's maximum in its flattened image."""
     place = np.unravel_index(_winners(x, y, kernel, stride, padding, dilation), kernel)
     rank, flat = len(kernel), 0
     for i in range(rank):

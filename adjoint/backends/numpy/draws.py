@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import extra
+from .extras import extra
 
 _Shape = tuple[int, ...]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import extra
+from .extras import extra
 
 PANEL = 32  # columns worked on one by one; the rest of the matrix gets one product per panel
 # Rows up to which Cholesky's factor and gradient are not cut into blocks. From 128 on, OpenBLAS
@@ -143,7 +143,7 @@ def _pull(u: Any, w: Any, solve: Any, product: Any) -> None:
 
 
 def _pulled(u: Any, w: Any, solve: Any, product: Any) -> Any:
-    """The same by the formula for the whole, in which gradients need not be Hermitian."""
+    """The gradient of the whole by the direct formula, in which gradients need not be Hermitian."""
     lower = _lower(u.shape[-1])
     u, w = (np.where(lower.T, x, 0) for x in (u, w))
     inner = product(u, _adjoint(w))
@@ -153,7 +153,7 @@ def _pulled(u: Any, w: Any, solve: Any, product: Any) -> Any:
 
 @functools.lru_cache(16)
 def _lower(n: int) -> Any:
-    """Where the lower triangle is."""
+    """Mask of the lower triangle."""
     return np.tri(n, dtype=bool)
 
 

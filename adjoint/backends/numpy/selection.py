@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import extra
+from .extras import extra
 
 _INTEGERS: dict[int, np.dtype[Any]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _SMALL = 1024  # up to here the calls cost more than the branches
@@ -27,20 +27,20 @@ def zero_where(x: Any, condition: Any) -> None:
 @extra
 def where(condition: Any, x1: Any, x2: Any) -> Any:
     """x1 where the condition is true, otherwise x2."""
-    found: np.dtype[Any] = np.result_type(x1, x2)
-    integers = _INTEGERS.get(found.itemsize)
+    dtype: np.dtype[Any] = np.result_type(x1, x2)
+    integers = _INTEGERS.get(dtype.itemsize)
     size = max(np.size(condition), np.size(x1), np.size(x2))
-    if integers is None or size < _SMALL or found.kind not in "fiu" or condition.dtype != bool:
+    if integers is None or size < _SMALL or dtype.kind not in "fiu" or condition.dtype != bool:
         return np.where(condition, x1, x2)
-    bits1 = np.asarray(x1, found).view(integers)
-    bits2 = np.asarray(x2, found).view(integers)
+    bits1 = np.asarray(x1, dtype).view(integers)
+    bits2 = np.asarray(x2, dtype).view(integers)
     # An integer times a bool is itself or 0: one pass, and no array of masks.
     if not bits1.ndim and bits1 == 0:
-        return np.multiply(bits2, np.logical_not(condition)).view(found)
+        return np.multiply(bits2, np.logical_not(condition)).view(dtype)
     if not bits2.ndim and bits2 == 0:
-        return np.multiply(bits1, condition).view(found)
+        return np.multiply(bits1, condition).view(dtype)
     chosen = np.multiply(np.bitwise_xor(bits1, bits2), condition)
-    return np.bitwise_xor(chosen, bits2, out=chosen).view(found)
+    return np.bitwise_xor(chosen, bits2, out=chosen).view(dtype)
 
 
 _BLOCK = 1 << 16  # elements: a block and its mask stay in the second-level cache

@@ -17,9 +17,9 @@ import torch
 from ...core.device import device, register_devices
 from ...core.errors import DeviceError
 from .. import settings
-from . import algebra, bessel, elementwise, reduction, selection, shaping, windows
+from . import algebra, bessel_functions, reduction, selection, shaping, sliding_windows, ufuncs
 from .array import Array, allocating, from_host, to_host
-from .namespace import Namespace, on
+from .namespace import TorchNamespace, on
 
 __all__ = [
     "Array", "Namespace", "device_of", "from_host", "host_array", "is_pinned", "pin", "place",
@@ -31,7 +31,7 @@ if torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1":
         import triton  # noqa: F401 - before a function is captured, which would see it imported
 
 # Importing them fills the namespace.
-_MODULES = (algebra, bessel, elementwise, reduction, selection, shaping, windows)
+_MODULES = (algebra, bessel_functions, ufuncs, reduction, selection, shaping, sliding_windows)
 _TORCH = device("torch")
 _devices: dict[Any, device] = {}
 
@@ -59,11 +59,11 @@ def place(where: device) -> Any:
 
 def device_of(array: Array) -> device:
     """Our name for where an array is."""
-    found = array.tensor.device
-    named = _devices.get(found)
+    torch_device = array.tensor.device
+    named = _devices.get(torch_device)
     if named is None:
-        named = _TORCH if found.type == "cpu" else device("cuda", found.index)
-        _devices[found] = named
+        named = _TORCH if torch_device.type == "cpu" else device("cuda", torch_device.index)
+        _devices[torch_device] = named
     return named
 
 
@@ -72,11 +72,11 @@ def resolve(where: device) -> device:
 
     Errors: DeviceError where there is none.
     """
-    found = place(where)
-    return _TORCH if found.type == "cpu" else device("cuda", found.index)
+    torch_device = place(where)
+    return _TORCH if torch_device.type == "cpu" else device("cuda", torch_device.index)
 
 
-def space(where: device) -> Namespace:
+def space(where: device) -> TorchNamespace:
     """The namespace of our device."""
     return on(place(where))
 
@@ -87,8 +87,8 @@ def transfer(array: Any, where: device, non_blocking: bool = False) -> Any:
     if type(array) is not Array:
         return from_host(array, place(where), non_blocking)
     if where.type == "cpu":
-        found = to_host(array)
-        return found.copy() if array.tensor.device.type == "cpu" else found
+        on_host = to_host(array)
+        return on_host.copy() if array.tensor.device.type == "cpu" else on_host
     target = place(where)
     if target == array.tensor.device:
         return array.copy()
@@ -117,7 +117,7 @@ def pin(array: Any) -> Any:
 
 
 def is_pinned(array: Any) -> bool:
-    """Whether a NumPy array lies in such memory."""
+    """Whether a NumPy array lies in pinned memory."""
     if not torch.cuda.is_initialized() or not array.size:
         return False
     return bool(torch.from_numpy(array.reshape(-1)[:1].view(np.uint8)).is_pinned())
@@ -127,11 +127,11 @@ def _set(name: str, value: Any) -> None:
     """Give PyTorch a setting: its variable of that name, or the arguments of its function."""
     *path, last = name.split(".")
     owner = functools.reduce(getattr, path, torch)
-    found = getattr(owner, last)
+    setting = getattr(owner, last)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer names for the same settings
-        if callable(found):
-            found(*value)
+        if callable(setting):
+            setting(*value)
         elif owner is torch.backends.cudnn:  # whose variables some programs lock
             owner.set_flags(**{f"_{last}": value})
         else:

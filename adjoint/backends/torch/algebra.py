@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from .array import Array, numpys
-from .elementwise import tensors
 from .namespace import extra, fft, linalg
+from .ufuncs import tensors
 
 
 @extra
@@ -21,14 +21,14 @@ def matmul(x1: Any, x2: Any, out: Any = None) -> Array:
     a, b = tensors(x1, x2)
     try:
         if a.dtype is torch.bool:
-            found = torch.matmul(a.float(), b.float()) != 0
+            result = torch.matmul(a.float(), b.float()) != 0
         else:
-            found = product(a, b)
+            result = product(a, b)
     except RuntimeError as error:
         raise numpys(error) from None
     if out is None:
-        return Array(found)
-    out.tensor.copy_(found)
+        return Array(result)
+    out.tensor.copy_(result)
     return out
 
 
@@ -38,12 +38,12 @@ def product(a: Any, b: Any) -> Any:
         return torch.matmul(a, b)
     rows, columns = a if a.ndim > 1 else a[None], b if b.ndim > 1 else b[:, None]
     batch = torch.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
-    found = rows.new_zeros((*batch, rows.shape[-2], columns.shape[-1]))
+    result = rows.new_zeros((*batch, rows.shape[-2], columns.shape[-1]))
     for column, row in zip(rows.unbind(-1), columns.unbind(-2), strict=True):
-        found.addcmul_(column[..., :, None], row[..., None, :])
+        result.addcmul_(column[..., :, None], row[..., None, :])
     if a.ndim == 1:
-        found = found.squeeze(-2)
-    return found.squeeze(-1) if b.ndim == 1 else found
+        result = result.squeeze(-2)
+    return result.squeeze(-1) if b.ndim == 1 else result
 
 
 def has_products(t: Any) -> bool:
@@ -141,7 +141,7 @@ def det(a: Array) -> Array:
 
 @_library
 def slogdet(a: Array) -> tuple[Array, Array]:
-    """Its sign and the logarithm of its absolute value."""
+    """The sign of the determinant and the logarithm of its absolute value."""
     sign, logarithm = torch.linalg.slogdet(a.tensor)
     return Array(sign), Array(logarithm)
 
@@ -184,8 +184,8 @@ def solve_triangular(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     left = a.tensor.expand(*shape, *a.shape[-2:])
     right = b.tensor.expand(*shape, *b.shape[-2:])
-    found = torch.linalg.solve_triangular(left, right, upper=upper, unitriangular=unit)
-    return Array(found.contiguous())
+    x = torch.linalg.solve_triangular(left, right, upper=upper, unitriangular=unit)
+    return Array(x.contiguous())
 
 
 @extra

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from ...core import dtype as dt
+from ...core.array_properties import ArrayProperties
 from ...core.errors import BackendGap, DeviceError, InvalidType, OutOfMemoryError
-from ...core.facts import ArrayFacts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,12 +47,12 @@ def explained(error: RuntimeError, name: str = "") -> RuntimeError:
 
 def numpys(error: RuntimeError) -> RuntimeError | ValueError:
     """PyTorch's error for shapes that do not fit as NumPy's, or that there is no memory."""
-    found = explained(error)
-    return ValueError(str(error)) if found is error else found
+    explanation = explained(error)
+    return ValueError(str(error)) if explanation is error else explanation
 
 
 def allocating(function: F) -> F:
-    """For a function that asks PyTorch for memory outside of operations."""
+    """Decorator of a function that asks PyTorch for memory outside of operations."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -67,8 +67,8 @@ def allocating(function: F) -> F:
 # ---- arrays --------------------------------------------------------------------------------------
 
 
-class _Flags:
-    """What `ndarray.flags` says."""
+class _DeviceFlags:
+    """Array flags, as `ndarray.flags` has them."""
 
     __slots__ = ("tensor", "writeable")
 
@@ -94,7 +94,7 @@ class _Flags:
 
 
 class _Address:
-    """What `ndarray.ctypes` says of where the memory is."""
+    """Memory address, as `ndarray.ctypes` has it."""
 
     __slots__ = ("data",)
 
@@ -102,8 +102,10 @@ class _Address:
         self.data = data
 
 
-class Array(ArrayFacts):
-    """See the module. `base` keeps the array whose memory this one shows (None: its own)."""
+class Array(ArrayProperties):
+    """Array whose storage is a PyTorch tensor. `base` keeps the array whose memory this one shows
+    (None: its own).
+    """
 
     __slots__ = ("__weakref__", "base", "dtype", "shape", "tensor")
 
@@ -129,11 +131,11 @@ class Array(ArrayFacts):
     @property
     def flags(self) -> Any:
         """Order in memory."""
-        return _Flags(self.tensor)
+        return _DeviceFlags(self.tensor)
 
     @property
     def ctypes(self) -> Any:
-        """Where the memory is, on the device."""
+        """Address of the memory, on the device."""
         return _Address(self.tensor.data_ptr())
 
     def shares_memory(self, other: Array) -> bool:
@@ -148,7 +150,7 @@ class Array(ArrayFacts):
         return bool(last and not t.is_contiguous())
 
     def share(self) -> None:
-        """Let forked processes write to the same memory; on CUDA nothing changes."""
+        """Makes forked processes write to the same memory; on CUDA nothing changes."""
         self.tensor.share_memory_()
 
     def is_shared(self) -> bool:
@@ -163,12 +165,12 @@ class Array(ArrayFacts):
 
     @property
     def T(self) -> Array:  # noqa: N802 - NumPy's name
-        """All dimensions reversed."""
+        """The array with all dimensions reversed."""
         t = self.tensor
         return self.view_as(t.t() if t.ndim == 2 else t.permute(*reversed(range(t.ndim))))
 
     def reshape(self, *shape: Any) -> Array:
-        """Other sizes; a view where the memory's order allows it."""
+        """The array with other sizes; a view where the memory's order allows it."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         if not self.size and -1 in sizes:
             rest = math.prod(s for s in sizes if s != -1)
@@ -176,18 +178,18 @@ class Array(ArrayFacts):
                 raise ValueError(f"cannot reshape array of size 0 into shape {tuple(sizes)}")
             sizes = [0 if s == -1 else s for s in sizes]
         try:
-            found = self.tensor.reshape(tuple(sizes))
+            reshaped = self.tensor.reshape(tuple(sizes))
         except RuntimeError as error:
             raise numpys(error) from None
-        same = found.data_ptr() == self.tensor.data_ptr()  # else it is a copy
-        return self.view_as(found) if same else Array(found)
+        same = reshaped.data_ptr() == self.tensor.data_ptr()  # else it is a copy
+        return self.view_as(reshaped) if same else Array(reshaped)
 
     def ravel(self, order: str = "C") -> Array:
-        """One dimension; a view where the memory's order allows it."""
+        """The array as one dimension; a view where the memory's order allows it."""
         return self.namespace.ravel(self, order)
 
     def flatten(self) -> Array:
-        """One dimension, a copy."""
+        """A copy of one dimension."""
         return Array(self.tensor.reshape(-1).clone())
 
     def transpose(self, *axes: Any) -> Array:
@@ -200,7 +202,7 @@ class Array(ArrayFacts):
         return self.view_as(self.tensor.transpose(axis1, axis2))
 
     def squeeze(self, axis: Any = None) -> Array:
-        """Without dimensions of size 1."""
+        """The array without dimensions of size 1."""
         t = self.tensor
         if axis == ():
             return self
@@ -228,11 +230,11 @@ class Array(ArrayFacts):
             return self.copy(order) if copy else self
         if t.is_complex() and not wanted.is_complex and wanted is not torch.bool:
             t = t.real
-        found = t.to(wanted)
-        return Array(found.contiguous() if order == "C" else found)
+        converted = t.to(wanted)
+        return Array(converted.contiguous() if order == "C" else converted)
 
     def view(self, dtype: Any = None) -> Array:
-        """The same bytes as elements of another dtype."""
+        """A view of the bytes as elements of another dtype."""
         if dtype is None or dtype is np.ndarray:
             return self
         wanted = torch_dtype(dtype)
@@ -283,10 +285,10 @@ class Array(ArrayFacts):
     def __getitem__(self, key: Any) -> Array:
         index, basic = _index(key, self)
         try:
-            found = self.tensor[index]
+            selected = self.tensor[index]
         except RuntimeError as error:  # indices that do not broadcast
             raise IndexError(str(error)) from None
-        return self.view_as(found) if basic else Array(found)
+        return self.view_as(selected) if basic else Array(selected)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(value) is Array and self.shares_memory(value):
@@ -490,11 +492,11 @@ def unwrap(x: Any) -> Any:
 
 def as_tensor(value: Any, like: Array) -> Any:
     """`value` as a tensor beside `like`: numbers in its dtype, where it is."""
-    found = unwrap(value)
-    if isinstance(found, torch.Tensor):
-        return found
+    unwrapped = unwrap(value)
+    if isinstance(unwrapped, torch.Tensor):
+        return unwrapped
     t = like.tensor
-    return torch.full((), found, dtype=t.dtype, device=t.device)  # nothing waits for it
+    return torch.full((), unwrapped, dtype=t.dtype, device=t.device)  # nothing waits for it
 
 
 def to_host(x: Array) -> Any:
@@ -526,27 +528,27 @@ def from_host(array: Any, device: Any, non_blocking: bool = True, share: bool = 
 def _index(key: Any, x: Array) -> tuple[Any, bool]:
     """A NumPy index as PyTorch takes it, and whether it gives a view."""
     parts = key if isinstance(key, tuple) else (key,)
-    found: list[Any] = []
+    converted: list[Any] = []
     basic = True
     for part in parts:
         kind = type(part)
         if kind is slice:
             if part.step is not None and part.step < 0:
                 raise BackendGap("an index with a negative step on backend 'torch'; use flip")
-            found.append(part)
+            converted.append(part)
         elif kind is Array:
             basic = False
             t = part.tensor
-            found.append(t.long() if t.dtype in _INDICES else t)
+            converted.append(t.long() if t.dtype in _INDICES else t)
         elif isinstance(part, (np.ndarray, list, range)):
             basic = False
             array = np.asarray(part)
-            found.append(from_host(array, x.tensor.device).tensor)
+            converted.append(from_host(array, x.tensor.device).tensor)
         elif part is None or part is Ellipsis:
-            found.append(part)
+            converted.append(part)
         else:
-            found.append(int(part))
-    return tuple(found), basic
+            converted.append(int(part))
+    return tuple(converted), basic
 
 
 _INDICES = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32))

@@ -12,7 +12,7 @@ from ...core.device import device_of
 from ...core.dtype import LOW_PRECISION
 from ...core.errors import DeviceError
 from ...core.spec import Spec
-from ...program.compute import spec_of
+from ...ir.compute import spec_of
 from .. import numpy as reference
 from . import philox
 from .array import Array, allocating, explained, from_host, to_host, torch_dtype
@@ -42,9 +42,9 @@ def run(xp: Any, op: Any, arrays: list[Any]) -> Any:
     function = LIBRARY.get(type(op).__name__)
     try:
         if function is not None and op.n_outputs == 1:
-            found = function(op, *[x.tensor for x in arrays])
-            if found is not None:
-                return Array(found)
+            direct = function(op, *[x.tensor for x in arrays])
+            if direct is not None:
+                return Array(direct)
         if low and not (op.exact or op.library or _is_one_function(op)):
             return _widened(xp, op, arrays)
         result = op.compute(xp, *arrays)
@@ -118,8 +118,8 @@ def _placed(xp: Any, result: Any) -> Any:
 
 def mixed(op: Any, arrays: list[Any]) -> DeviceError:
     """The error for inputs on different devices."""
-    found = sorted({str(device_of(x)) for x in arrays if hasattr(x, "dtype")})
+    devices = sorted({str(device_of(x)) for x in arrays if hasattr(x, "dtype")})
     return DeviceError(
         f"{op.name}: Expected all tensors to be on the same device, but found at least two "
-        f"devices, {' and '.join(found)}; move them to one with .to({found[-1]!r})"
+        f"devices, {' and '.join(devices)}; move them to one with .to({devices[-1]!r})"
     )

@@ -19,10 +19,10 @@ import torch
 
 from ...core import policy
 from ...core.errors import NotTraceable
-from ...kernels import triton as text
-from ...kernels.ir import ITEMSIZE, NARROW, REDUCTIONS, Kernel
-from ...program.partition import Device, kernels
-from ...program.program import Program
+from ...ir.partition import Device, kernels
+from ...ir.program import Program
+from ..codegen import triton as text
+from ..codegen.ir import ITEMSIZE, NARROW, REDUCTIONS, Kernel
 from ..native.lowering.composite import written
 from ..native.lowering.composite_tracing import CompositeNames, guards_of, trace
 from ..native.lowering.scalars import ScalarTracer, values_of
@@ -45,10 +45,12 @@ def _triton() -> Any:
 
 
 def reason_off(device: Any) -> str:
-    """Why there are no Triton kernels for tensors on a device of ours; "" where there are."""
-    found = _triton()
-    if isinstance(found, str):
-        return found
+    """The reason why there are no Triton kernels for tensors on a device of ours; "" where there
+    are.
+    """
+    triton = _triton()
+    if isinstance(triton, str):
+        return triton
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "Triton's interpreter has the host's memory" if device.type == "cuda" else ""
     if device.type == "cuda":
@@ -91,9 +93,9 @@ class Launch:
         every = list(range(self.kernel.rank))
         if self.order is not None:
             return list(self.order)
-        for v, found in zip(self.kernel.inputs, strides, strict=True):
-            if len(v.axes) == len(every) and all(found):
-                return sorted(every, key=lambda a: -found[a])
+        for v, steps in zip(self.kernel.inputs, strides, strict=True):
+            if len(v.axes) == len(every) and all(steps):
+                return sorted(every, key=lambda a: -steps[a])
         return every
 
     def __call__(self, given: Sequence[Any], outs: Sequence[Any] = ()) -> list[Any]:
@@ -109,10 +111,10 @@ class Launch:
                 for v, t in zip(self.kernel.inputs, given, strict=True)
             ]  # fmt: skip
             order = self._order(strides)
-            found = self.written(strides, order)
-            end = function_of(found.source, f"{self.name}_end") if found.shares else None
+            written = self.written(strides, order)
+            end = function_of(written.source, f"{self.name}_end") if written.shares else None
             made = [_strides(o.axes, self.sizes, order) for o in self.kernel.outputs]
-            known = function_of(found.source, self.name), end, found, made
+            known = function_of(written.source, self.name), end, written, made
             if len(self.made) >= policy.COMPOSITE_STRIDES:
                 self.made.clear()
             self.made[key] = known
@@ -142,8 +144,8 @@ class Launch:
 
 @allocating
 def bring(x: Array, out: Array) -> None:
-    """Let the memory of `out` have the elements of `x`, in its dtype; where many lie otherwise or
-    are of another, by a kernel of ours: PyTorch's takes several times as long then.
+    """Copies the elements of `x` into the memory of `out`, in its dtype; where many lie otherwise
+    or are of another, by a kernel of ours: PyTorch's takes several times as long then.
     """
     dtypes = str(x.dtype), str(out.dtype)
     t, to = x.tensor, out.tensor
@@ -217,11 +219,11 @@ class Composite:
             count = len(tensors)
             own = [into.get(n) for n in range(count, count + len(launch.shapes))] if into else ()
             tensors += launch([tensors[n] for n in arguments], own)
-        found = [Array(tensors[n].reshape(shape)) for n, shape in self.outputs]
+        results = [Array(tensors[n].reshape(shape)) for n, shape in self.outputs]
         for k, out in enumerate(outs):
             if out is not None and tensors[self.outputs[k][0]] is out.tensor:
-                found[k] = out
-        return found
+                results[k] = out
+        return results
 
     def sources(self) -> list[str]:
         """The texts for row-major inputs."""
@@ -276,7 +278,7 @@ class BoundRows:
         self.function = function_of(rows.sources[aligned], rows.name)
 
     def fill(self, numbers: Sequence[tuple[int, Sequence[float]]]) -> None:
-        """The numbers for the next so many rows; the device takes them in its order."""
+        """Sets the numbers for the next rows; the device takes them in its order."""
         values = [x for count, each in numbers for x in (*each,) * count]
         if values:
             host = torch.tensor(values, dtype=torch.float32)
@@ -292,13 +294,13 @@ class BoundRows:
 
 
 def _numpy(name: str) -> Any:
-    from ...kernels.run import NUMPY
+    from ..codegen.run import NUMPY
 
     return NUMPY[name]
 
 
 def _lies(t: Any, shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Whether a tensor, which may have further dimensions of size 1, lies so."""
+    """Whether a tensor, which may have further dimensions of size 1, has these strides."""
     own = [(n, s) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1]
     return own == [(n, s) for n, s in zip(shape, steps, strict=True) if n != 1]
 
@@ -313,7 +315,7 @@ def _row_major(sizes: Sequence[int]) -> list[int]:
 
 
 def _strides(axes: Sequence[int], sizes: Sequence[int], order: Sequence[int]) -> list[int]:
-    """How axes lie that are without gaps, outer ones first in the order given."""
+    """Strides of axes that are without gaps, outer ones first in the order given."""
     within = [a for a in order if a in axes]
     steps = dict(zip(within, _row_major([sizes[a] for a in within]), strict=True))
     return [steps[a] for a in axes]

@@ -12,7 +12,7 @@ import torch
 from ...core.dtype import float32
 from ...core.errors import NotTraceable
 from ...core.spec import Spec, prod
-from ...kernels.ir import Kernel, Value
+from ..codegen.ir import Kernel, KernelValue
 from .array import Array, allocating
 from .fused import Launch, reason_off
 
@@ -43,16 +43,16 @@ class CrossEntropy:
         self._kernels_for(torch.float32)
 
     def _kernels_for(self, dtype: Any) -> tuple[Launch, Launch]:
-        """Those of the losses and of the gradient, for logits of a dtype."""
-        found = self.kernels.get(dtype)
-        if found is None:
+        """The kernels of the losses and of the gradient, for logits of a dtype."""
+        launches = self.kernels.get(dtype)
+        if launches is None:
             name = str(dtype).removeprefix("torch.")
             ahead, behind = _losses(name, self.ignored), _gradient(name, self.ignored)
-            found = self.kernels[dtype] = (
+            launches = self.kernels[dtype] = (
                 Launch(ahead, self.sizes, (), "cross_entropy"),
                 Launch(behind, self.sizes, (), "cross_entropy_backward"),
             )
-        return found
+        return launches
 
     @allocating
     def forward(self, arrays: list[Array], into: Any = None) -> tuple[list[Array], list[Any]]:
@@ -75,8 +75,8 @@ class CrossEntropy:
         if self.reduction == "mean":
             scale = scale / (target != self.ignored).sum()
         given = [logits, target, kept[0].tensor, scale.expand(self.sizes[:1])]
-        (found,) = self._kernels_for(logits.dtype)[1](given)
-        return [Array(found), None]
+        (gradient,) = self._kernels_for(logits.dtype)[1](given)
+        return [Array(gradient), None]
 
 
 def _losses(dtype: str, ignored: int) -> Kernel:
@@ -94,18 +94,20 @@ def _losses(dtype: str, ignored: int) -> Kernel:
 
 
 def _gradient(dtype: str, ignored: int) -> Kernel:
-    """What each row's loss, times the row's scale, is as a gradient of the logits."""
+    """Kernel of the gradient of the logits: of each row's loss, times the row's scale."""
     k = Kernel(rank=2)
     x, target = k.input(dtype), k.input("int64", axes=(0,))
     logs, scale = k.input("float32", axes=(0,)), k.input("float32", axes=(0,))
-    found = (k.exp(x - logs) - k.where(_is_picked(k, target), 1.0, k.const(0.0, "float32"))) * scale
-    k.output(k.where(k.eq(target, ignored), 0.0, found), dtype)
+    scaled = (
+        k.exp(x - logs) - k.where(_is_picked(k, target), 1.0, k.const(0.0, "float32"))
+    ) * scale
+    k.output(k.where(k.eq(target, ignored), 0.0, scaled), dtype)
     return k
 
 
-def _is_picked(k: Kernel, target: Value) -> Value:
-    found: Value = k.eq(k.index(1), target)
-    return found
+def _is_picked(k: Kernel, target: KernelValue) -> KernelValue:
+    equal: KernelValue = k.eq(k.index(1), target)
+    return equal
 
 
 def plan(

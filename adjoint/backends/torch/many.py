@@ -28,7 +28,7 @@ class Many:
         return cls([torch.empty(1, dtype=dtype, device="meta")])
 
     def detach(self) -> Many:
-        """The same tensors."""
+        """The tensors themselves, which have no history."""
         return self
 
     def clone(self) -> Many:
@@ -92,8 +92,8 @@ def _of_one(name: str) -> Callable[[Many], Many]:
     function, in_place = getattr(torch, f"_foreach_{name}"), name.endswith("_")
 
     def method(self: Many) -> Many:
-        found = function(self.tensors)
-        return self if in_place else Many(found)
+        results = function(self.tensors)
+        return self if in_place else Many(results)
 
     return method
 
@@ -102,8 +102,8 @@ def _of_two(name: str) -> Callable[[Many, Any], Many]:
     function, in_place = getattr(torch, f"_foreach_{name}"), name.endswith("_")
 
     def method(self: Many, other: Any) -> Many:
-        found = function(self.tensors, other.tensors if isinstance(other, Many) else other)
-        return self if in_place else Many(found)
+        results = function(self.tensors, other.tensors if isinstance(other, Many) else other)
+        return self if in_place else Many(results)
 
     return method
 

@@ -11,13 +11,13 @@ Source: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub and LeVeque)
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...core import policy
 from ...core.spec import prod
-from ...kernels import triton
+from ..codegen import triton
 from .array import Array, allocating
 from .fused import function_of
 
@@ -37,19 +37,31 @@ def moments_of_channels(x: Array, eps: float) -> tuple[Array, Array, Array]:
     batch, channels, *size = t.shape
     source, programs, shares, ends = _text(batch, channels, prod(size), last, eps)
     given: dict[str, Any] = {"dtype": torch.float32, "device": t.device}
-    found = torch.empty(3, channels, **given).unbind()
+    moments = torch.empty(3, channels, **given).unbind()
     parts = torch.empty(2, shares, channels, **given).unbind()
     function_of(source, "moments")[(programs, shares)](t, *parts, num_warps=8)
-    function_of(source, "moments_end")[(ends,)](*parts, *found)
-    return Array(found[0]), Array(found[1]), Array(found[2])
+    function_of(source, "moments_end")[(ends,)](*parts, *moments)
+    return Array(moments[0]), Array(moments[1]), Array(moments[2])
 
 
-@functools.lru_cache(maxsize=policy.KERNELS)
-def _text(
-    batch: int, channels: int, places: int, last: bool, eps: float
-) -> tuple[str, int, int, int]:
-    """The functions, and how many programs there are for channels, for shares, and in the end."""
-    total = batch * places
+class _Cut(NamedTuple):
+    """Sizes of what the programs do, and of what they read."""
+
+    total: int  # places of a channel
+    channels: int
+    beside: int  # channels of a block
+    rows: int  # of a block: places that are read of each of its channels
+    programs: int  # that differ in their channels
+    share: int  # places of a channel that one program reads
+    shares: int  # programs for the same channels
+    width: int  # shares for which a block has room in the end
+    ending: int  # and its channels
+
+
+def _cut(total: int, channels: int, last: bool) -> _Cut:
+    """The sizes for channels of so many places: with the channels last, neighbours are read
+    together; and there are enough programs to keep the device busy.
+    """
     beside = min(triton.COLUMNS, 1 << (channels - 1).bit_length()) if last else 1
     rows = TILE // beside
     programs = -(-channels // beside)
@@ -58,6 +70,15 @@ def _text(
     shares = -(-total // share)
     width = 1 << (shares - 1).bit_length()
     ending = max(1, min(TILE // width, 1 << (channels - 1).bit_length()))
+    return _Cut(total, channels, beside, rows, programs, share, shares, width, ending)
+
+
+@functools.lru_cache(maxsize=policy.KERNELS)
+def _text(
+    batch: int, channels: int, places: int, last: bool, eps: float
+) -> tuple[str, int, int, int]:
+    """The functions, and how many programs there are for channels, for shares, and in the end."""
+    cut = _cut(batch * places, channels, last)
     where = f"row * {channels} + channel"
     if not last:
         where = f"(row // {places} * {channels} + channel) * {places} + row % {places}"
@@ -66,6 +87,20 @@ import triton
 import triton.language as tl
 
 
+{_text_of_shares(cut, where)}
+
+
+{_text_of_end(cut, eps)}
+"""
+    return text, cut.programs, cut.shares, -(-channels // cut.ending)
+
+
+def _text_of_shares(cut: _Cut, where: str) -> str:
+    """The function that gives the mean of each share of a channel, and the sum of the squares of
+    the distances from it; `where` is the offset of a row and channel in x.
+    """
+    total, channels, beside, rows, share = cut.total, cut.channels, cut.beside, cut.rows, cut.share
+    return f"""\
 @triton.jit
 def moments(x, means, squares):
     channel = tl.program_id(0) * {beside} + tl.arange(0, {beside})[None, :]
@@ -91,15 +126,19 @@ def moments(x, means, squares):
     apart = mean - whole
     square = tl.sum(square + count * apart * apart, 0, keep_dims=True)
     tl.store(means + (tl.program_id(1) * {channels} + channel), whole, mask=channel_in)
-    tl.store(squares + (tl.program_id(1) * {channels} + channel), square, mask=channel_in)
+    tl.store(squares + (tl.program_id(1) * {channels} + channel), square, mask=channel_in)"""
 
 
+def _text_of_end(cut: _Cut, eps: float) -> str:
+    """The function that joins the shares of each channel."""
+    total, channels, ending, share = cut.total, cut.channels, cut.ending, cut.share
+    return f"""\
 @triton.jit
 def moments_end(means, squares, mean, variance, root):
     channel = tl.program_id(0) * {ending} + tl.arange(0, {ending})[None, :]
     channel_in = channel < {channels}
-    share = tl.arange(0, {width})[:, None]
-    here = (share < {shares}) & channel_in
+    share = tl.arange(0, {cut.width})[:, None]
+    here = (share < {cut.shares}) & channel_in
     count = tl.maximum(tl.minimum({total} - share * {share}, {share}), 0).to(tl.float32)
     m = tl.load(means + (share * {channels} + channel), mask=here, other=0)
     s = tl.load(squares + (share * {channels} + channel), mask=here, other=0)
@@ -109,6 +148,4 @@ def moments_end(means, squares, mean, variance, root):
     tl.store(mean + channel, whole, mask=channel_in)
     square = square / {float(total)}
     tl.store(variance + channel, square, mask=channel_in)
-    tl.store(root + channel, tl.rsqrt(square + {eps!r}), mask=channel_in)
-"""
-    return text, programs, shares, -(-channels // ending)
+    tl.store(root + channel, tl.rsqrt(square + {eps!r}), mask=channel_in)"""

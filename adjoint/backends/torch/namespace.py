@@ -45,8 +45,8 @@ def maker(function: F) -> F:
     return function
 
 
-class Namespace:
-    """What computes on one PyTorch device."""
+class TorchNamespace:
+    """Array namespace that computes on one PyTorch device."""
 
     has_routines = True  # for composites (`routines.py`), and for lists of tensors (`many.py`)
 
@@ -80,15 +80,15 @@ class Namespace:
         return f"<namespace of torch device {self.device}>"
 
 
-_spaces: dict[Any, Namespace] = {}
+_spaces: dict[Any, TorchNamespace] = {}
 
 
-def on(device: Any) -> Namespace:
+def on(device: Any) -> TorchNamespace:
     """The namespace of a PyTorch device."""
-    found = _spaces.get(device)
-    if found is None:
-        found = _spaces[device] = Namespace(device)
-    return found
+    namespace = _spaces.get(device)
+    if namespace is None:
+        namespace = _spaces[device] = TorchNamespace(device)
+    return namespace
 
 
 find_namespace_by(on)
@@ -121,7 +121,7 @@ def empty(device: Any, shape: Any, dtype: Any = float) -> Array:
 
 @maker
 def full(device: Any, shape: Any, value: Any, dtype: Any = None) -> Array:
-    """One value, a number."""
+    """An array filled with one number."""
     kind = torch_dtype(np.asarray(value).dtype if dtype is None else dtype)
     return Array(torch.full(_shape(shape), unwrap(value), dtype=kind, device=device))
 
@@ -146,8 +146,8 @@ def asarray(device: Any, x: Any, dtype: Any = None, **_: Any) -> Array:
     from .array import from_host
 
     if type(x) is Array:
-        found: Array = x
-        return found if dtype is None else found.astype(dtype, copy=False)
+        result: Array = x
+        return result if dtype is None else result.astype(dtype, copy=False)
     if isinstance(x, (bool, int, float, complex, np.generic)):
         kind = torch_dtype(np.asarray(x).dtype if dtype is None else dtype)
         return Array(torch.full((), unwrap(x), dtype=kind, device=device))
@@ -160,5 +160,5 @@ def asarray(device: Any, x: Any, dtype: Any = None, **_: Any) -> Array:
 @maker
 def array(device: Any, x: Any, dtype: Any = None) -> Array:
     """A copy on the device."""
-    found = asarray(device, x, dtype)
-    return found.copy() if found is x else found
+    converted = asarray(device, x, dtype)
+    return converted.copy() if converted is x else converted

@@ -64,5 +64,5 @@ def words(seed: int, draw: int, count: int, device: Any) -> Any:
 
 def halves(seed: int, draw: int, count: int, device: Any) -> Any:
     """The first `count` numbers of 32 bits of a draw's stream, as int64."""
-    found = words(seed, draw, (count + 1) // 2, device)
-    return torch.stack((found & _HALF, (found >> 32) & _HALF), 1).reshape(-1)[:count]
+    numbers = words(seed, draw, (count + 1) // 2, device)
+    return torch.stack((numbers & _HALF, (numbers >> 32) & _HALF), 1).reshape(-1)[:count]

@@ -130,11 +130,11 @@ def _bounded(name: str) -> Callable[..., Array]:
     ) -> Array:
         axes = tuple(a % x.ndim for a in _axes(x, axis))
         if initial is None or not any(not x.shape[a] for a in axes):
-            found = REDUCE[name](x, axes, None, keepdims)
+            result = REDUCE[name](x, axes, None, keepdims)
             if initial is None or math.isinf(initial):
-                return found
+                return result
             clamp = torch.clamp_min if name == "maximum" else torch.clamp_max
-            return Array(clamp(found.tensor, initial))
+            return Array(clamp(result.tensor, initial))
         shape = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
         return Array(x.tensor.new_full(shape, initial))
 
@@ -159,13 +159,13 @@ def any_true(x: Any, axis: Any = None, out: Any = None, keepdims: bool = False) 
 
 @extra
 def argmax(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
-    """Where the first largest element is; NaN is the largest."""
+    """Index of the first largest element; NaN is the largest."""
     return _place(torch.argmax, x, axis, keepdims)
 
 
 @extra
 def argmin(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
-    """Where the first smallest element is; NaN is the smallest."""
+    """Index of the first smallest element; NaN is the smallest."""
     return _place(torch.argmin, x, axis, keepdims)
 
 
@@ -174,8 +174,8 @@ def _place(function: Any, x: Array, axis: Any, keepdims: bool) -> Array:
         raise ValueError("attempt to get argmax of an empty sequence")
     t = x.tensor.to(torch.uint8) if x.tensor.dtype is torch.bool else x.tensor
     if axis is None or not t.ndim:
-        found = function(t.reshape(-1), 0)
-        return Array(found.reshape((1,) * t.ndim) if keepdims else found)
+        positions = function(t.reshape(-1), 0)
+        return Array(positions.reshape((1,) * t.ndim) if keepdims else positions)
     return Array(function(t, axis, keepdim=keepdims))
 
 
@@ -188,19 +188,19 @@ def cumsum(x: Array, axis: Any = None) -> Array:
 
 @extra
 def nonzero(x: Array) -> tuple[Array, ...]:
-    """The places of what is not zero, one array per dimension; their number is read."""
+    """The places of elements that are not zero, one array per dimension; their number is read."""
     return tuple(Array(t) for t in torch.nonzero(x.tensor, as_tuple=True))
 
 
 @extra
 def flatnonzero(x: Array) -> Array:
-    """The places of what is not zero in the flattened array; their number is read."""
+    """The places of elements that are not zero in the flattened array; their number is read."""
     return Array(torch.nonzero(x.tensor.reshape(-1)).reshape(-1))
 
 
 @extra
 def count_nonzero(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
-    """How many are not zero."""
+    """Number of elements that are not zero."""
     nonzero: Any = x
     return total(nonzero != 0, axis=axis, keepdims=keepdims)
 
@@ -213,17 +213,17 @@ def bincount(x: Array, weights: Any = None, minlength: int = 0) -> Array:
         return Array(torch.zeros(minlength, dtype=torch.int64, device=t.device))
     values = torch.ones_like(t) if weights is None else weights.tensor
     size = minlength if minlength else int(t.max()) + 1
-    found = torch.zeros(size, dtype=values.dtype, device=t.device)
-    return Array(found.index_add_(0, t, values))
+    counts = torch.zeros(size, dtype=values.dtype, device=t.device)
+    return Array(counts.index_add_(0, t, values))
 
 
 @extra
 def searchsorted(rows: Array, values: Any, side: str = "left") -> Array:
     """Where values belong among sorted rows, which are of the last dimension."""
-    found = torch.searchsorted(
+    positions = torch.searchsorted(
         rows.tensor.contiguous(), unwrap(values).contiguous(), right=side == "right"
     )
-    return Array(found)
+    return Array(positions)
 
 
 @extra

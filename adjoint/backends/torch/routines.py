@@ -1,4 +1,4 @@
-"""What PyTorch has as one kernel: single ops, and composites with their gradients.
+"""Ops and composites that PyTorch computes in one kernel, composites with their gradients.
 
 An op of LIBRARY is computed by that function instead of by its own `compute`, of which it is the
 value. A composite of COMPOSITES runs as the function, and PyTorch derives its gradient; where the
@@ -95,7 +95,9 @@ def _standardize_channels_by(
 
 
 def _assert_batch_norm(x: Any, *parameters: Any) -> None:
-    """Refuse channels of one value, and what is no number for each."""
+    """Refuse batch norm of channels with one value, or with arguments that are not one number for
+    each.
+    """
     _assert_one_dtype(x, *parameters)
     if x.ndim < 2 or not x.numel() > x.shape[1] > 0:
         raise NoKernel
@@ -158,7 +160,7 @@ def _one_axis(axes: tuple[int, ...]) -> int:
 
 
 def _real(function: Callable[..., Any], further: bool = True) -> Callable[..., Any]:
-    """For real tensors of one dtype only, and without gradients unless `further`."""
+    """Routine for real tensors of one dtype only, and without gradients unless `further`."""
 
     def run(*args: Any) -> Any:
         tensors = [a for a in args if isinstance(a, torch.Tensor)]
@@ -205,7 +207,7 @@ LIBRARIES = frozenset((
 ))  # fmt: skip
 
 
-class Held:
+class TorchTape:
     """PyTorch's graph of one run, from the inputs that want gradients to the outputs."""
 
     __slots__ = ("dtype", "inputs", "outputs", "shape")
@@ -233,12 +235,12 @@ class Routine:
         ]
         for t, wanted in zip(tried, wants, strict=True):
             t.requires_grad_(wanted)
-        found = self._call(tried)
-        self.several = isinstance(found, tuple)
-        ys = found if isinstance(found, tuple) else (found,)
+        results = self._call(tried)
+        self.several = isinstance(results, tuple)
+        ys = results if isinstance(results, tuple) else (results,)
         self.outputs = tuple(Spec(tuple(y.shape), _dtype(y.dtype), specs[0].device) for y in ys)
         self.differentiable = tuple(i for i, y in enumerate(ys) if y.requires_grad)
-        self.kept = (Spec((), float32, specs[0].device),) if any(wants) else ()  # `Held`
+        self.kept = (Spec((), float32, specs[0].device),) if any(wants) else ()  # `TorchTape`
 
     def _call(self, tensors: Sequence[Any]) -> Any:
         rest = iter(tensors)
@@ -248,24 +250,25 @@ class Routine:
     def forward(self, arrays: list[Array]) -> tuple[list[Array], list[Any]]:
         """The outputs, and PyTorch's graph where a gradient is wanted."""
         if not any(self.wants):
-            found = self._call([x.tensor for x in arrays])
-            return [Array(y) for y in (found if self.several else (found,))], []
+            results = self._call([x.tensor for x in arrays])
+            return [Array(y) for y in (results if self.several else (results,))], []
         leaves = [
             x.tensor.detach().requires_grad_() if wanted else x.tensor
             for x, wanted in zip(arrays, self.wants, strict=True)
         ]
         with torch.enable_grad():
-            found = self._call(leaves)
-        ys = list(found if self.several else (found,))
-        graph = Held([t for t, wanted in zip(leaves, self.wants, strict=True) if wanted], ys)
+            results = self._call(leaves)
+        ys = list(results if self.several else (results,))
+        graph = TorchTape([t for t, wanted in zip(leaves, self.wants, strict=True) if wanted], ys)
         return [Array(y.detach()) for y in ys], [graph]
 
     @allocating
     def backward(
         self, arrays: list[Array], outputs: list[Array], kept: list[Any], gs: list[Any]
     ) -> list[Any]:
-        """By PyTorch's graph, which stays as long as the node keeps it; in this thread, as handing
-        the work to a thread of the device and waiting for it would cost more than its launch.
+        """Gradients by PyTorch's graph, which stays as long as the node keeps it. It runs in this
+        thread, as handing the work to a thread of the device and waiting for it would cost more
+        than its launch.
         """
         (graph,) = kept
         pairs = [
@@ -274,13 +277,13 @@ class Routine:
             if g is not None
         ]
         with torch.autograd.set_multithreading_enabled(False):
-            found = iter(torch.autograd.grad(
+            gradients = iter(torch.autograd.grad(
                 [y for y, _ in pairs], graph.inputs, [g for _, g in pairs], retain_graph=True,
                 allow_unused=True,
             ))  # fmt: skip
         result: list[Any] = []
         for wanted in self.wants:
-            g = next(found) if wanted else None
+            g = next(gradients) if wanted else None
             result.append(None if g is None else Array(g))
         return result
 

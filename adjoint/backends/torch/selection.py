@@ -64,7 +64,7 @@ def index_add(x: Array, key: tuple[Any, ...], values: Any) -> None:
 
 @extra
 def gather(x: Array, axis: int, index: Array) -> Array:
-    """At each place of the index, the element along the axis that it names."""
+    """The element along the axis that the index names at each place."""
     return Array(torch.gather(x.tensor, axis, index.tensor.long()))
 
 
@@ -87,10 +87,10 @@ def scatter_reduce(
     x: Array, axis: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
     """`x` with the elements of `src` taken together where the index names one place."""
-    found = torch.scatter_reduce(
+    result = torch.scatter_reduce(
         x.tensor, axis, index.tensor.long(), src.tensor, reduce, include_self=include_self
     )
-    return Array(found)
+    return Array(result)
 
 
 @extra

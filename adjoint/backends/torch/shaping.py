@@ -16,13 +16,13 @@ from .namespace import extra, named
 
 @extra
 def reshape(x: Array, shape: Any) -> Array:
-    """Other sizes."""
+    """The array with other sizes."""
     return x.reshape(shape if isinstance(shape, (tuple, list)) else (shape,))
 
 
 @extra
 def ravel(x: Array, order: str = "C") -> Array:
-    """One dimension; with order "K", in the order of memory."""
+    """The array as one dimension; with order "K", in the order of memory."""
     if order == "K" and not x.flags.c_contiguous:
         steps = x.tensor.stride()
         return x.transpose(sorted(range(x.ndim), key=lambda axis: -steps[axis])).reshape(-1)
@@ -66,7 +66,7 @@ def expand_dims(x: Array, axis: Any) -> Array:
 
 @extra
 def squeeze(x: Array, axis: Any = None) -> Array:
-    """Without dimensions of size 1."""
+    """The array without dimensions of size 1."""
     if not x.ndim:
         return x
     return x.squeeze(axis)
@@ -76,15 +76,15 @@ def squeeze(x: Array, axis: Any = None) -> Array:
 def broadcast_to(x: Any, shape: Sequence[int]) -> Array:
     """Repeated along dimensions of size 1, without copies."""
     try:
-        found: Array = x.view_as(x.tensor.expand(tuple(shape)))
+        view: Array = x.view_as(x.tensor.expand(tuple(shape)))
     except RuntimeError as error:
         raise ValueError(str(error)) from None
-    return found
+    return view
 
 
 @extra
 def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
-    """All repeated to one shape."""
+    """The arrays broadcast to one shape."""
     shape = torch.broadcast_shapes(*(x.shape for x in arrays))
     return tuple(broadcast_to(x, shape) for x in arrays)
 
@@ -111,9 +111,9 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
 @extra
 def ascontiguousarray(x: Array) -> Array:
-    """In row-major order without gaps; a copy where it is not."""
-    found = x.tensor.contiguous()
-    return x if found is x.tensor else Array(found)
+    """The array in row-major order without gaps; a copy where it is not."""
+    contiguous = x.tensor.contiguous()
+    return x if contiguous is x.tensor else Array(contiguous)
 
 
 @extra
@@ -150,10 +150,10 @@ def astype(x: Array, dtype: Any, copy: bool = True) -> Array:
 
 
 def _common(arrays: Sequence[Any]) -> list[Any]:
-    found = {x.dtype for x in arrays}
-    if len(found) == 1:
+    dtypes = {x.dtype for x in arrays}
+    if len(dtypes) == 1:
         return [x.tensor for x in arrays]
-    kind = torch_dtype(np.result_type(*found))
+    kind = torch_dtype(np.result_type(*dtypes))
     return [x.tensor.to(kind) for x in arrays]
 
 
@@ -241,7 +241,7 @@ def empty_like(x: Array, dtype: Any = None, order: str = "K", **_: Any) -> Array
 
 @extra
 def full_like(x: Array, value: Any, dtype: Any = None, order: str = "K", **_: Any) -> Array:
-    """One value in the shape of another array."""
+    """An array of one value, in the shape of another array."""
     return Array(torch.full_like(x.tensor, unwrap(value), **_options(dtype, order)))
 
 
@@ -278,7 +278,7 @@ def take(x: Array, index: Any, axis: Any = None, out: Any = None, mode: str = "r
 
 @extra
 def take_along_axis(x: Array, index: Array, axis: int) -> Array:
-    """At each place, the element along the axis that `index` says; both may broadcast."""
+    """The element along the axis that `index` names at each place; both may broadcast."""
     t, places = x.tensor, index.tensor.long()
     dim = axis % t.ndim
     shape = list(torch.broadcast_shapes(
@@ -304,8 +304,8 @@ def argsort(
     """The places of the elements in order; equal ones keep theirs."""
     if not x.ndim:
         return Array(torch.zeros((), dtype=torch.int64, device=x.tensor.device))
-    found = torch.sort(_sortable(x.tensor), dim=axis, descending=descending, stable=True)
-    return Array(found.indices)
+    ordered = torch.sort(_sortable(x.tensor), dim=axis, descending=descending, stable=True)
+    return Array(ordered.indices)
 
 
 @extra
@@ -326,28 +326,28 @@ def unique(x: Array, axis: Any = None, **_: Any) -> Any:
     `return_counts` ask for them. Their number is read.
     """
     asked = [name for name in ("return_inverse", "return_counts") if _.get(name)]
-    found = torch.unique(
+    distinct = torch.unique(
         x.tensor, dim=axis, return_inverse="return_inverse" in asked,
         return_counts="return_counts" in asked,
     )  # fmt: skip
-    return tuple(map(Array, found)) if asked else Array(found)
+    return tuple(map(Array, distinct)) if asked else Array(distinct)
 
 
 @extra
 def argwhere(x: Array) -> Array:
-    """The indices of what is not zero, one row each; their number is read."""
+    """The indices of elements that are not zero, one row each; their number is read."""
     return Array(torch.nonzero(x.tensor))
 
 
 @extra
 def unravel_index(places: Array, shape: Sequence[int]) -> tuple[Array, ...]:
     """The index per dimension of flat positions."""
-    found = []
+    coordinates = []
     rest = places.tensor
     for n in reversed(shape):
-        found.append(Array(rest % n))
+        coordinates.append(Array(rest % n))
         rest = rest // n
-    return tuple(reversed(found))
+    return tuple(reversed(coordinates))
 
 
 @extra

@@ -1,1 +1,1 @@
-"""What `DistributedDataParallel` can be given besides."""
+"""Communication hooks and joins for `DistributedDataParallel`."""

@@ -13,7 +13,7 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a rank does that has no inputs left."""
+    """Actions of a rank that has no inputs left, while others go on."""
 
     def main_hook(self) -> None:
         """Called while other ranks still have inputs."""
@@ -23,7 +23,7 @@ class JoinHook:
 
 
 class Joinable(abc.ABC):
-    """What takes part in `Join`."""
+    """Base of objects that take part in `Join`."""
 
     @abc.abstractmethod
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Joinable(abc.ABC):
 
     @abc.abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """The hook of this."""
+        """The hook of this object."""
 
     @property
     @abc.abstractmethod
     def join_device(self) -> Any:
-        """Where its collectives run."""
+        """Device on which the collectives run."""
 
     @property
     @abc.abstractmethod
@@ -45,7 +45,7 @@ class Joinable(abc.ABC):
 
 
 class _JoinConfig(NamedTuple):
-    """How a Joinable was entered."""
+    """Settings with which a Joinable was entered."""
 
     enable: bool
     throw_on_early_termination: bool
@@ -53,7 +53,7 @@ class _JoinConfig(NamedTuple):
 
 
 class Join:
-    """Within it, a rank without inputs waits for the others; a world of one never does.
+    """A block in which a rank without inputs waits for the others; a world of one never does.
 
     Errors: Unsupported for several ranks.
     Source: https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html
@@ -93,4 +93,4 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> None:
-        """Nobody waits."""
+        """None: in a world of one nobody waits."""

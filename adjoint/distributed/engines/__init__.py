@@ -1,3 +1,3 @@
-"""What carries buffers between processes: adapters to libraries that exist. None is imported before
-it is asked for.
+"""Engines, which carry buffers between processes: adapters to libraries that exist. None is
+imported before it is asked for.
 """

@@ -1,4 +1,6 @@
-"""One chosen rank of a world that is not there; with one rank, the world of a plain program."""
+"""Engine of one chosen rank of a world that is not there; with one rank, the world of a plain
+program.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..group import ReduceOp, Survival
+from ..protocol import ReduceOp, Survival
 from ..work import Done, Pending
 
 DONE = Done()
@@ -34,7 +36,7 @@ class Fake:
         return DONE
 
     def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
-        """All there are."""
+        """True: all dtypes and operations."""
         return True
 
     def _reduced(self, buffer: Any, op: ReduceOp) -> None:
@@ -49,39 +51,39 @@ class Fake:
             buffer[...] = 0
 
     def all_reduce(self, buffer: Any, op: ReduceOp) -> Pending:
-        """What so many equal buffers become."""
+        """Reduces `size` buffers that are all equal to this one."""
         self._reduced(buffer, op)
         return self._count("all_reduce", buffer)
 
     def reduce(self, buffer: Any, root: int, op: ReduceOp) -> Pending:
-        """Likewise, at the root."""
+        """Reduces `size` equal buffers, at the root."""
         if root == self.rank:
             self._reduced(buffer, op)
         return self._count("reduce", buffer)
 
     def broadcast(self, buffer: Any, root: int) -> Pending:
-        """The root's buffer is as this one."""
+        """Leaves the buffer as it is: the root's is equal."""
         return self._count("broadcast", buffer)
 
     def all_gather(self, out: Any, buffer: Any) -> Pending:
-        """All are as this one."""
+        """Fills `out` with copies of this buffer, as all ranks' are equal."""
         out.reshape(self.size, -1)[...] = buffer
         return self._count("all_gather", buffer)
 
     def gather(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Likewise, at the root."""
+        """Fills `out` with copies of this buffer, at the root."""
         if out is not None:
             out.reshape(self.size, -1)[...] = buffer
         return self._count("gather", buffer)
 
     def scatter(self, out: Any, buffer: Any, root: int) -> Pending:
-        """This rank's part where it is the root; else nothing is known."""
+        """Copies this rank's part where it is the root; elsewhere `out` stays as it is."""
         if buffer is not None:
             out[...] = buffer.reshape(self.size, -1)[self.rank]
         return self._count("scatter", out)
 
     def reduce_scatter(self, out: Any, buffer: Any, op: ReduceOp) -> Pending:
-        """This rank's part of what equal buffers become."""
+        """Reduces equal buffers; `out` gets this rank's part."""
         out[...] = buffer.reshape(self.size, -1)[self.rank]
         self._reduced(out, op)
         return self._count("reduce_scatter", buffer)
@@ -89,7 +91,9 @@ class Fake:
     def all_to_all(
         self, out: Any, buffer: Any, out_counts: Sequence[int], counts: Sequence[int]
     ) -> Pending:
-        """What the others would send is this rank's part for itself, as far as it reaches."""
+        """Fills `out` with this rank's part for itself, as far as that reaches: the others would
+        send the same.
+        """
         start = sum(counts[: self.rank])
         mine = buffer[start : start + counts[self.rank]]
         if len(set(out_counts)) == 1 and out_counts[0] == mine.size:
@@ -99,32 +103,32 @@ class Fake:
         return self._count("all_to_all", buffer)
 
     def send(self, buffer: Any, to: int, tag: int) -> Pending:
-        """Nobody gets it."""
+        """Counts the call; nobody receives the buffer."""
         return self._count("send", buffer)
 
     def receive(self, buffer: Any, source: int | None, tag: int) -> Pending:
-        """The buffer stays as it is."""
+        """Counts the call; the buffer stays as it is."""
         self._count("receive", buffer)
         return Done(0 if source is None else source)
 
     def barrier(self) -> Pending:
-        """Everybody is there."""
+        """Counts the call; there is nobody to wait for."""
         return self._count("barrier", None)
 
     def part(self, ranks: Sequence[int], number: int, seconds: float) -> Fake | None:
-        """Another such world."""
+        """A fake world of the given ranks."""
         return Fake(list(ranks).index(self.rank), len(ranks)) if self.rank in ranks else None
 
     def survival(self) -> Survival | None:
-        """Nobody dies."""
+        """None: no rank dies."""
         return None
 
     def silent(self) -> list[int]:
-        """Nobody is silent."""
+        """An empty list: no rank is silent."""
         return []
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to do: no connection is open."""
 
     def end(self, seconds: float) -> None:
-        """Nothing is open."""
+        """Nothing to do: no connection is open."""

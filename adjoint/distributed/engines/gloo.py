@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DistributedError, Unsupported
-from ..group import ReduceOp, Survival
+from ..protocol import ReduceOp, Survival
 from ..work import Pending
 
 _OPS = {op: op.value for op in ReduceOp if op is not ReduceOp.AVG}
@@ -108,42 +108,44 @@ class Gloo:
         }
 
     def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
-        """What gloo has: no 16-bit integers, and 16-bit floats only with sums in 16 bits."""
+        """Whether gloo reduces this dtype: no 16-bit integers, and 16-bit floats only with sums in
+        16 bits.
+        """
         if op in _BITS:
             return dtype.kind in "iu" and dtype.name in ("uint8", "int8", "int32", "int64")
         return dtype.name in ("float32", "float64", "uint8", "int8", "int32", "int64")
 
     def all_reduce(self, buffer: Any, op: ReduceOp) -> Pending:
-        """In place."""
+        """Reduces all buffers, in place."""
         options = self.library.AllreduceOptions()
         options.reduceOp = self.ops[op]
         return _Pending([self.group.allreduce([numbers(buffer)], options)])
 
     def reduce(self, buffer: Any, root: int, op: ReduceOp) -> Pending:
-        """In place."""
+        """Reduces all buffers to the root, in place."""
         options = self.library.ReduceOptions()
         options.reduceOp, options.rootRank = self.ops[op], root
         return _Pending([self.group.reduce([numbers(buffer)], options)])
 
     def broadcast(self, buffer: Any, root: int) -> Pending:
-        """In place."""
+        """Copies the root's buffer to all ranks, in place."""
         options = self.library.BroadcastOptions()
         options.rootRank, options.rootTensor = root, 0
         return _Pending([self.group.broadcast([memory(buffer)], options)])
 
     def all_gather(self, out: Any, buffer: Any) -> Pending:
-        """Into `out`."""
+        """Gathers all buffers into `out`."""
         return _Pending([self.group._allgather_base(memory(out), memory(buffer))])
 
     def gather(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Into the root's `out`."""
+        """Gathers all buffers into the root's `out`."""
         options = self.library.GatherOptions()
         options.rootRank = root
         outs = [] if out is None else [self._parts(out)]
         return _Pending([self.group.gather(outs, [memory(buffer)], options)])
 
     def scatter(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Of the root's `buffer`."""
+        """Sends each rank its part of the root's `buffer`."""
         options = self.library.ScatterOptions()
         options.rootRank = root
         inputs = [] if buffer is None else [self._parts(buffer)]
@@ -153,7 +155,7 @@ class Gloo:
         return [memory(part) for part in buffer.reshape(self.size, -1)]
 
     def reduce_scatter(self, out: Any, buffer: Any, op: ReduceOp) -> Pending:
-        """Into `out`."""
+        """Reduces all buffers; `out` gets this rank's part."""
         options = self.library.ReduceScatterOptions()
         options.reduceOp = self.ops[op]
         return _Pending([self.group._reduce_scatter_base(numbers(out), numbers(buffer), options)])
@@ -161,7 +163,7 @@ class Gloo:
     def all_to_all(
         self, out: Any, buffer: Any, out_counts: Sequence[int], counts: Sequence[int]
     ) -> Pending:
-        """Into `out`."""
+        """Exchanges parts with all ranks, into `out`."""
         item = buffer.itemsize
         work = self.group.alltoall_base(
             memory(out), memory(buffer), [n * item for n in out_counts], [n * item for n in counts]
@@ -169,32 +171,32 @@ class Gloo:
         return _Pending([work])
 
     def send(self, buffer: Any, to: int, tag: int) -> Pending:
-        """To one rank."""
+        """Sends to one rank."""
         return _Pending([self.group.send([memory(buffer)], to, tag)])
 
     def receive(self, buffer: Any, source: int | None, tag: int) -> Pending:
-        """From one rank, or any."""
+        """Receives from one rank, or any."""
         if source is None:
             return _Pending([self.group.recv_anysource([memory(buffer)], tag)])
         return _Pending([self.group.recv([memory(buffer)], source, tag)])
 
     def barrier(self) -> Pending:
-        """Of all ranks."""
+        """Waits for all ranks."""
         return _Pending([self.group.barrier()])
 
     def part(self, ranks: Sequence[int], number: int, seconds: float) -> Gloo | None:
-        """Another process group on the same store."""
+        """A process group of some ranks on the same store."""
         if self.rank not in ranks:
             return None
         store = self.library.PrefixStore(f"part{number}", self.store)
         return Gloo(store, list(ranks).index(self.rank), len(ranks), seconds)
 
     def survival(self) -> Survival | None:
-        """None: its connections close with the first rank that dies."""
+        """None: gloo's connections close with the first rank that dies."""
         return None
 
     def silent(self) -> list[int]:
-        """Who does not sign in the store within a second."""
+        """Ranks that do not sign in the store within a second."""
         answered: set[int] = set()
         gone: list[Exception] = []
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DistributedError, Unsupported
-from ..group import ReduceOp, Survival
+from ..protocol import ReduceOp, Survival
 from ..work import Pending, poll
 
 
@@ -60,7 +60,7 @@ class _Pending:
         self.status = library.Status()
 
     def test(self) -> bool:
-        """Whether it is done; MPI makes progress only in such calls."""
+        """Whether the operation is done; MPI makes progress only in such calls."""
         return bool(self.request.Test(self.status))
 
     def wait(self, seconds: float) -> bool:
@@ -103,7 +103,7 @@ class _Agreement(_Pending):
             return True
 
     def answer(self) -> bool | None:
-        """None where a rank has died."""
+        """The answer; None where a rank has died."""
         return None if self.died else bool(self.row[0])
 
 
@@ -140,68 +140,68 @@ class Mpi:
         return _Pending(self.library, request)
 
     def reduces(self, dtype: np.dtype, op: ReduceOp) -> bool:
-        """All of C's numbers; MPI knows no 16-bit floats."""
+        """Whether MPI reduces this dtype: all of C's numbers; MPI knows no 16-bit floats."""
         if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
             return dtype.kind in "iu"
         return dtype.kind in "iu" or dtype.name in ("float32", "float64")
 
     def all_reduce(self, buffer: Any, op: ReduceOp) -> Pending:
-        """In place."""
+        """Reduces all buffers, in place."""
         return self._begun(self.comm.Iallreduce(self.library.IN_PLACE, buffer, self.ops[op]))
 
     def reduce(self, buffer: Any, root: int, op: ReduceOp) -> Pending:
-        """In place at the root."""
+        """Reduces all buffers to the root, in place."""
         source, target = (buffer, None)
         if self.rank == root:
             source, target = (self.library.IN_PLACE, buffer)
         return self._begun(self.comm.Ireduce(source, target, self.ops[op], root))
 
     def broadcast(self, buffer: Any, root: int) -> Pending:
-        """In place."""
+        """Copies the root's buffer to all ranks, in place."""
         return self._begun(self.comm.Ibcast(_bytes(buffer), root))
 
     def all_gather(self, out: Any, buffer: Any) -> Pending:
-        """Into `out`."""
+        """Gathers all buffers into `out`."""
         return self._begun(self.comm.Iallgather(_bytes(buffer), _bytes(out)))
 
     def gather(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Into the root's `out`."""
+        """Gathers all buffers into the root's `out`."""
         target = None if out is None else _bytes(out)
         return self._begun(self.comm.Igather(_bytes(buffer), target, root))
 
     def scatter(self, out: Any, buffer: Any, root: int) -> Pending:
-        """Of the root's `buffer`."""
+        """Sends each rank its part of the root's `buffer`."""
         source = None if buffer is None else _bytes(buffer)
         return self._begun(self.comm.Iscatter(source, _bytes(out), root))
 
     def reduce_scatter(self, out: Any, buffer: Any, op: ReduceOp) -> Pending:
-        """Into `out`."""
+        """Reduces all buffers; `out` gets this rank's part."""
         return self._begun(self.comm.Ireduce_scatter_block(buffer, out, self.ops[op]))
 
     def all_to_all(
         self, out: Any, buffer: Any, out_counts: Sequence[int], counts: Sequence[int]
     ) -> Pending:
-        """Into `out`."""
+        """Exchanges parts with all ranks, into `out`."""
         item = buffer.itemsize
         source = [_bytes(buffer), [n * item for n in counts]]
         target = [_bytes(out), [n * item for n in out_counts]]
         return self._begun(self.comm.Ialltoallv(source, target))
 
     def send(self, buffer: Any, to: int, tag: int) -> Pending:
-        """To one rank."""
+        """Sends to one rank."""
         return self._begun(self.comm.Isend(_bytes(buffer), to, tag))
 
     def receive(self, buffer: Any, source: int | None, tag: int) -> Pending:
-        """From one rank, or any."""
+        """Receives from one rank, or any."""
         origin = self.library.ANY_SOURCE if source is None else source
         return self._begun(self.comm.Irecv(_bytes(buffer), origin, tag))
 
     def barrier(self) -> Pending:
-        """Of all ranks."""
+        """Waits for all ranks."""
         return self._begun(self.comm.Ibarrier())
 
     def part(self, ranks: Sequence[int], number: int, seconds: float) -> Mpi | None:
-        """Another communicator; the one call that may block, where a rank does not come."""
+        """A communicator of some ranks; the one call that may block, where a rank does not come."""
         if self.rank not in ranks:
             return None
         chosen = self.comm.Get_group().Incl(list(ranks))
@@ -214,13 +214,13 @@ class Mpi:
         return self if _has_ulfm(self.library) else None
 
     def agree(self, flag: bool) -> _Agreement:
-        """By ULFM's agreement, which a death or a revoked communicator does not disturb."""
+        """Agreement by ULFM, which a death or a revoked communicator does not disturb."""
         row = np.array([flag], np.int32)
         return _Agreement(self.library, self.calls.Iagree(row), row)
 
     def shrunk(self, seconds: float) -> tuple[Mpi, list[int]]:
-        """Another communicator. Open MPI's call that does not block fails (5.0.11), so the one that
-        does is used, once all that live are known to have come.
+        """A communicator of the ranks that live. Open MPI's call that does not block fails
+        (5.0.11), so the one that does is used, once all that live are known to have come.
         """
         error, before = self.library.Exception, self.calls.Get_group()
         comm, end = self.calls, time.monotonic() + seconds
@@ -240,7 +240,7 @@ class Mpi:
             return made, [int(place) for place in places]
 
     def silent(self) -> list[int]:
-        """Who sends no message within a second."""
+        """Ranks that send no message within a second."""
         error = self.library.Exception
         with contextlib.suppress(error, NotImplementedError):  # MPI that does not survive failures
             self.comm.Revoke()  # others that wait need not wait for their time-outs

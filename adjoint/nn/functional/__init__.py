@@ -7,13 +7,13 @@ Source: https://docs.pytorch.org/docs/stable/nn.functional.html
 
 import typing
 
-from ...core.asking import handle_torch_function as handle_torch_function
-from ...core.asking import has_torch_function as has_torch_function
-from ...core.asking import has_torch_function_unary as has_torch_function_unary
-from ...core.asking import has_torch_function_variadic as has_torch_function_variadic
+from ...core.torch_function import handle_torch_function as handle_torch_function
+from ...core.torch_function import has_torch_function as has_torch_function
+from ...core.torch_function import has_torch_function_unary as has_torch_function_unary
+from ...core.torch_function import has_torch_function_variadic as has_torch_function_variadic
 from ...ops.index.scatter import one_hot as one_hot
 from ...ops.linalg.distances import pdist as pdist
-from ...ops.linalg.matmul import linear as linear
+from ...ops.linalg.fully_connected import linear as linear
 from ...ops.nn.activation import *
 from ...ops.nn.averaging import *
 from ...ops.nn.convolution import *
@@ -44,11 +44,11 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """What few programs need, imported on first use."""
+    """Import on first use what few programs need."""
     if name in _LATER:
         import importlib
 
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    from ...absent import missing
+    from ...core.missing_names import missing
 
     raise missing("nn.functional", name)

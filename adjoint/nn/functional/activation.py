@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
-from ...eager.fused import checking, fused
-from ...eager.public import explaining
 from ...ops.elementwise import functions
 from ...ops.nn import activation as ops
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
+from ...runtime.fused import checking, fused
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -49,10 +50,9 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     last = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
     function.__signature__ = inspect.Signature([*parameters, last])  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = name
-    summary = (compute.__doc__ or name).split("\n", 1)[0]
-    function.__doc__ = f"""{summary}
-
-    `inplace` writes the result into `input`.
+    described = (inspect.getdoc(compute) or name).partition("\n\nShape")[0]
+    function.__doc__ = f"""{textwrap.indent(described, "    ").strip()}
+        inplace: Write the result into `input`. Default: False.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point.
@@ -89,9 +89,24 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """Leaky ReLU whose slope is drawn anew for each element in training, and fixed otherwise.
+    """Leaky ReLU whose slopes are drawn at random in training (Xu et al., 2015).
+
+        y = x            where x > 0
+        y = slope x      elsewhere
+
+    In training each element has a slope of its own, uniform in [lower, upper); otherwise it is
+    (lower + upper) / 2.
+
+    Args:
+        input: Values.
+        lower: Least slope. Default: 1/8.
+        upper: Largest slope. Default: 1/3.
+        training: Whether to draw. Default: False.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any.
+    Errors: InvalidArgument where lower > upper; DTypeError for integers; AutogradError for
+    `inplace` on a leaf that requires grad.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rrelu.html
 
     >>> ad.nn.functional.rrelu(ad.ones(1)).tolist()
@@ -102,7 +117,12 @@ def rrelu(
 
 
 def tanh(input: Tensor) -> Tensor:
-    """The hyperbolic tangent of each element; `adjoint.tanh`.
+    """Hyperbolic tangent.
+
+        y = (exp(x) - exp(-x)) / (exp(x) + exp(-x))
+
+    Args:
+        input: Values.
 
     Shape: any.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.tanh.html
@@ -118,7 +138,12 @@ def tanh(input: Tensor) -> Tensor:
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)) of each element; `adjoint.sigmoid`.
+    """Logistic function.
+
+        y = 1 / (1 + exp(-x))
+
+    Args:
+        input: Values.
 
     Shape: any.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.sigmoid.html
@@ -144,7 +169,16 @@ def _implicit_dim(name: str, ndim: int) -> int:
 
 @checking
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    """exp(x) / sum(exp(x)) along `dim`.
+    """Softmax: positive numbers along a dimension that sum to one.
+
+        y = exp(x) / sum of exp(x) along `dim`
+
+    Args:
+        input: Values.
+        dim: Dimension along which is summed. Default: None, which warns: 0 for inputs of 0, 1 and 3
+            dimensions, else 1.
+        _stacklevel: Accepted for programs written for PyTorch; changes nothing. Default: 3.
+        dtype: Data type to which the input is converted first. Default: None, that of the input.
 
     Shape: any.
     Errors: IndexingError for a dim out of range.
@@ -162,7 +196,16 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Any:
-    """log(softmax(x)) along `dim`, computed without overflow.
+    """Logarithm of softmax, computed without overflow.
+
+        y = x - log(sum of exp(x) along `dim`)
+
+    Args:
+        input: Values.
+        dim: Dimension along which is summed. Default: None, which warns: 0 for inputs of 0, 1 and 3
+            dimensions, else 1.
+        _stacklevel: Accepted for programs written for PyTorch; changes nothing. Default: 3.
+        dtype: Data type to which the input is converted first. Default: None, that of the input.
 
     Shape: any.
     Errors: IndexingError for a dim out of range.
@@ -178,7 +221,16 @@ def log_softmax(
 
 @checking
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    """softmax(-x) along `dim`.
+    """Softmax of the negated input.
+
+        y = exp(-x) / sum of exp(-x) along `dim`
+
+    Args:
+        input: Values.
+        dim: Dimension along which is summed. Default: None, which warns: 0 for inputs of 0, 1 and 3
+            dimensions, else 1.
+        _stacklevel: Accepted for programs written for PyTorch; changes nothing. Default: 3.
+        dtype: Data type to which the input is converted first. Default: None, that of the input.
 
     Shape: any.
     Errors: IndexingError for a dim out of range.
@@ -195,9 +247,21 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A sample of the Gumbel-Softmax distribution; one-hot in value where `hard`.
+    """Sample of the Gumbel-Softmax distribution (Jang et al., 2017).
+
+        y = softmax((logits + g) / tau) along `dim`, g drawn from the Gumbel distribution
+
+    A `hard` sample has the gradient of the soft one.
+
+    Args:
+        logits: Unnormalized log-probabilities.
+        tau: Temperature, above 0: the lower, the nearer to a one-hot vector. Default: 1.
+        hard: Give a one-hot vector. Default: False.
+        eps: Accepted for programs written for PyTorch; changes nothing. Default: 1e-10.
+        dim: Dimension of the classes. Default: -1.
 
     Shape: any.
+    Errors: InvalidArgument for a tau that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gumbel_softmax.html
 
     >>> ad.nn.functional.gumbel_softmax(ad.zeros(3), hard=True).sum().item()
@@ -223,7 +287,16 @@ def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:
-    """`input` divided by its p-norm along `dim`.
+    """Division by the norm along a dimension.
+
+        y = x / max(p-norm of x along `dim`, eps)
+
+    Args:
+        input: Values.
+        p: Exponent of the norm. Default: 2.0.
+        dim: Dimension, or several, along which the norm is. Default: 1.
+        eps: Least norm. Default: 1e-12.
+        out: Tensor to write the result into. Default: None.
 
     Shape: any.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.normalize.html

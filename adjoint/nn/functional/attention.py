@@ -8,13 +8,13 @@ import operator
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.errors import InvalidArgument, ShapeError
-from ...eager.fused import fused
-from ...eager.public import explaining
-from ...ops.linalg.matmul import linear
+from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...ops.linalg.fully_connected import linear
 from ...ops.nn.activation import softmax
-from ...ops.shape.joining import cat
+from ...ops.shape.concatenation import cat
 from ...ops.shape.sizes import hold_sizes
+from ...runtime.fused import fused
+from ...runtime.public import explaining
 from ...tensor import Tensor
 from .dropout import dropout
 
@@ -32,11 +32,25 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """softmax(query key^T / sqrt(E) + mask) value.
+    """Attention: for each query the mean of the values, weighed by how well their keys fit.
 
-    Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev) -> (..., L, Ev). A bool mask is
-    true where attention is allowed; a float mask is added. A row that may attend to nothing
-    gives 0.
+        y = softmax(query key^T scale + mask) value
+
+    A row that may attend to nothing gives 0.
+
+    Args:
+        query: Queries.
+        key: Keys.
+        value: Values.
+        attn_mask: Mask that broadcasts to (..., L, S): a bool one is true where attention is
+            allowed, a float one is added. Default: None.
+        dropout_p: Probability that a weight is dropped; 0 in evaluation. Default: 0.0.
+        is_causal: Forbid attention to places behind the query's. Default: False.
+        scale: Factor of the products. Default: None, 1 / sqrt(E).
+        enable_gqa: Let several heads of queries share one of keys and values: their numbers, in
+            dimension -3, may differ by a factor. Default: False.
+
+    Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev) -> (..., L, Ev).
     Errors: InvalidArgument for a mask together with `is_causal`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 
@@ -47,6 +61,11 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise InvalidArgument(
             "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+        )
+    if attn_mask is not None and attn_mask.dtype.category == 1:
+        raise DTypeError(
+            f"scaled_dot_product_attention: Expected attn_mask dtype to be bool or float, but got "
+            f"{attn_mask.dtype}; integers would be added: convert with .bool()"
         )
     if scale is None:
         query = hold_sizes("scaled_dot_product_attention", query, dims=(-1,))
@@ -65,7 +84,7 @@ def scaled_dot_product_attention(
     return dropout(weights, dropout_p) @ value
 
 
-@fused(native="attention.attention")
+@fused(native="attention.eager_attention")
 def attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, factor: float) -> Any:
     """Attention without dropout: natively in tiles, so that no matrix of all scores is stored."""
     return _weights(query, key, mask, causal, factor) @ value
@@ -108,14 +127,66 @@ def _as_float_mask(mask: Any, like: Any) -> Any:
 
 
 def _joined(masks: list[Any], like: Any) -> Any:
-    """What several masks, true or -inf where attention is forbidden, say together: a mask as
-    `attention` takes it.
-    """
+    """Join masks, true or -inf where attention is forbidden, to one that `attention` takes."""
     if not masks:
         return None
     if all(mask.dtype is dt.bool_ for mask in masks):
         return ~functools.reduce(operator.or_, masks)
     return functools.reduce(operator.add, [_as_float_mask(mask, like) for mask in masks])
+
+
+def _head_size(width: int, expected: int, heads: int) -> int:
+    """Size of each of the heads that queries of some width are split into.
+
+    Errors: ShapeError where that is not the expected width, or there is a rest.
+    """
+    name = "multi_head_attention_forward"
+    if width != expected:
+        raise ShapeError(
+            f"{name}: was expecting embedding dimension of {expected}, but got {width}"
+        )
+    head = width // heads
+    if head * heads != width:
+        raise ShapeError(f"{name}: embed_dim {width} not divisible by num_heads {heads}")
+    return head
+
+
+def _in_heads(x: Tensor, batches: int, head: int) -> Tensor:
+    """(steps, batch, width) as (batch * heads, steps, head)."""
+    return x.reshape(x.shape[0], batches, head).transpose(0, 1)
+
+
+def _with_more(mask: Tensor | None, extra: int) -> Tensor | None:
+    """A mask, true or -inf where attention is forbidden, for more keys that are always allowed."""
+    return None if mask is None else cat([mask, mask.new_zeros(*mask.shape[:-1], extra)], -1)
+
+
+def _masks_of_scores(
+    pairs: Tensor | None, keys: Tensor | None, sizes: tuple[int, int, int], extra: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """The masks of pairs and of keys, as they broadcast to scores (batch, heads, steps, source).
+
+    `sizes` are batch, heads and source, of which the last `extra` may always be attended to.
+    """
+    batch, heads, source = sizes
+    if pairs is not None and pairs.ndim == 2:
+        pairs = pairs.unsqueeze(0)
+    if extra:
+        pairs, keys = _with_more(pairs, extra), _with_more(keys, extra)
+    if keys is not None:
+        keys = keys.reshape(batch, 1, 1, source)
+    if pairs is not None:  # (1 or batch, 1 or heads, steps, source)
+        pairs = pairs.reshape(-1, heads if len(pairs) > 1 else 1, *pairs.shape[1:])
+    return pairs, keys
+
+
+def _probabilities(q: Tensor, k: Tensor, masks: tuple[Tensor | None, ...]) -> Tensor:
+    """How much each query, already scaled, attends to each key: NaN where it may attend to none."""
+    scores = q @ k.transpose(-2, -1)
+    for mask in masks:
+        if mask is not None:
+            scores = scores + _as_float_mask(mask, q)
+    return softmax(scores, -1)
 
 
 @explaining
@@ -146,10 +217,44 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
-    """Project, attend in `num_heads` heads, project back; the output and the attention weights.
+    """Attention in several heads, with its projections; returns output and weights.
 
-    Shapes: query (L, N, E), key and value (S, N, E), or without N; the weights are (N, L, S),
-    averaged over the heads unless asked not to. Bool masks are true where attention is forbidden.
+        q, k, v = query W_q^T + b_q, key W_k^T + b_k, value W_v^T + b_v, in num_heads parts
+        head = softmax(q k^T / sqrt(E / num_heads) + mask) v, for each part
+        output = (the heads side by side) W_o^T + b_o
+
+    Args:
+        query: Queries.
+        key: Keys.
+        value: Values.
+        embed_dim_to_check: Size E of the queries.
+        num_heads: Number of heads.
+        in_proj_weight: W_q, W_k and W_v in one, (3 E, E).
+        in_proj_bias: b_q, b_k and b_v in one, (3 E,), or None.
+        bias_k: Key to add at the end, (1, 1, E), or None.
+        bias_v: Value to add at the end, (1, 1, E), or None.
+        add_zero_attn: Whether to add a key and value of zeros at the end.
+        dropout_p: Probability that a weight is dropped, in training.
+        out_proj_weight: W_o.
+        out_proj_bias: b_o, or None.
+        training: Whether to drop. Default: True.
+        key_padding_mask: Mask of keys, (N, S): true, or -inf, where none may attend. Default: None.
+        need_weights: Whether to return the weights; None in their place otherwise. Default: True.
+        attn_mask: Mask of pairs, (L, S) or (N num_heads, L, S): true, or -inf, where attention is
+            forbidden. Default: None.
+        use_separate_proj_weight: Take q_proj_weight, k_proj_weight and v_proj_weight instead of
+            in_proj_weight. Default: False.
+        q_proj_weight: W_q, (E, E). Default: None.
+        k_proj_weight: W_k, (E, kdim). Default: None.
+        v_proj_weight: W_v, (E, vdim). Default: None.
+        static_k: Keys in parts, (N num_heads, S, E / num_heads), in the place of the projected
+            ones. Default: None.
+        static_v: Values in parts, likewise. Default: None.
+        average_attn_weights: Whether the weights are the mean over the heads. Default: True.
+        is_causal: Hint that attn_mask is the causal one. Default: False.
+
+    Shapes: query (L, N, E), key and value (S, N, E), or without N -> output like query, weights (N,
+    L, S) or, of all heads, (N, num_heads, L, S).
     Errors: ShapeError where sizes disagree; InvalidArgument for `is_causal` without a mask.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
 
@@ -159,22 +264,17 @@ def multi_head_attention_forward(
     >>> y.shape, weights.shape
     (adjoint.Size([3, 1, 4]), adjoint.Size([1, 3, 3]))
     """
-    name = "multi_head_attention_forward"
     batched = query.ndim == 3
     if not batched:
         query, key, value = (x.unsqueeze(1) for x in (query, key, value))
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     if is_causal and attn_mask is None:
-        raise InvalidArgument(f"{name}: Need attn_mask if specifying the is_causal hint.")
-    length, batch, width = query.shape
-    if width != embed_dim_to_check:
-        raise ShapeError(
-            f"{name}: was expecting embedding dimension of {embed_dim_to_check}, but got {width}"
+        raise InvalidArgument(
+            "multi_head_attention_forward: Need attn_mask if specifying the is_causal hint."
         )
-    head = width // num_heads
-    if head * num_heads != width:
-        raise ShapeError(f"{name}: embed_dim {width} not divisible by num_heads {num_heads}")
+    length, batch, width = query.shape
+    head = _head_size(width, embed_dim_to_check, num_heads)
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
     weights = (
         (q_proj_weight, k_proj_weight, v_proj_weight)
@@ -184,45 +284,23 @@ def multi_head_attention_forward(
     q, k, v = (
         linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
     )
-    if attn_mask is not None and attn_mask.ndim == 2:
-        attn_mask = attn_mask.unsqueeze(0)
-    extra = 0
+    extra = 0  # keys that are added at the end
     if bias_k is not None:
         k, v = (cat([x, b.repeat(1, batch, 1)]) for x, b in ((k, bias_k), (v, bias_v)))
         extra += 1
-
-    def split(x: Any) -> Any:  # (steps, batch, width) -> (batch * heads, steps, head)
-        return x.reshape(x.shape[0], batch * num_heads, head).transpose(0, 1)
-
-    q = split(q)
-    k = split(k) if static_k is None else static_k
-    v = split(v) if static_v is None else static_v
+    q = _in_heads(q, batch * num_heads, head)
+    k = _in_heads(k, batch * num_heads, head) if static_k is None else static_k
+    v = _in_heads(v, batch * num_heads, head) if static_v is None else static_v
     if add_zero_attn:
         k, v = (cat([x, x.new_zeros(x.shape[0], 1, head)], 1) for x in (k, v))
         extra += 1
-    source = k.shape[1]
-    if extra:  # the added keys may always be attended to
-
-        def extended(mask: Any) -> Any:
-            if mask is None:
-                return None
-            return cat([mask, mask.new_zeros(*mask.shape[:-1], extra)], -1)
-
-        attn_mask, key_padding_mask = extended(attn_mask), extended(key_padding_mask)
     factor = 1 / math.sqrt(head)
-    if key_padding_mask is not None:
-        key_padding_mask = key_padding_mask.reshape(batch, 1, 1, source)
-    if attn_mask is not None:  # (1 or batch, 1 or heads, steps, source)
-        attn_mask = attn_mask.reshape(
-            -1, num_heads if len(attn_mask) > 1 else 1, *attn_mask.shape[1:]
-        )
+    attn_mask, key_padding_mask = _masks_of_scores(
+        attn_mask, key_padding_mask, (batch, num_heads, k.shape[1]), extra
+    )
     q, k, v = (x.reshape(batch, num_heads, *x.shape[1:]) for x in (q, k, v))
     if need_weights or (training and dropout_p):
-        scores = (q * factor) @ k.transpose(-2, -1)
-        for mask in (attn_mask, key_padding_mask):
-            if mask is not None:
-                scores = scores + _as_float_mask(mask, q)
-        probabilities = softmax(scores, -1)
+        probabilities = _probabilities(q * factor, k, (attn_mask, key_padding_mask))
         probabilities = dropout(probabilities, dropout_p, training)
         output = probabilities @ v
     else:
@@ -234,9 +312,7 @@ def multi_head_attention_forward(
     output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
     shown = None
     if need_weights:
-        shown = probabilities
-        if average_attn_weights:
-            shown = shown.mean(1)
+        shown = probabilities.mean(1) if average_attn_weights else probabilities
         if not batched:
             shown = shown.squeeze(0)
     return (output if batched else output.squeeze(1)), shown

@@ -1,22 +1,22 @@
-"""Checks of values: at once, or, in a function that is being captured, at each of its runs."""
+"""Checks of arguments. Those of values come at once, or, in a function that is being captured, at
+each of its runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...core.mode import MODE
+from ...core.errors import DTypeError
+from ...core.tensor_type import Tensor
 
 
-def are_known() -> bool:
-    """Whether values can be read now: not so in a function that is being captured."""
-    return not hasattr(MODE.get().executor, "note_check")
+def as_indices(x: Tensor, name: str, what: str) -> Tensor:
+    """Classes or row numbers, of any integer dtype, as int64.
 
-
-def refuse_where(wrong: Any, error: Callable[[], Exception]) -> None:
-    """Raise `error()` where `wrong`, a tensor of one boolean, is true."""
-    note = getattr(MODE.get().executor, "note_check", None)
-    if note is not None:
-        note(wrong, error)
-    elif bool(wrong):
-        raise error()
+    Errors: DTypeError for numbers of another kind, which would be cut to integers.
+    """
+    kind = x.dtype
+    if kind.is_floating_point or kind.is_complex or kind.name == "bool":
+        raise DTypeError(
+            f"{name}: expected {what} dtype to be Long or Byte, but got {kind}; classes and rows "
+            f"are integers: make it with an integer dtype, or convert it with .long()"
+        )
+    return x.long()

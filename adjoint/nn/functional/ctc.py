@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.create.creation import full_like, tensor
+from ...core.mode import are_known, refuse_where
+from ...ops.create.creation import tensor
+from ...ops.create.like import full_like
 from ...ops.create.ranges import arange
 from ...ops.elementwise.comparison import where
 from ...ops.shape.arranging import pad
-from ...ops.shape.joining import cat, stack
+from ...ops.shape.concatenation import cat, stack
 from ...ops.special.special import logaddexp
 from ...tensor import Tensor
-from .checks import are_known, refuse_where
-from .loss import _reduced
+from .checks import as_indices
+from .loss_reduction import _reduced
 
 __all__ = ["ctc_loss"]
 
@@ -28,12 +31,14 @@ class _Lengths:
     def __init__(self, given: Any, most: int, place: Any) -> None:
         """`most` is the largest one that there may be."""
         self.known: list[int] | None = None
+        if isinstance(given, Tensor):
+            given = as_indices(given, "ctc_loss", "lengths'")
         if isinstance(given, Tensor) and not are_known():
             self.tensor: Any = given.reshape(-1).to(dt.int64).to(place)
             self.least, self.most = 0, most
         else:
             values = given.reshape(-1).tolist() if isinstance(given, Tensor) else given
-            self.known = [int(n) for n in values]
+            self.known = [operator.index(n) for n in values]
             self.tensor = tensor(self.known, dtype=dt.int64).to(place)
             self.least, self.most = min(self.known, default=0), max(self.known, default=0)
 
@@ -96,13 +101,29 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the log-probability of the targets, summed over all their alignments with the input.
+    """Connectionist temporal classification loss (Graves et al., 2006).
 
-    'mean' divides each sample's loss by its target's length first. As in PyTorch the derivative is
-    that of log-probabilities which `log_softmax` made: it has their softmax added to it.
+        loss = -log(sum over alignments a of the target of exp(sum over t of log_probs[t, a[t]]))
 
-    Shapes: log_probs (T, N, C) or (T, C); targets (N, S), or all in one (sum of lengths,).
-    Errors: ShapeError where batch sizes differ; InvalidArgument for lengths that do not fit.
+    An alignment has one class for each time; without repetitions, and then without blanks, it is
+    the target. "mean" divides each sample's loss by its target's length first. As in PyTorch the
+    derivative is that of log-probabilities which `log_softmax` made.
+
+    Args:
+        log_probs: Log-probabilities, mostly of `log_softmax`.
+        targets: Labels as integers, padded, or all in one row.
+        input_lengths: Length of each input, a tensor or a sequence.
+        target_lengths: Length of each target, a tensor or a sequence.
+        blank: Class that stands for no label. Default: 0.
+        reduction: What becomes of the elements' losses: "mean", "sum", or "none" to keep them.
+            Default: "mean".
+        zero_infinity: Zero, instead of an infinite loss, for targets that are too long for their
+            input. Default: False.
+
+    Shapes: log_probs (T, N, C) or (T, C); targets (N, S), or all in one (sum of lengths,); lengths
+    (N,); a scalar, or (N,) for reduction "none".
+    Errors: ShapeError where batch sizes differ; InvalidArgument for an unknown reduction, a blank
+    that is no class, or lengths that do not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.ctc_loss.html
 
     >>> logs = ad.zeros(2, 1, 2).log_softmax(2)
@@ -151,7 +172,7 @@ def ctc_loss(
 def _negative_log_likelihood(
     logs: Any, extended: Any, no_skip: Any, times: _Lengths, labels: _Lengths
 ) -> Any:
-    """By the forward recursion over the states of `extended`, all samples at once."""
+    """Compute each sample's loss by the forward recursion over the states of `extended`."""
     batch, states = extended.shape
     scores = logs.clamp_min(_LOG_ZERO).gather(2, extended.expand(logs.shape[0], batch, states))
     place = arange(states, device=logs.device)

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from ...core.argument_errors import MISTAKES, recovered
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.mistakes import MISTAKES, recovered
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
-from ...eager.dispatch import apply
-from ...eager.fused import fused, is_fusing
-from ...eager.public import explaining
-from ...ops.create.creation import finish
+from ...ops.create.allocation import finish
 from ...ops.random.draws import MaskAt
-from ...ops.random.random import dropout_mask, next_draw, torch_generator
+from ...ops.random.generators import next_draw, torch_generator
+from ...ops.random.random import dropout_mask
+from ...runtime.dispatch import apply
+from ...runtime.fused import fused, is_fusing
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -29,9 +30,19 @@ def assert_probability(p: float, name: str) -> None:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeros each element with probability `p` and scales the others by 1 / (1 - p).
+    """Dropout: zeros at random places (Hinton et al., 2012).
 
-    Shape: any. Without `training`, the input itself.
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each element has a draw of its own.
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: True.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: any; the result has the shape of the input.
     Errors: InvalidArgument for a probability outside 0 to 1.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html
 
@@ -102,10 +113,20 @@ def _warn_of_rank(input: Tensor, rank: int, name: str) -> None:
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zeros whole channels of signals with probability `p`.
+    """Dropout of whole channels of signals.
+
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own.
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: True.
+        inplace: Write the result into the input. Default: False.
 
     Shapes: (batch, channels, length) or without batch.
-    Errors: ShapeError for other ranks.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout1d.html
 
     >>> ad.nn.functional.dropout1d(ad.ones(1, 1, 2), p=1.0)
@@ -122,11 +143,22 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zeros whole channels of images with probability `p`.
+    """Dropout of whole channels of images.
+
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own.
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: True.
+        inplace: Write the result into the input. Default: False.
 
     Shapes: (batch, channels, height, width). With three dimensions they are (batch, channels,
         length), as in PyTorch, with a warning; with others what lies behind the channels, too.
-    Errors: ShapeError for less than two dimensions.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for less than two
+    dimensions.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout2d.html
 
     >>> ad.nn.functional.dropout2d(ad.ones(1, 1, 1, 2), p=1.0)
@@ -146,11 +178,22 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zeros whole channels of volumes with probability `p`.
+    """Dropout of whole channels of volumes.
+
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own.
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: True.
+        inplace: Write the result into the input. Default: False.
 
     Shapes: (batch, channels, depth, height, width) or without batch, for which other ranks are
         taken, with a warning.
-    Errors: ShapeError for a tensor without dimensions.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for a tensor without
+    dimensions.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout3d.html
 
     >>> ad.nn.functional.dropout3d(ad.ones(1, 1, 1, 1, 1), p=1.0).item()
@@ -196,6 +239,15 @@ def alpha_dropout(
 ) -> Tensor:
     """Dropout that keeps mean 0 and variance 1 behind selu (Klambauer et al., 2017).
 
+        y = a (x mask + (1 - mask) v) + b, mask 0 with probability p and else 1
+        v = -1.7581, a = 1 / sqrt((1 - p) (1 + p v^2)), b = -a p v
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: False.
+        inplace: Write the result into the input. Default: False.
+
     Shape: any.
     Errors: InvalidArgument for a probability outside 0 to 1.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.alpha_dropout.html
@@ -211,6 +263,17 @@ def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Alpha dropout of whole channels.
+
+        y = a (x mask + (1 - mask) v) + b, mask 0 with probability p and else 1
+        v = -1.7581, a = 1 / sqrt((1 - p) (1 + p v^2)), b = -a p v
+
+    Each channel of each sample has a draw of its own.
+
+    Args:
+        input: Values.
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        training: Whether to drop; otherwise the input is returned. Default: False.
+        inplace: Write the result into the input. Default: False.
 
     Shapes: (batch, channels, ...).
     Errors: InvalidArgument for a probability outside 0 to 1.

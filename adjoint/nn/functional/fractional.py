@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 import math
+import textwrap
 from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
-from ...eager.public import explaining
 from ...ops.create.creation import full
 from ...ops.create.ranges import arange
-from ...ops.nn import averaging
+from ...ops.nn import adaptive_maxima
 from ...ops.nn.pooling import max_pool1d, max_pool2d, max_pool3d
 from ...ops.nn.windows import per_dimension
 from ...ops.random.random import rand
 from ...ops.shape.arranging import pad
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -40,9 +41,10 @@ def _with_indices(rank: int, kind: str, pool: Any, arguments: str = "2") -> Any:
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = f"{kind}{rank}d_with_indices"
     example = ", ".join(["1"] + ["4"] * rank)
-    function.__doc__ = f"""`{kind}{rank}d` and the places of the maxima.
+    described = (inspect.getdoc(pool) or "").partition("\n\n")[2].partition("\nSource:")[0]
+    function.__doc__ = f"""`{kind}{rank}d` that always returns the places of the maxima, too.
 
-    Shapes: those of `{kind}{rank}d`.
+{textwrap.indent(described, "    ")}
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{kind}{rank}d.html
 
     >>> ad.nn.functional.{function.__name__}(ad.ones({example}), {arguments})[1].dtype
@@ -55,13 +57,13 @@ max_pool1d_with_indices = _with_indices(1, "max_pool", max_pool1d)
 max_pool2d_with_indices = _with_indices(2, "max_pool", max_pool2d)
 max_pool3d_with_indices = _with_indices(3, "max_pool", max_pool3d)
 adaptive_max_pool1d_with_indices = _with_indices(
-    1, "adaptive_max_pool", averaging.adaptive_max_pool1d
+    1, "adaptive_max_pool", adaptive_maxima.adaptive_max_pool1d
 )
 adaptive_max_pool2d_with_indices = _with_indices(
-    2, "adaptive_max_pool", averaging.adaptive_max_pool2d
+    2, "adaptive_max_pool", adaptive_maxima.adaptive_max_pool2d
 )
 adaptive_max_pool3d_with_indices = _with_indices(
-    3, "adaptive_max_pool", averaging.adaptive_max_pool3d
+    3, "adaptive_max_pool", adaptive_maxima.adaptive_max_pool3d
 )
 
 
@@ -130,11 +132,28 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """The maxima of windows at random steps (Graham, 2014), with their places on request.
+    """Largest value of windows of images at random steps (Graham, 2014).
 
-    Shapes: (batch, channels, height, width) or without batch; `output_size`, or `output_ratio` of
-    the input's size.
-    Errors: InvalidArgument without size and ratio; ShapeError where the windows do not fit.
+        y[i] = max of x[a_i : a_i + kernel_size]
+
+    The windows begin at a_i = floor((i + u) alpha) - floor(u alpha), where u is drawn for each
+    channel and alpha is (size - kernel_size) / (output_size - 1); the last one ends at the border.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        output_size: Size of the output, an int or one per dimension. Default: None, by
+            output_ratio.
+        output_ratio: Size of the output as a share of the input's, a float between 0 and 1 or one
+            per dimension. Default: None, by output_size.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+        _random_samples: Numbers u, (batch, channels, 2), instead of drawn ones. Default: None.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch; with `return_indices` a pair of such tensors.
+    Errors: InvalidArgument where neither output_size nor output_ratio is given; ShapeError for
+    other ranks and where the windows do not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html
 
     >>> ad.nn.functional.fractional_max_pool2d(ad.zeros(1, 6, 6), 2, output_ratio=0.5).shape
@@ -152,11 +171,28 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """The maxima of windows at random steps (Graham, 2014), with their places on request.
+    """Largest value of windows of volumes at random steps (Graham, 2014).
 
-    Shapes: (batch, channels, depth, height, width) or without batch; `output_size`, or
-    `output_ratio` of the input's size.
-    Errors: InvalidArgument without size and ratio; ShapeError where the windows do not fit.
+        y[i] = max of x[a_i : a_i + kernel_size]
+
+    The windows begin at a_i = floor((i + u) alpha) - floor(u alpha), where u is drawn for each
+    channel and alpha is (size - kernel_size) / (output_size - 1); the last one ends at the border.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        output_size: Size of the output, an int or one per dimension. Default: None, by
+            output_ratio.
+        output_ratio: Size of the output as a share of the input's, a float between 0 and 1 or one
+            per dimension. Default: None, by output_size.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+        _random_samples: Numbers u, (batch, channels, 3), instead of drawn ones. Default: None.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch; with `return_indices` a pair of such tensors.
+    Errors: InvalidArgument where neither output_size nor output_ratio is given; ShapeError for
+    other ranks and where the windows do not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool3d.html
 
     >>> ad.nn.functional.fractional_max_pool3d(ad.zeros(1, 6, 6, 6), 2, output_ratio=0.5).shape

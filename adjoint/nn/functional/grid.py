@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...eager.public import explaining
-from ...ops.create.memory import from_numpy
+from ...ops.create.exchange import from_numpy
 from ...ops.elementwise.comparison import where
-from ...ops.shape.joining import stack
+from ...ops.shape.concatenation import stack
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -32,11 +32,21 @@ def _aligned(align_corners: bool | None) -> bool:
 
 @explaining
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places that affine maps `theta` give to the pixels of an image of `size`.
+    """Places in the input that affine maps give to the elements of an output.
+
+        grid[n, i, j] = theta[n] (x_j, y_i, 1)
+
+    x_j and y_i go from -1 to 1 along the output.
+
+    Args:
+        theta: Matrix of each sample's affine map.
+        size: Shape of the output, (N, C, H, W) or (N, C, D, H, W).
+        align_corners: Whether -1 and 1 are the centres of the border's elements, not their outer
+            edges. Default: None, False with a warning.
 
     Shapes: theta (N, 2, 3) and size (N, C, H, W) -> (N, H, W, 2); (N, 3, 4) and (N, C, D, H, W) ->
     (N, D, H, W, 3).
-    Errors: ShapeError for other shapes.
+    Errors: ShapeError for other shapes; InvalidArgument for a size that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html
 
     >>> theta = ad.tensor([[[1., 0., 0.], [0., 1., 0.]]])
@@ -101,10 +111,22 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The input's values at the places `grid`, where -1 and 1 are its borders.
+    """Values of the input at the places of a grid.
 
-    Shapes: input (N, C, H, W), grid (N, h, w, 2) of (x, y) -> (N, C, h, w); or with a depth.
-    Errors: InvalidArgument for an unknown mode; ShapeError where shapes do not fit.
+        y[n, c, i, j] = input[n, c] at (x, y) = grid[n, i, j], where -1 and 1 are its borders
+
+    Args:
+        input: Values.
+        grid: Places (x, y), or (x, y, z), for each element of the output.
+        mode: "bilinear" (for volumes, trilinear), "nearest" or, for images, "bicubic". Default:
+            "bilinear".
+        padding_mode: Value beyond the borders: "zeros", "border" or "reflection". Default: "zeros".
+        align_corners: Whether -1 and 1 are the centres of the border's elements, not their outer
+            edges. Default: None, False with a warning.
+
+    Shapes: input (N, C, H, W), grid (N, h, w, 2) -> (N, C, h, w); or input (N, C, D, H, W), grid
+    (N, d, h, w, 3) -> (N, C, d, h, w).
+    Errors: InvalidArgument for an unknown mode or padding_mode; ShapeError where shapes do not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grid_sample.html
 
     >>> x, grid = ad.tensor([[[[1., 3.]]]]), ad.zeros(1, 1, 1, 2)

@@ -6,9 +6,9 @@ import enum
 from typing import Any
 
 from ...core.errors import DTypeError, ShapeError
-from ...eager.public import explaining
-from ...ops.shape.joining import cat, stack
+from ...ops.shape.concatenation import cat, stack
 from ...ops.shape.sizes import hold_sizes, hold_values
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -21,7 +21,11 @@ GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
 
 class ScalingType(enum.Enum):
-    """For which part of a matrix of narrow numbers one scale counts."""
+    """Kinds of scales: for which part of a matrix of narrow numbers one scale counts.
+
+    A scale counts for the whole (TensorWise), for a row (RowWise), or for blocks of the sizes
+    named.
+    """
 
     TensorWise = 0
     RowWise = 1
@@ -32,14 +36,27 @@ class ScalingType(enum.Enum):
 
 
 class SwizzleType(enum.Enum):
-    """In which order scales lie in memory."""
+    """Orders in which scales lie in memory.
+
+    Either as they are computed, or in the blocks of 32 x 4 x 4 that some devices read.
+    """
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
 
 
 def assert_int_or_pair(arg: list[int], arg_name: str, message: str) -> None:
-    """Refuse what is neither a number nor two of them, with the message for that name."""
+    """Refuse what is neither a number nor two of them.
+
+        isinstance(arg, int) or len(arg) == 2
+
+    Args:
+        arg: Value to check.
+        arg_name: Name of the argument, for the message.
+        message: Message with a place `{}` for the name.
+
+    Errors: AssertionError with the message.
+    """
     if not (isinstance(arg, int) or len(arg) == 2):
         raise AssertionError(message.format(arg_name))
 
@@ -53,9 +70,21 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: Any = None,
 ) -> Any:
-    """Products of groups of matrices: of three dimensions group by group; a matrix of two has the
-    groups side by side, each of which ends at an offset of `offs`: rows of `mat_a`, columns of
-    `mat_b`, or, of two matrices, parts of the inner dimension.
+    """Products of groups of matrices.
+
+        y[g] = mat_a[g] @ mat_b[g]
+
+    Three dimensions hold a matrix for each group. A matrix of two has the groups side by side, each
+    of which ends at an offset: rows of `mat_a`, columns of `mat_b` or, where both have two, parts
+    of the inner dimension.
+
+    Args:
+        mat_a: First factors.
+        mat_b: Second factors.
+        offs: Ends of the groups, a row of int32; None where both have three dimensions. Default:
+            None.
+        bias: Not supported: only None. Default: None.
+        out_dtype: Data type of the result, that of the factors or None. Default: None.
 
     Shapes: (g, n, k) and (g, k, m) give (g, n, m); (n, k) and (g, k, m) give (n, m); (g, n, k) and
     (k, m) give (n, m); (n, k) and (k, m) give (g, n, m).

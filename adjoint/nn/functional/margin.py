@@ -7,11 +7,13 @@ from typing import Any
 
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
-from ...eager.public import explaining
 from ...ops.elementwise.comparison import minimum
-from ...ops.linalg.matmul import linear
+from ...ops.linalg.fully_connected import linear
+from ...runtime.public import explaining
 from ...tensor import Tensor
-from .loss import _reduced, cross_entropy, reduction_of
+from .checks import as_indices
+from .classification import cross_entropy
+from .loss_reduction import _reduced, reduction_of
 from .sparse import pairwise_distance
 
 __all__ = ["linear_cross_entropy", "multilabel_margin_loss", "triplet_margin_with_distance_loss"]
@@ -25,12 +27,23 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The sum over labels j and other classes i of max(0, 1 - input[j] + input[i]) / classes.
+    """Hinge loss of several labels a sample: each label's score above all other classes.
 
-    A sample's labels are the classes in `target` before its first -1.
+        loss = sum over labels j and other classes i of max(0, 1 - input[j] + input[i]) / classes
 
-    Shapes: (batch, classes) both, or without batch.
-    Errors: ShapeError where the shapes differ.
+    A sample's labels are the classes in the target before its first -1.
+
+    Args:
+        input: Scores.
+        target: Labels as integers, the rest filled with -1.
+        size_average: Old form of `reduction`, which warns: False for "sum". Default: None.
+        reduce: Old form of `reduction`, which warns: False for "none". Default: None.
+        reduction: What becomes of the elements' losses: "mean", "sum", or "none" to keep them.
+            Default: "mean".
+
+    Shapes: (batch, classes) both, or (classes,); a scalar, or (batch,) for reduction "none".
+    Errors: ShapeError where the shapes differ; DTypeError for a target that holds no integers;
+    InvalidArgument for an unknown reduction.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_margin_loss.html
 
     >>> x, y = ad.tensor([[0.1, 0.2, 0.4, 0.8]]), ad.tensor([[3, 0, -1, 1]])
@@ -45,8 +58,9 @@ def multilabel_margin_loss(
             f"multilabel_margin_loss: inconsistent target size: {list(target.shape)} for input of "
             f"size: {list(input.shape)}"
         )
+    target = as_indices(target, "multilabel_margin_loss", "target")
     given = (target < 0).long().cumsum(-1) == 0
-    index = target.masked_fill(~given, 0).long()
+    index = target.masked_fill(~given, 0)
     counts = input.new_zeros(*input.shape, dtype=int64).scatter_add_(-1, index, given.long())
     other = (counts == 0).unsqueeze(-2)
     picked: Any = input.gather(-1, index)
@@ -66,10 +80,26 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for any distance d.
+    """Loss of triplets with any distance d.
 
-    Shapes: those of the distance; by default (batch, features), all alike.
-    Errors: InvalidArgument where the margin is not positive; ShapeError where ranks differ.
+        loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    Args:
+        anchor: Examples.
+        positive: Examples that are to be near.
+        negative: Examples that are to be far.
+        distance_function: Function of two tensors, d. Default: None, `pairwise_distance`.
+        margin: Difference of distances from which on a triplet costs nothing, above 0. Default:
+            1.0.
+        swap: Take d(positive, negative) where it is smaller than d(anchor, negative). Default:
+            False.
+        reduction: What becomes of the elements' losses: "mean", "sum", or "none" to keep them.
+            Default: "mean".
+
+    Shapes: those of the distance; by default (batch, features), all alike; a scalar, or the
+    distance's shape for reduction "none".
+    Errors: InvalidArgument for an unknown reduction or a margin that is not positive; ShapeError
+    where numbers of dimensions differ.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.triplet_margin_with_distance_loss.html
 
     >>> a = ad.zeros(1, 2)
@@ -106,13 +136,28 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: Any = None,
 ) -> Tensor:
-    """The cross entropy of `linear(input, linear_weight, linear_bias)`.
+    """Cross entropy of the logits that a linear map gives.
 
-    `options` bounds memory in PyTorch; here nothing depends on it.
+        loss = cross_entropy(linear(input, linear_weight, linear_bias), target)
 
-    Shapes: input (batch, features) or (features,); linear_weight (classes, ..., features).
-    Errors: ShapeError where sizes do not fit; InvalidArgument for `ignore_index` with
-    probabilities.
+    Args:
+        input: Vectors.
+        linear_weight: Weight of the map, a row for each class.
+        target: Classes as integers, or probabilities in floating point.
+        linear_bias: Bias of the map. Default: None.
+        weight: Factor of each class, (classes,). Default: None, ones.
+        reduction: What becomes of the elements' losses: "mean", "sum", or "none" to keep them.
+            Default: "mean".
+        ignore_index: Class of targets that do not count; None is -100. Not for probabilities.
+            Default: None.
+        label_smoothing: Share of the target, in [0, 1], that is spread evenly over all classes.
+            Default: 0.0.
+        options: Options that bound memory in PyTorch; here nothing depends on them. Default: None.
+
+    Shapes: input (batch, features) or (features,); linear_weight (classes, ..., features);
+    linear_bias (classes, ...); target (batch, ...) or, for probabilities, (batch, classes, ...).
+    Errors: ShapeError where sizes do not fit; InvalidArgument for an unknown reduction, a
+    label_smoothing outside [0, 1], or `ignore_index` with probabilities.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear_cross_entropy.html
 
     >>> x, w = ad.ones(2, 3), ad.zeros(4, 3)

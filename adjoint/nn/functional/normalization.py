@@ -9,10 +9,10 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
-from ...eager.fused import checking, fused
-from ...eager.public import explaining
 from ...ops.shape.arranging import pad
 from ...ops.shape.sizes import hold_sizes, is_of_graph, over_size
+from ...runtime.fused import checking, fused
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -113,11 +113,27 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Any:
-    """Each channel (dimension 1) with mean 0 and variance 1 over the batch, then scaled and
-    shifted; by the running statistics unless `training`, which updates them.
+    """Batch normalization of the channels, dimension 1 (Ioffe and Szegedy, 2015).
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each channel over the batch and all places in training, else the
+    running statistics.
+
+    Args:
+        input: Values.
+        running_mean: Running means of the channels, or None; training changes them in place.
+        running_var: Running variances of the channels, or None; training changes them in place.
+        weight: Factors. Default: None, ones.
+        bias: Numbers added. Default: None, zeros.
+        training: Whether the statistics are those of the batch, towards which the running ones
+            move; else they are the running ones. Default: False.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
 
     Shapes: (batch, channels, ...); the other tensors (channels,).
-    Errors: InvalidArgument where training has one value per channel.
+    Errors: ShapeError for less than two dimensions; InvalidArgument where training has one value
+    per channel, or there are no running statistics without.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html
 
     >>> ad.nn.functional.batch_norm(ad.tensor([[1.], [3.]]), None, None, training=True).round()
@@ -137,7 +153,7 @@ def batch_norm(
                 "training=False"
             )
         return _standardize_channels_by, input, running_mean, running_var, weight, bias, eps
-    count = input.numel() // max(input.shape[1], 1)
+    count: int | None = input.numel() // max(input.shape[1], 1)
     if count == 1:
         raise InvalidArgument(
             "batch_norm: Expected more than 1 value per channel when training, got input size "
@@ -183,10 +199,23 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Any:
-    """The trailing dimensions `normalized_shape` with mean 0 and variance 1, scaled and shifted.
+    """Layer normalization over the last dimensions (Ba et al., 2016).
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are over the dimensions of normalized_shape.
+
+    Args:
+        input: Values.
+        normalized_shape: Shape of the last dimensions, over which the statistics are; an int is one
+            dimension.
+        weight: Factors. Default: None, ones.
+        bias: Numbers added. Default: None, zeros.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
 
     Shapes: (..., *normalized_shape); `weight` and `bias` have shape normalized_shape.
-    Errors: ShapeError where the input does not end in normalized_shape.
+    Errors: ShapeError where the input does not end in normalized_shape, or weight or bias has
+    another shape.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html
 
     >>> ad.nn.functional.layer_norm(ad.tensor([1., 3.]), (2,)).round()
@@ -203,10 +232,23 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Any:
-    """The trailing dimensions `normalized_shape` divided by their root mean square, then scaled.
+    """Root mean square normalization over the last dimensions (Zhang and Sennrich, 2019).
+
+        y = x / sqrt(mean of x^2 + eps) * weight
+
+    The mean is over the dimensions of normalized_shape.
+
+    Args:
+        input: Values.
+        normalized_shape: Shape of the last dimensions, over which the statistics are; an int is one
+            dimension.
+        weight: Factors. Default: None, ones.
+        eps: Number added to the mean of squares. Default: None, the machine epsilon of the input's
+            dtype (of float32 for narrower ones).
 
     Shapes: (..., *normalized_shape); `weight` has shape normalized_shape.
-    Errors: ShapeError where the input does not end in normalized_shape.
+    Errors: ShapeError where the input does not end in normalized_shape, or the weight has another
+    shape.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 
     >>> ad.nn.functional.rms_norm(ad.tensor([3., 3.]), (2,))
@@ -245,7 +287,18 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Any:
-    """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
+    """Group normalization (Wu and He, 2018).
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each group of channels of each sample, over all places.
+
+    Args:
+        input: Values.
+        num_groups: Number of groups of channels.
+        weight: Factors. Default: None, ones.
+        bias: Numbers added. Default: None, zeros.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
 
     Shapes: (batch, channels, ...); `weight` and `bias` (channels,).
     Errors: ShapeError where `num_groups` does not divide the channels.
@@ -276,7 +329,25 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Each channel of each sample with mean 0 and variance 1, scaled and shifted.
+    """Instance normalization: batch normalization of each sample alone (Ulyanov et al., 2016).
+
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each channel of each sample over all places, or the running
+    statistics.
+
+    Args:
+        input: Values.
+        running_mean: Running means of the channels, or None; training changes them in place.
+            Default: None.
+        running_var: Running variances of the channels, or None; training changes them in place.
+            Default: None.
+        weight: Factors. Default: None, ones.
+        bias: Numbers added. Default: None, zeros.
+        use_input_stats: Whether the statistics are those of the input, towards which the running
+            ones move; else they are the running ones. Default: True.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
 
     Shapes: (batch, channels, ...); the other tensors (channels,).
     Errors: InvalidArgument where a channel has one value only.
@@ -289,7 +360,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     input = hold_sizes("instance_norm", input, dims=(1,))
     channels = input.shape[1]
-    count = math.prod(input.shape[2:])
+    count: int | None = math.prod(input.shape[2:])
     if count == 1:
         raise InvalidArgument(
             "instance_norm: Expected more than 1 spatial element when training, got input size "
@@ -310,7 +381,18 @@ def instance_norm(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """x / (k + alpha * mean of x^2 over `size` neighbouring channels) ** beta.
+    """Local response normalization (Krizhevsky et al., 2012).
+
+        y = x / (k + alpha m)^beta
+
+    m is the mean of x^2 over `size` neighbouring channels, with zeros beyond the first and last.
+
+    Args:
+        input: Values.
+        size: Number of channels in each sum.
+        alpha: Factor of the mean of squares. Default: 0.0001.
+        beta: Exponent. Default: 0.75.
+        k: Number added to it. Default: 1.0.
 
     Shapes: (batch, channels, ...), at least three dimensions.
     Errors: ShapeError for fewer.

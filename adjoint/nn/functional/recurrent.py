@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...eager.fused import fused
-from ...ops.linalg.matmul import linear
-from ...ops.shape.joining import cat
+from ...ops.linalg.fully_connected import linear
+from ...ops.shape.concatenation import cat
+from ...runtime.fused import fused
 from .activation import relu
 
 State: TypeAlias = "tuple[Any, ...]"  # (h,), for an LSTM (h, c)
@@ -45,7 +45,7 @@ STEPS: dict[str, tuple[Callable[..., State], int]] = {  # step, gates
 }
 
 
-@fused(native="recurrent.recurrent", always=True)
+@fused(native="recurrent.eager_recurrent", always=True)
 def recurrent_layer(
     x: Any,
     weight_ih: Any,
@@ -95,7 +95,7 @@ def recurrent_layer(
     return (output, *state)
 
 
-@fused(native="recurrent.recurrent", always=True, apart=True)
+@fused(native="recurrent.eager_recurrent", always=True, apart=True)
 def recurrent_cell(
     x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any, h: Any, c: Any, kind: str
 ) -> State:

@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from ...autograd.modes import no_grad
-from ...core.dtype import int32, int64, promote_types
+from ...core.argument_errors import assert_tensor
+from ...core.dtype import finfo, float32, float64, int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
-from ...core.mistakes import assert_tensor
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
-from ...eager.fused import fused
-from ...eager.public import explaining
-from ...ops.create.memory import from_numpy
+from ...ops.create.exchange import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
 from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
 from ...ops.shape.sizes import hold_sizes, hold_values
+from ...runtime.fused import fused
+from ...runtime.public import explaining
 from ...tensor import Tensor
+from .checks import as_indices
 from .normalization import wide
 
 __all__ = [
@@ -37,14 +38,25 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of `weight` at the indices `input`; the row `padding_idx` gets no gradient.
+    """Rows of a matrix, looked up by indices.
 
-    With `max_norm` the rows that are looked up are first scaled, in place, to at most that norm.
-    Where `sparse`, the gradient of `weight` is a sparse tensor of the rows that were looked up.
+        y[i] = weight[input[i]]
+
+    Args:
+        input: Indices.
+        weight: Matrix of the vectors.
+        padding_idx: Row that gets no gradient. Default: None.
+        max_norm: Largest norm: vectors that are looked up are first scaled down to it, in place.
+            Default: None, no bound.
+        norm_type: Exponent of that norm. Default: 2.0.
+        scale_grad_by_freq: Not supported: only False. Default: False.
+        sparse: Whether the gradient of `weight` is a sparse tensor of the rows that were looked up.
+            Default: False.
 
     Shapes: (...) -> (..., features), weight (rows, features).
     Dtypes: `input` is int32 or int64.
-    Errors: IndexingError for an index out of range; Unsupported for `scale_grad_by_freq`, and for
+    Errors: IndexingError for an index out of range; InvalidArgument for a padding_idx out of range;
+    DTypeError for indices that are no integers; Unsupported for `scale_grad_by_freq`, and for
     `sparse` where operations are recorded.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html
 
@@ -121,13 +133,31 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The rows of `weight` at the indices of each bag, added up, averaged, or the largest of each
-    feature. Indices equal to `padding_idx` do not count; an empty bag gives zeros.
+    """Mean, sum or maximum of the vectors of each bag of indices.
 
-    Shapes: input (bags, size), or (indices,) with `offsets` where the bags begin -> (bags,
-    features).
-    Errors: ShapeError for other shapes; InvalidArgument for an unknown mode, and for "max" where
-    the gradient of `weight` is to be `sparse`; Unsupported for `scale_grad_by_freq`.
+        y[b] = mean over i in bag b of weight[input[i]]
+
+    Indices equal to padding_idx do not count. An empty bag gives zeros.
+
+    Args:
+        input: Indices.
+        weight: Matrix of the vectors.
+        offsets: Where in the row of indices each bag begins. Default: None.
+        max_norm: Largest norm: vectors that are looked up are first scaled down to it, in place.
+            Default: None, no bound.
+        norm_type: Exponent of that norm. Default: 2.
+        scale_grad_by_freq: Not supported: only False. Default: False.
+        mode: What becomes of a bag's vectors: "mean", "sum" or "max". Default: "mean".
+        sparse: Whether the gradient of the weight is a sparse tensor. Default: False.
+        per_sample_weights: Factor of each index, for mode "sum". Default: None, ones.
+        include_last_offset: Whether the offsets have the end of the last bag, too. Default: False.
+        padding_idx: Index that stands for padding. Default: None.
+
+    Shapes: input (bags, size), or (indices,) with offsets (bags,); weight (rows, features) ->
+    (bags, features).
+    Errors: ShapeError for other shapes; InvalidArgument for an unknown mode, and for "max" with
+    `sparse`; Unsupported for `scale_grad_by_freq`, and for per_sample_weights in another mode than
+    "sum".
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html
 
     >>> w = ad.tensor([[1.], [2.], [4.]])
@@ -160,7 +190,7 @@ def embedding_bag(
     read = [x for x in (offsets, None if padding_idx is None else input) if x is not None]
     input = hold_values("embedding_bag", hold_sizes("embedding_bag", input), *read)
     weight = hold_sizes("embedding_bag", weight)
-    indices = input.reshape(-1).long()
+    indices = as_indices(input.reshape(-1), "embedding_bag", "input")
     if max_norm is not None:
         bound_rows(weight, indices, max_norm, norm_type)
     places = indices.detach().cpu().numpy()
@@ -235,9 +265,18 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x1^T weight x2 + bias, for each output feature.
+    """Bilinear form of two inputs for each output feature.
+
+        y[o] = x1^T weight[o] x2 + bias[o]
+
+    Args:
+        input1: First vectors.
+        input2: Second vectors.
+        weight: A matrix for each output.
+        bias: Number added to each output. Default: None.
 
     Shapes: (..., in1), (..., in2), weight (out, in1, in2) -> (..., out).
+    Errors: ShapeError for inputs of other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.bilinear.html
 
     >>> ad.nn.functional.bilinear(ad.ones(1, 2), ad.ones(1, 3), ad.ones(1, 2, 3)).item()
@@ -249,9 +288,18 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 @explaining
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along `dim`.
+    """Cosine of the angle between vectors.
+
+        y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps))
+
+    Args:
+        x1: First vectors.
+        x2: Second vectors.
+        dim: Dimension of the vectors, which is reduced. Default: 1.
+        eps: Least norm, so that nothing is divided by zero. Default: 1e-8.
 
     Shapes: `x1` and `x2` broadcast; `dim` is reduced.
+    Errors: ShapeError where the shapes do not broadcast; IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cosine_similarity.html
 
     >>> x = ad.tensor([[3., 4.]])
@@ -265,19 +313,41 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 @fused
 def _cosine(x1: Any, x2: Any, dim: int, eps: float) -> Tensor:
-    a, b = wide(x1), wide(x2)
+    a, b = _precise(x1), _precise(x2)
     products = (a * b).sum(dim)
-    sizes = (a * a).sum(dim).sqrt().clamp_min(eps) * (b * b).sum(dim).sqrt().clamp_min(eps)
+    sizes = _length(a, dim, eps) * _length(b, dim, eps)
     return (products / sizes).to(promote_types(x1.dtype, x2.dtype))
+
+
+def _precise(x: Tensor) -> Tensor:
+    """float32 as float64, which holds the squares of all its numbers."""
+    return x.to(float64) if x.dtype is float32 else wide(x)
+
+
+def _length(x: Tensor, dim: int, eps: float) -> Tensor:
+    """The 2-norm, or `eps` where that is greater. It is bounded before the root, whose gradient at
+    zero is infinite.
+    """
+    return (x * x).sum(dim).clamp_min(max(eps * eps, finfo(x.dtype).tiny)).sqrt()
 
 
 @explaining
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dimension.
+    """Distance of vectors along the last dimension.
+
+        y = p-norm of x1 - x2 + eps
+
+    Args:
+        x1: First vectors.
+        x2: Second vectors.
+        p: Exponent of the norm. Default: 2.0.
+        eps: Number added to each difference, which keeps the gradient finite. Default: 1e-6.
+        keepdim: Whether the reduced dimension stays, with size 1. Default: False.
 
     Shapes: `x1` and `x2` broadcast; the last dimension is reduced.
+    Errors: ShapeError where the shapes do not broadcast.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pairwise_distance.html
 
     >>> round(ad.nn.functional.pairwise_distance(ad.zeros(1, 2), ad.ones(1, 2)).item(), 4)

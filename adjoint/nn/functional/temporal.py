@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidType, ShapeError
-from ...eager.public import explaining
 from ...ops.nn.convolution import conv1d
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = ["conv_tbc"]
@@ -14,7 +14,15 @@ __all__ = ["conv_tbc"]
 
 @explaining
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
-    """A convolution over time of sequences that have the batch second and channels last.
+    """Convolution over time of sequences that have the batch second and the channels last.
+
+        y[t, n] = bias + sum over k of x[t + k - pad, n] weight[k]
+
+    Args:
+        input: Values.
+        weight: Kernels.
+        bias: Number added to each channel of the output.
+        pad: Width of the padding with zeros at both ends. Default: 0.
 
     Shapes: (time, batch, in), weight (kernel, in, out), bias (out,) -> (time', batch, out).
     Errors: ShapeError for others; InvalidType without a bias.

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
-from ...eager.public import explaining
-from ...ops.create.memory import from_numpy
+from ...ops.create.exchange import from_numpy
 from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ...ops.shape.sizes import hold_sizes
+from ...runtime.public import explaining
 from ...tensor import Tensor
 
 __all__ = [
@@ -28,10 +28,17 @@ __all__ = [
 
 @explaining
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Groups of r*r channels as the pixels of a larger image, r = `upscale_factor`.
+    """Groups of r^2 channels as the pixels of a larger image (Shi et al., 2016).
+
+        y[c, h r + i, w r + j] = x[c r^2 + i r + j, h, w]
+
+    Args:
+        input: Values.
+        upscale_factor: Factor r by which height and width grow.
 
     Shapes: (..., C r r, H, W) -> (..., C, H r, W r).
-    Errors: ShapeError where the channels are no multiple of r r.
+    Errors: ShapeError for less than three dimensions, and where the channels are no multiple of
+    r^2; InvalidArgument for a factor that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_shuffle.html
 
     >>> ad.nn.functional.pixel_shuffle(ad.arange(4.).reshape(1, 4, 1, 1), 2)
@@ -55,10 +62,17 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @explaining
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The reverse of `pixel_shuffle`.
+    """Blocks of r^2 pixels as channels of a smaller image.
+
+        y[c r^2 + i r + j, h, w] = x[c, h r + i, w r + j]
+
+    Args:
+        input: Values.
+        downscale_factor: Factor r by which height and width shrink.
 
     Shapes: (..., C, H r, W r) -> (..., C r r, H, W).
-    Errors: ShapeError where height or width is no multiple of r.
+    Errors: ShapeError for less than three dimensions, and where height or width is no multiple of
+    r; InvalidArgument for a factor that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_unshuffle.html
 
     >>> ad.nn.functional.pixel_unshuffle(ad.zeros(1, 1, 4, 4), 2).shape
@@ -91,10 +105,17 @@ def _assert_factor(name: str, input: Tensor, factor: int) -> None:
 
 @explaining
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels of `groups` groups interleaved.
+    """Channels of several groups interleaved (Zhang et al., 2018).
+
+        y[n, j groups + g] = x[n, g (channels / groups) + j]
+
+    Args:
+        input: Values.
+        groups: Number of groups; it divides the channels.
 
     Shapes: (batch, channels, ...) -> the same.
-    Errors: ShapeError where `groups` does not divide the channels.
+    Errors: ShapeError for less than three dimensions and where `groups` does not divide the
+    channels; InvalidArgument for groups that are not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.channel_shuffle.html
 
     >>> ad.nn.functional.channel_shuffle(ad.arange(4.).reshape(1, 4, 1), 2).flatten()
@@ -290,16 +311,35 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """The input resized to `size`, or by `scale_factor`.
+    """Resize of signals, images or volumes to another size.
 
-    Modes: nearest, nearest-exact and area for any rank, linear for signals, bilinear and bicubic
-    (both also with `antialias`) for images, trilinear for volumes. With `align_corners` the first
-    and last elements stay in place.
+        y[i] = x at (i + 1/2) size / out - 1/2
+        y[i] = x at i (size - 1) / (out - 1)      with `align_corners`
+        y[i] = x[floor(i size / out)]             in mode "nearest"
 
-    Shapes: (batch, channels, length), (..., height, width) or (..., depth, height, width).
+    Between elements it is interpolated as the mode says; "area" takes means as adaptive pooling
+    does.
+
+    Args:
+        input: Values.
+        size: Size of the output, an int or one per dimension. Default: None, by scale_factor.
+        scale_factor: Factor of each size, a number or one per dimension. Default: None, by size.
+        mode: Interpolation: "nearest", "nearest-exact" or "area" for any rank, "linear" for
+            signals, "bilinear" or "bicubic" for images, "trilinear" for volumes. Default:
+            "nearest".
+        align_corners: Whether the first and last elements stay in place; for the interpolating
+            modes. Default: None, False.
+        recompute_scale_factor: Compute the factor anew from the sizes, which are whole. Default:
+            None, False.
+        antialias: Widen the kernel where the output is smaller, for "bilinear" and "bicubic".
+            Default: False.
+
+    Shapes: (batch, channels, length), (batch, channels, height, width) or (batch, channels, depth,
+    height, width) -> the same with other sizes.
     Dtypes: floating point; uint8 for images; any for the nearest.
-    Errors: InvalidArgument for an unknown mode or one of another rank, and unless exactly one of
-    `size` and `scale_factor` is given; Unsupported for other integers.
+    Errors: InvalidArgument for an unknown mode, unless exactly one of `size` and `scale_factor` is
+    given, and for align_corners or antialias in a mode that has none; Unsupported for a mode of
+    another rank or dtype; ShapeError for empty sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html
 
     >>> x = ad.tensor([[[1., 3.]]])
@@ -380,8 +420,21 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The old name of `interpolate`.
+    """Old name of `interpolate`, which warns.
 
+        y = interpolate(x, size, scale_factor, mode, align_corners)
+
+    Args:
+        input: Values.
+        size: Size of the output, an int or one per dimension. Default: None, by scale_factor.
+        scale_factor: Factor of each size, a number or one per dimension. Default: None, by size.
+        mode: Interpolation: "nearest", "nearest-exact" or "area" for any rank, "linear" for
+            signals, "bilinear" or "bicubic" for images, "trilinear" for volumes. Default:
+            "nearest".
+        align_corners: Whether the first and last elements stay in place; for the interpolating
+            modes. Default: None, False.
+
+    Errors: those of `interpolate`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample.html
 
     >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
@@ -393,8 +446,16 @@ def upsample(
 
 @explaining
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """The old name of `interpolate` in mode nearest.
+    """Old name of `interpolate` in mode "nearest", which warns.
 
+        y = interpolate(x, size, scale_factor)
+
+    Args:
+        input: Values.
+        size: Size of the output, an int or one per dimension. Default: None, by scale_factor.
+        scale_factor: Factor of each size, a number or one per dimension. Default: None, by size.
+
+    Errors: those of `interpolate`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample_nearest.html
 
     >>> ad.nn.functional.interpolate(ad.zeros(1, 1, 2), scale_factor=2).shape
@@ -406,8 +467,16 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 
 @explaining
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """The old name of `interpolate` in mode bilinear with aligned corners.
+    """Old name of `interpolate` in mode "bilinear" with aligned corners, which warns.
 
+        y = interpolate(x, size, scale_factor, "bilinear", align_corners=True)
+
+    Args:
+        input: Values.
+        size: Size of the output, an int or a pair. Default: None, by scale_factor.
+        scale_factor: Factor of both sizes, a number or a pair. Default: None, by size.
+
+    Errors: those of `interpolate`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.upsample_bilinear.html
 
     >>> x = ad.zeros(1, 1, 2, 2)

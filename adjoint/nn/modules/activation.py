@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...core.errors import ShapeError
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
 from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here too
 from .module import Module
+from .shrinkage import Hardshrink, Softshrink, Tanhshrink
+from .softmaxes import LogSoftmax, Softmax, Softmax2d, Softmin
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh",
@@ -38,28 +39,15 @@ class _WithAlpha(_MayOverwrite):
         self.alpha = alpha
 
 
-class _Shrinks(Module):
-    """The base of the two for which what lies within lambd of 0 is 0."""
-
-    _shown_as = "{lambd}"
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-
-class _Along(Module):
-    """The base of those that normalise along one dimension."""
-
-    _shown_as = "dim={dim}"
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-
 class ReLU(_MayOverwrite):
-    """max(0, x).
+    """Rectified linear unit.
+
+        y = max(0, x)
+
+    The gradient at 0 is 0.
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU.html
@@ -74,7 +62,14 @@ class ReLU(_MayOverwrite):
 
 
 class ReLU6(_MayOverwrite):
-    """min(max(0, x), 6).
+    """Rectified linear unit that is bounded by 6.
+
+        y = min(max(0, x), 6)
+
+    The gradient is 0 at both bounds and beyond.
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html
@@ -89,7 +84,14 @@ class ReLU6(_MayOverwrite):
 
 
 class LeakyReLU(_MayOverwrite):
-    """x where it is positive, negative_slope * x elsewhere.
+    """Rectified linear unit with a small slope below zero.
+
+        y = x                     where x > 0
+        y = negative_slope x      elsewhere
+
+    Args:
+        negative_slope: Slope below zero. Default: 0.01.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
@@ -110,9 +112,21 @@ class LeakyReLU(_MayOverwrite):
 
 
 class RReLU(_MayOverwrite):
-    """Leaky ReLU whose slope is drawn from [lower, upper) in training.
+    """Leaky ReLU whose slopes are drawn at random in training (Xu et al., 2015).
+
+        y = x            where x > 0
+        y = slope x      elsewhere
+
+    In training each element has a slope of its own, uniform in [lower, upper); otherwise it is
+    (lower + upper) / 2.
+
+    Args:
+        lower: Least slope. Default: 1/8.
+        upper: Largest slope. Default: 1/3.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
+    Errors: InvalidArgument where lower > upper, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RReLU.html
 
     >>> ad.nn.RReLU()(ad.ones(1)).tolist()
@@ -134,7 +148,14 @@ class RReLU(_MayOverwrite):
 
 
 class ELU(_WithAlpha):
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Exponential linear unit (Clevert et al., 2016).
+
+        y = x                       where x > 0
+        y = alpha (exp(x) - 1)      elsewhere
+
+    Args:
+        alpha: Minus the limit of y for very negative x. Default: 1.0.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ELU.html
@@ -149,7 +170,13 @@ class ELU(_WithAlpha):
 
 
 class SELU(_MayOverwrite):
-    """ELU with the constants that keep mean 0 and variance 1.
+    """Scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+        y = 1.0507 x                           where x > 0
+        y = 1.0507 * 1.6733 (exp(x) - 1)       elsewhere
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.SELU.html
@@ -164,9 +191,16 @@ class SELU(_MayOverwrite):
 
 
 class CELU(_WithAlpha):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+    """Exponential linear unit whose slope is continuous for every alpha (Barron, 2017).
+
+        y = max(0, x) + min(0, alpha (exp(x / alpha) - 1))
+
+    Args:
+        alpha: Minus the limit of y for very negative x; not 0. Default: 1.0.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
+    Errors: InvalidArgument for alpha 0 and DTypeError for integers, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CELU.html
 
     >>> ad.nn.CELU()(ad.zeros(1)).tolist()
@@ -179,9 +213,16 @@ class CELU(_WithAlpha):
 
 
 class GELU(Module):
-    """x times the normal distribution function at x; approximate="tanh" for the faster form.
+    """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+
+        y = x Phi(x), Phi the distribution function of the standard normal distribution
+        y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2      for "tanh"
+
+    Args:
+        approximate: "none" for the first formula, "tanh" for the second. Default: "none".
 
     Shape: any; the result has the shape of the input.
+    Errors: InvalidArgument for another `approximate`, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html
 
     >>> ad.nn.GELU()(ad.zeros(1)).tolist()
@@ -200,7 +241,12 @@ class GELU(Module):
 
 
 class SiLU(_MayOverwrite):
-    """x * sigmoid(x).
+    """Sigmoid linear unit, also called swish.
+
+        y = x sigmoid(x)
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
@@ -215,7 +261,12 @@ class SiLU(_MayOverwrite):
 
 
 class Mish(_MayOverwrite):
-    """x * tanh(softplus(x)).
+    """Mish (Misra, 2019): x times the hyperbolic tangent of its softplus.
+
+        y = x tanh(log(1 + exp(x)))
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Mish.html
@@ -230,7 +281,9 @@ class Mish(_MayOverwrite):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent.
+    """Hyperbolic tangent.
+
+        y = (exp(x) - exp(-x)) / (exp(x) + exp(-x))
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Tanh.html
@@ -245,7 +298,9 @@ class Tanh(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x)).
+    """Logistic function.
+
+        y = 1 / (1 + exp(-x))
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Sigmoid.html
@@ -260,7 +315,9 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), computed without overflow.
+    """Logarithm of the sigmoid, computed without overflow.
+
+        y = log(1 / (1 + exp(-x)))
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSigmoid.html
@@ -275,7 +332,14 @@ class LogSigmoid(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta; x itself above threshold.
+    """Smooth form of the rectified linear unit.
+
+        y = log(1 + exp(beta x)) / beta      where beta x <= threshold
+        y = x                                elsewhere
+
+    Args:
+        beta: How sharp the bend at zero is. Default: 1.0.
+        threshold: Value of beta x above which y is x. Default: 20.0.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softplus.html
@@ -297,7 +361,9 @@ class Softplus(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|).
+    """Smooth sign, which approaches its limits slowly.
+
+        y = x / (1 + |x|)
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softsign.html
@@ -311,55 +377,20 @@ class Softsign(Module):
         return F.softsign(input)
 
 
-class Softshrink(_Shrinks):
-    """x moved towards 0 by lambd.
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softshrink.html
-
-    >>> ad.nn.Softshrink()(ad.zeros(1)).tolist()
-    [0.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.softshrink(input, self.lambd)
-
-
-class Hardshrink(_Shrinks):
-    """x, or 0 within lambd of it.
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Hardshrink.html
-
-    >>> ad.nn.Hardshrink()(ad.zeros(1)).tolist()
-    [0.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.hardshrink(input, self.lambd)
-
-
-class Tanhshrink(Module):
-    """x - tanh(x).
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Tanhshrink.html
-
-    >>> ad.nn.Tanhshrink()(ad.zeros(1)).tolist()
-    [0.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.tanhshrink(input)
-
-
 class Hardtanh(_MayOverwrite):
-    """x bounded to [min_val, max_val].
+    """Bounds for all values, a piecewise linear hyperbolic tangent.
+
+        y = min(max(min_val, x), max_val)
+
+    The gradient is 0 at both bounds and beyond.
+
+    Args:
+        min_val: Lower bound. Default: -1.0.
+        max_val: Upper bound. Default: 1.0.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
+    Errors: InvalidArgument where min_val > max_val, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Hardtanh.html
 
     >>> ad.nn.Hardtanh()(ad.tensor([-3., 2.])).tolist()
@@ -379,7 +410,12 @@ class Hardtanh(_MayOverwrite):
 
 
 class Hardsigmoid(_MayOverwrite):
-    """x / 6 + 1/2 bounded to [0, 1].
+    """Piecewise linear sigmoid.
+
+        y = min(max(0, x + 3), 6) / 6
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Hardsigmoid.html
@@ -396,7 +432,12 @@ class Hardsigmoid(_MayOverwrite):
 
 
 class Hardswish(_MayOverwrite):
-    """x * hardsigmoid(x).
+    """Piecewise form of SiLU (Howard et al., 2019).
+
+        y = x min(max(0, x + 3), 6) / 6
+
+    Args:
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Hardswish.html
@@ -413,7 +454,15 @@ class Hardswish(_MayOverwrite):
 
 
 class Threshold(_MayOverwrite):
-    """x above threshold, value elsewhere.
+    """Values above a threshold, and a constant in the place of the others.
+
+        y = x          where x > threshold
+        y = value      elsewhere
+
+    Args:
+        threshold: Threshold.
+        value: Value elsewhere.
+        inplace: Write the result into the input. Default: False.
 
     Shape: any; the result has the shape of the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Threshold.html
@@ -435,9 +484,16 @@ class Threshold(_MayOverwrite):
 
 
 class GLU(Module):
-    """The first half along dim times the sigmoid of the second.
+    """Gated linear unit (Dauphin et al., 2017).
 
-    Shape: any; the result has the shape of the input.
+        y = a sigmoid(b), a and b the halves of the input along `dim`
+
+    Args:
+        dim: Dimension that is halved. Default: -1.
+
+    Shapes: (..., 2 n, ...) -> (..., n, ...).
+    Errors: ShapeError where the size along `dim` is odd, or the input has no dimension;
+    IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GLU.html
 
     >>> ad.nn.GLU()(ad.zeros(2)).tolist()
@@ -455,73 +511,21 @@ class GLU(Module):
         return F.glu(input, self.dim)
 
 
-class Softmax(_Along):
-    """exp(x) / sum(exp(x)) along dim.
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softmax.html
-
-    >>> ad.nn.Softmax(dim=0)(ad.zeros(1)).tolist()
-    [1.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.softmax(input, self.dim)
-
-
-class LogSoftmax(_Along):
-    """log(softmax(x)) along dim.
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LogSoftmax.html
-
-    >>> ad.nn.LogSoftmax(dim=0)(ad.zeros(1)).tolist()
-    [0.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.log_softmax(input, self.dim)
-
-
-class Softmin(_Along):
-    """softmax(-x) along dim.
-
-    Shape: any; the result has the shape of the input.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softmin.html
-
-    >>> ad.nn.Softmin(dim=0)(ad.zeros(1)).tolist()
-    [1.0]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """The activation, elementwise."""
-        return F.softmin(input, self.dim)
-
-
-class Softmax2d(Module):
-    """Softmax over the channels of images.
-
-    Shapes: (batch, channels, height, width) or without batch.
-    Errors: ShapeError for other ranks.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Softmax2d.html
-
-    >>> ad.nn.Softmax2d()(ad.zeros(1, 2, 1, 1)).reshape(-1).tolist()
-    [0.5, 0.5]
-    """
-
-    def forward(self, input: Any) -> Any:
-        """Softmax over dimension -3."""
-        if input.ndim not in (3, 4):
-            raise ShapeError(f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D)")
-        return F.softmax(input, -3)
-
-
 class PReLU(Module):
-    """x where it is positive, weight * x elsewhere, with a learned weight (one, or per channel).
+    """Leaky ReLU with learned slopes (He et al., 2015).
 
-    Shape: any; with several parameters dimension 1 is the channels.
+        y = x              where x > 0
+        y = weight x       elsewhere
+
+    Args:
+        num_parameters: Number of slopes: 1, or one for each channel. Default: 1.
+        init: First value of the slopes. Default: 0.25.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: any; with several parameters dimension 1 is the channels; the result has the shape of
+    the input.
+    Errors: ShapeError where the number of channels is another.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PReLU.html
 
     >>> ad.nn.PReLU()(ad.tensor([-1., 2.])).tolist()
@@ -549,3 +553,7 @@ class PReLU(Module):
     def forward(self, input: Any) -> Any:
         """The activation, elementwise."""
         return F.prelu(input, self.weight)
+
+
+for _kind in (Softmax, LogSoftmax, Softmin, Softmax2d, Softshrink, Hardshrink, Tanhshrink):
+    _kind.__module__ = __name__  # where PyTorch has them: files name them so

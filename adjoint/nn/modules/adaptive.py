@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import IndexingError, InvalidArgument, ShapeError
-from ...ops.shape.joining import cat
+from ...ops.shape.concatenation import cat
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .container import ModuleList, Sequential
 from .linear import Linear
@@ -22,12 +22,28 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """An approximate softmax over many classes sorted by frequency: frequent ones in the head,
-    the others in clusters of smaller and smaller width (Grave et al., 2017).
+    """Approximate softmax over many classes that are sorted by frequency (Grave et al., 2017).
 
-    Shapes: (batch, in_features) and targets (batch,), or without batch.
-    Errors: InvalidArgument for cutoffs that do not increase; IndexingError for targets out of
-    range.
+        log p(class) = log softmax(head(x))[class]          below the first cutoff
+        log p(class) = log softmax(head(x))[cluster] + log softmax(tail(x))[class]    elsewhere
+        loss = -mean of log p(target)
+
+    The frequent classes are in the head, the others in clusters of smaller and smaller width. A
+    call returns `output`, the targets' log-probabilities, and `loss`.
+
+    Args:
+        in_features: Size of each input vector.
+        n_classes: Number of classes.
+        cutoffs: Classes at which the clusters begin, increasing.
+        div_value: Factor by which the width falls from one cluster to the next. Default: 4.0.
+        head_bias: Whether the head has a bias. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (batch, in_features) and target (batch,), or without batch -> output like the
+    target, loss a scalar.
+    Errors: InvalidArgument for cutoffs that do not increase or are no classes; in the call
+    ShapeError for other shapes and IndexingError for targets out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveLogSoftmaxWithLoss.html
 
     >>> layer = ad.nn.AdaptiveLogSoftmaxWithLoss(8, 10, [2, 5], div_value=2.0)

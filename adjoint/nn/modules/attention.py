@@ -20,11 +20,32 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class MultiheadAttention(Module):
-    """Attention in several heads, with its projections.
+    """Attention in several heads (Vaswani et al., 2017).
 
-    Shapes: query (L, N, E), key (S, N, kdim), value (S, N, vdim), batch first where asked, or
-    without N -> output like query, weights (N, L, S).
-    Errors: ShapeError where embed_dim is not divisible by num_heads.
+        q, k, v = query W_q^T, key W_k^T, value W_v^T, in num_heads parts
+        head = softmax(q k^T / sqrt(embed_dim / num_heads) + mask) v, for each part
+        output = (the heads side by side) W_o^T
+
+    `forward` takes key_padding_mask (N, S) and attn_mask (L, S) or (N num_heads, L, S), true or
+    -inf where attention is forbidden.
+
+    Args:
+        embed_dim: Size of the queries and of the output, a multiple of num_heads.
+        num_heads: Number of heads.
+        dropout: Probability that a weight is dropped, in training. Default: 0.0.
+        bias: Whether the projections have biases. Default: True.
+        add_bias_kv: Whether to add a learned key and value at the end. Default: False.
+        add_zero_attn: Whether to add a key and value of zeros at the end. Default: False.
+        kdim: Size of the keys. Default: None, embed_dim.
+        vdim: Size of the values. Default: None, embed_dim.
+        batch_first: Whether the batch is first, (batch, time, ...). Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: query (L, N, embed_dim), key (S, N, kdim), value (S, N, vdim) -> output like query,
+    weights (N, L, S); batch first where asked, or without N.
+    Errors: InvalidArgument for sizes that are not positive; ShapeError where num_heads does not
+    divide embed_dim.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html
 
     >>> x = ad.zeros(5, 3, 8)

@@ -6,9 +6,10 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.errors import ShapeError
-from ...ops.create.creation import empty, tensor, zeros_like
+from ...core.mode import are_known
+from ...ops.create.creation import empty, tensor
+from ...ops.create.like import zeros_like
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
-from ..functional.checks import are_known
 from ..parameter import Parameter
 from .normalization import Affine
 
@@ -138,7 +139,7 @@ class _BatchNorm(_NormBase):
         )
 
     def _captured(self, input: Any) -> Any:
-        """The same with a plain average, whose factor a captured function knows as a tensor."""
+        """Normalize with a plain average, whose factor a captured function knows as a tensor."""
         self.num_batches_tracked.add_(1)
         if not input.numel():  # which has no statistics
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
@@ -152,10 +153,28 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Features (or the channels of signals) with mean 0 and variance 1 over the batch, scaled and
-    shifted; in evaluation mode by running statistics.
+    """Batch normalization of features, or of the channels of signals (Ioffe and Szegedy, 2015).
 
-    Shapes: (batch, features) or (batch, channels, length).
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+        running = (1 - momentum) running + momentum batch's
+
+    mean and var are those of each channel over the batch and all places in training, where the
+    running statistics move towards them, too (the variance without bias); in evaluation mode they
+    are the running statistics, if there are any.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, features) or (batch, channels, length); the result has the same.
     Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm1d.html
 
@@ -167,10 +186,28 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Channels of images with mean 0 and variance 1 over the batch, scaled and shifted; in
-    evaluation mode by running statistics.
+    """Batch normalization of the channels of images (Ioffe and Szegedy, 2015).
 
-    Shapes: (batch, channels, height, width).
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+        running = (1 - momentum) running + momentum batch's
+
+    mean and var are those of each channel over the batch and all places in training, where the
+    running statistics move towards them, too (the variance without bias); in evaluation mode they
+    are the running statistics, if there are any.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, channels, height, width); the result has the same.
     Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
 
@@ -182,10 +219,28 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Channels of volumes with mean 0 and variance 1 over the batch, scaled and shifted; in
-    evaluation mode by running statistics.
+    """Batch normalization of the channels of volumes (Ioffe and Szegedy, 2015).
 
-    Shapes: (batch, channels, depth, height, width).
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+        running = (1 - momentum) running + momentum batch's
+
+    mean and var are those of each channel over the batch and all places in training, where the
+    running statistics move towards them, too (the variance without bias); in evaluation mode they
+    are the running statistics, if there are any.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, channels, depth, height, width); the result has the same.
     Errors: ShapeError for other ranks; InvalidArgument where training has one value per channel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm3d.html
 
@@ -231,10 +286,26 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each signal with mean 0 and variance 1.
+    """Instance normalization of the channels of signals (Ulyanov et al., 2016).
 
-    Shapes: (batch, channels, length) or without batch.
-    Errors: ShapeError for other ranks.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each channel of each sample over all places; in evaluation mode with
+    `track_running_stats` they are the running statistics.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, channels, length) or without batch; the result has the same.
+    Errors: ShapeError for other ranks; InvalidArgument where a channel has one value only.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm1d.html
 
     >>> ad.nn.InstanceNorm1d(3)(ad.randn(2, 3, 4)).shape
@@ -245,10 +316,26 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each image with mean 0 and variance 1.
+    """Instance normalization of the channels of images (Ulyanov et al., 2016).
 
-    Shapes: (batch, channels, height, width) or without batch.
-    Errors: ShapeError for other ranks.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each channel of each sample over all places; in evaluation mode with
+    `track_running_stats` they are the running statistics.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, channels, height, width) or without batch; the result has the same.
+    Errors: ShapeError for other ranks; InvalidArgument where a channel has one value only.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm2d.html
 
     >>> ad.nn.InstanceNorm2d(3)(ad.randn(2, 3, 4, 4)).shape
@@ -259,10 +346,26 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Each channel of each volume with mean 0 and variance 1.
+    """Instance normalization of the channels of volumes (Ulyanov et al., 2016).
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    Errors: ShapeError for other ranks.
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each channel of each sample over all places; in evaluation mode with
+    `track_running_stats` they are the running statistics.
+
+    Args:
+        num_features: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics, which evaluation mode uses.
+            Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; the result has the same.
+    Errors: ShapeError for other ranks; InvalidArgument where a channel has one value only.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.InstanceNorm3d.html
 
     >>> ad.nn.InstanceNorm3d(3)(ad.randn(2, 3, 2, 2, 2)).shape

@@ -11,10 +11,16 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """The channels of `groups` groups interleaved (Zhang et al., 2018).
+    """Channels of several groups interleaved (Zhang et al., 2018).
+
+        y[n, j groups + g] = x[n, g (channels / groups) + j]
+
+    Args:
+        groups: Number of groups; it divides the channels.
 
     Shapes: (batch, channels, ...) -> the same.
-    Errors: ShapeError where groups does not divide the channels.
+    Errors: ShapeError for less than three dimensions and where `groups` does not divide the
+    channels, and InvalidArgument for groups that are not positive, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ChannelShuffle.html
 
     >>> ad.nn.ChannelShuffle(2)(ad.arange(4.).reshape(1, 4, 1)).flatten()

@@ -116,6 +116,12 @@ class _Listed(Module):
 class Sequential(_Listed):
     """Modules that run one after the other, each on the output of the one before.
 
+        y = module_n(... module_1(x))
+
+    Args:
+        args: Modules, which get the names "0", "1", ...; or one OrderedDict of names and modules.
+
+    Errors: InvalidType for what is no module.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Sequential.html
 
     >>> ad.nn.Sequential(ad.nn.Linear(4, 3), ad.nn.ReLU())
@@ -173,7 +179,12 @@ def _assert_sequential(other: Any) -> None:
 
 
 class ModuleList(_Listed):
-    """A list of modules, registered as children.
+    """List of modules, registered as children.
+
+    It is indexed, sliced, appended to and changed as a list is. It has no `forward`.
+
+    Args:
+        modules: Modules to begin with. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleList.html
 
@@ -218,7 +229,7 @@ class ModuleList(_Listed):
 
 
 class _Keyed(Module):
-    """What dicts of modules and of parameters have in common; `keys` says what they hold."""
+    """Base of dicts of modules and of parameters; `keys` says what they hold."""
 
     def __len__(self) -> int:
         return len(self.keys())
@@ -249,7 +260,12 @@ class _Keyed(Module):
 
 
 class ModuleDict(_Keyed):
-    """A dict of modules, registered as children; keeps the order of insertion.
+    """Dict of modules, registered as children, in the order of insertion.
+
+    It is read and changed as a dict is. It has no `forward`.
+
+    Args:
+        modules: Mapping, or pairs, of names and modules to begin with. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ModuleDict.html
 
@@ -334,7 +350,12 @@ def _as_parameter(value: Any) -> Any:
 
 
 class ParameterList(Module):
-    """A list whose tensors are registered as parameters; other values are kept as they are.
+    """List whose tensors are registered as parameters; other values are kept as they are.
+
+    It is indexed, sliced, appended to and changed as a list is.
+
+    Args:
+        values: Values to begin with. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterList.html
 
@@ -417,7 +438,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(_Keyed):
-    """A dict whose tensors are registered as parameters; other values are kept as they are.
+    """Dict whose tensors are registered as parameters; other values are kept as they are.
+
+    It is read and changed as a dict is.
+
+    Args:
+        parameters: Mapping, or pairs, of names and values to begin with. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html
 
@@ -471,7 +497,7 @@ class ParameterDict(_Keyed):
         return self
 
     def copy(self) -> ParameterDict:
-        """Another dict of the same parameters.
+        """Make another dict of the same parameters.
 
         >>> len(ad.nn.ParameterDict({"w": ad.ones(1)}).copy())
         1

@@ -19,7 +19,7 @@ def per_dimension(value: Any, rank: int) -> tuple[int, ...]:
 
 
 class _ConvNd(Module):
-    """What convolutions of all ranks, forward and transposed, have in common."""
+    """Base of convolutions of all ranks, forward and transposed."""
 
     rank: int
     transposed = False
@@ -145,8 +145,34 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv):
     """Cross-correlation of signals with learned kernels.
 
+        y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, p]
+        p = stride i + dilation k - padding
+
+    The size of the output is floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) +
+    1. The parameters start uniform within 1 / sqrt(fan_in), fan_in = in_channels / groups times the
+    kernel's size.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
     Shapes: (batch, in_channels, length) -> (batch, out_channels, out), or without batch.
-    Errors: InvalidArgument where `groups` does not divide the channels.
+    Errors: InvalidArgument where `groups` does not divide the channels, for an unknown padding or
+    padding_mode, and for "same" with strides; ShapeError, in the call, for an input of other
+    channels or smaller than the kernel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv1d.html
 
     >>> ad.nn.Conv1d(16, 33, 3, stride=2)(ad.zeros(20, 16, 50)).shape
@@ -159,8 +185,35 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """Cross-correlation of images with learned kernels.
 
-    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, ...), or without batch.
-    Errors: InvalidArgument where `groups` does not divide the channels.
+        y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, p]
+        p = stride i + dilation k - padding
+
+    The size of the output is floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) +
+    1. The parameters start uniform within 1 / sqrt(fan_in), fan_in = in_channels / groups times the
+    kernel's size.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, out_height, out_width), or
+    without batch.
+    Errors: InvalidArgument where `groups` does not divide the channels, for an unknown padding or
+    padding_mode, and for "same" with strides; ShapeError, in the call, for an input of other
+    channels or smaller than the kernel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html
 
     >>> ad.nn.Conv2d(1, 8, 3, padding=1)(ad.zeros(2, 1, 8, 8)).shape
@@ -173,8 +226,35 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """Cross-correlation of volumes with learned kernels.
 
-    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, ...).
-    Errors: InvalidArgument where `groups` does not divide the channels.
+        y[n, o, i] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, p]
+        p = stride i + dilation k - padding
+
+    The size of the output is floor((size + 2 padding - dilation (kernel_size - 1) - 1) / stride) +
+    1. The parameters start uniform within 1 / sqrt(fan_in), fan_in = in_channels / groups times the
+    kernel's size.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, out_depth,
+    out_height, out_width), or without batch.
+    Errors: InvalidArgument where `groups` does not divide the channels, for an unknown padding or
+    padding_mode, and for "same" with strides; ShapeError, in the call, for an input of other
+    channels or smaller than the kernel.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv3d.html
 
     >>> ad.nn.Conv3d(1, 2, 3)(ad.zeros(1, 1, 4, 4, 4)).shape
@@ -244,9 +324,36 @@ class _ConvTranspose(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of Conv1d: from its output's shape back to its input's.
+    """Transposed convolution of signals: each element of the input spreads a kernel.
 
-    Shapes: (batch, in_channels, length) -> (batch, out_channels, out).
+        y[n, o, stride i + dilation k - padding] += weight[c, o, k] x[n, c, i], for all c, i and k
+
+    The bias is added. It is the transpose of Conv1d, not its inverse. `forward` takes an
+    `output_size`, too, which chooses among the sizes that fit.
+
+    The size of the output is (size - 1) stride - 2 padding + dilation (kernel_size - 1) +
+    output_padding + 1.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension; below the stride or the dilation. Default: 0.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one. Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, length) -> (batch, out_channels, out), or without batch.
+    Errors: InvalidArgument where `groups` does not divide the channels, for another padding_mode,
+    an output_padding that is too large, and an output_size that does not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose1d.html
 
     >>> ad.nn.ConvTranspose1d(2, 3, 4, stride=2)(ad.zeros(1, 2, 5)).shape
@@ -257,9 +364,37 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transpose of Conv2d: from its output's shape back to its input's.
+    """Transposed convolution of images: each element of the input spreads a kernel.
 
-    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, ...).
+        y[n, o, stride i + dilation k - padding] += weight[c, o, k] x[n, c, i], for all c, i and k
+
+    The bias is added. It is the transpose of Conv2d, not its inverse. `forward` takes an
+    `output_size`, too, which chooses among the sizes that fit.
+
+    The size of the output is (size - 1) stride - 2 padding + dilation (kernel_size - 1) +
+    output_padding + 1.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension; below the stride or the dilation. Default: 0.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one. Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, out_height, out_width), or
+    without batch.
+    Errors: InvalidArgument where `groups` does not divide the channels, for another padding_mode,
+    an output_padding that is too large, and an output_size that does not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose2d.html
 
     >>> ad.nn.ConvTranspose2d(2, 3, 2, stride=2)(ad.zeros(1, 2, 4, 4)).shape
@@ -270,9 +405,37 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of Conv3d: from its output's shape back to its input's.
+    """Transposed convolution of volumes: each element of the input spreads a kernel.
 
-    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, ...).
+        y[n, o, stride i + dilation k - padding] += weight[c, o, k] x[n, c, i], for all c, i and k
+
+    The bias is added. It is the transpose of Conv3d, not its inverse. `forward` takes an
+    `output_size`, too, which chooses among the sizes that fit.
+
+    The size of the output is (size - 1) stride - 2 padding + dilation (kernel_size - 1) +
+    output_padding + 1.
+
+    Args:
+        in_channels: Number of channels of the input.
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension; below the stride or the dilation. Default: 0.
+        groups: Number of groups of channels that are convolved apart; it divides both numbers of
+            channels. Default: 1.
+        bias: Whether to add a learned bias to each channel of the output. Default: True.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one. Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, out_depth,
+    out_height, out_width), or without batch.
+    Errors: InvalidArgument where `groups` does not divide the channels, for another padding_mode,
+    an output_padding that is too large, and an output_size that does not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConvTranspose3d.html
 
     >>> ad.nn.ConvTranspose3d(1, 1, 2)(ad.zeros(1, 1, 2, 2, 2)).shape

@@ -13,7 +13,15 @@ __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """A module for which one device computes: `module` itself, under that name.
+    """Module for which one device computes: the given one, under that name.
+
+        y = module(x)
+
+    Args:
+        module: Module that computes.
+        device_ids: Devices, of which there may be one. Default: None, the module's.
+        output_device: Kept; nothing depends on it. Default: None.
+        dim: Kept; nothing depends on it. Default: 0.
 
     Errors: Unsupported for several devices.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html
@@ -43,5 +51,5 @@ class DataParallel(Module):
         self.dim = dim
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the module gives."""
+        """Call the module."""
         return self.module(*inputs, **kwargs)

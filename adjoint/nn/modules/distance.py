@@ -11,7 +11,14 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps along the last dimension.
+    """Distance of vectors along the last dimension.
+
+        y = p-norm of x1 - x2 + eps
+
+    Args:
+        p: Exponent of the norm. Default: 2.0.
+        eps: Number added to each difference, which keeps the gradient finite. Default: 1e-6.
+        keepdim: Whether the reduced dimension stays, with size 1. Default: False.
 
     Shapes: x1 and x2 broadcast; the last dimension is reduced.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PairwiseDistance.html
@@ -32,7 +39,13 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`.
+    """Cosine of the angle between vectors.
+
+        y = x1 . x2 / (max(|x1|, eps) max(|x2|, eps))
+
+    Args:
+        dim: Dimension of the vectors, which is reduced. Default: 1.
+        eps: Least norm, so that nothing is divided by zero. Default: 1e-8.
 
     Shapes: x1 and x2 broadcast; `dim` is reduced.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CosineSimilarity.html

@@ -23,10 +23,18 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Zeros each element with probability p in training, and scales the rest by 1 / (1 - p).
+    """Dropout: zeros at random places in training (Hinton et al., 2012).
 
-    Shape: any that `functional.dropout` takes.
-    Errors: InvalidArgument for a probability outside 0 to 1.
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each element has a draw of its own. In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: any; the result has the shape of the input.
+    Errors: InvalidArgument for a probability outside [0, 1].
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout.html
 
     >>> ad.nn.Dropout(p=1.0)(ad.ones(2)).sum().item()
@@ -39,10 +47,19 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Zeros whole channels of signals with probability p in training.
+    """Dropout of whole channels of signals.
 
-    Shape: any that `functional.dropout1d` takes.
-    Errors: InvalidArgument for a probability outside 0 to 1.
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own. In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: (batch, channels, length) or without batch; the result has the same.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for other ranks, in the
+    call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout1d.html
 
     >>> ad.nn.Dropout1d(p=1.0)(ad.ones(1, 1, 2)).sum().item()
@@ -55,10 +72,20 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Zeros whole channels of images with probability p in training.
+    """Dropout of whole channels of images.
 
-    Shape: any that `functional.dropout2d` takes.
-    Errors: InvalidArgument for a probability outside 0 to 1.
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own. In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: (batch, channels, height, width); the result has the same. Inputs of other ranks are
+    taken as `functional.dropout2d` takes them, with a warning.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for less than two
+    dimensions, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout2d.html
 
     >>> ad.nn.Dropout2d(p=1.0)(ad.ones(1, 1, 1, 2)).sum().item()
@@ -71,10 +98,20 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """Zeros whole channels of volumes with probability p in training.
+    """Dropout of whole channels of volumes.
 
-    Shape: any that `functional.dropout3d` takes.
-    Errors: InvalidArgument for a probability outside 0 to 1.
+        y = x mask / (1 - p), mask 0 with probability p and else 1
+
+    Each channel of each sample has a draw of its own. In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: (batch, channels, depth, height, width) or without batch; the result has the same.
+    Inputs of other ranks are taken as `functional.dropout3d` takes them, with a warning.
+    Errors: InvalidArgument for a probability outside [0, 1]; ShapeError for a tensor without
+    dimensions, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Dropout3d.html
 
     >>> ad.nn.Dropout3d(p=1.0)(ad.ones(1, 1, 1, 1, 2)).sum().item()
@@ -87,9 +124,18 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean 0 and variance 1 behind SELU.
+    """Dropout that keeps mean 0 and variance 1 behind SELU (Klambauer et al., 2017).
 
-    Shape: any that `functional.alpha_dropout` takes.
+        y = a (x mask + (1 - mask) v) + b, mask 0 with probability p and else 1
+        v = -1.7581, a = 1 / sqrt((1 - p) (1 + p v^2)), b = -a p v
+
+    In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: any; the result has the shape of the input.
     Errors: InvalidArgument for a probability outside 0 to 1.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AlphaDropout.html
 
@@ -105,7 +151,16 @@ class AlphaDropout(_Dropout):
 class FeatureAlphaDropout(_Dropout):
     """Alpha dropout of whole channels.
 
-    Shape: any that `functional.feature_alpha_dropout` takes.
+        y = a (x mask + (1 - mask) v) + b, mask 0 with probability p and else 1
+        v = -1.7581, a = 1 / sqrt((1 - p) (1 + p v^2)), b = -a p v
+
+    Each channel of each sample has a draw of its own. In evaluation mode the input is returned.
+
+    Args:
+        p: Probability that an element (or channel) is dropped, in [0, 1]. Default: 0.5.
+        inplace: Write the result into the input. Default: False.
+
+    Shapes: (batch, channels, ...); the result has the same.
     Errors: InvalidArgument for a probability outside 0 to 1.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.FeatureAlphaDropout.html
 

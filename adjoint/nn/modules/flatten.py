@@ -11,9 +11,16 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """The dimensions from start_dim to end_dim as one.
+    """Dimensions from start_dim to end_dim as one, whose size is their product.
+
+        y = x.flatten(start_dim, end_dim)
+
+    Args:
+        start_dim: First of the dimensions. Default: 1.
+        end_dim: Last of them. Default: -1.
 
     Shapes: (batch, a, b, ...) -> (batch, a b ...) with the defaults.
+    Errors: IndexingError for a dimension out of range, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Flatten.html
 
     >>> ad.nn.Flatten()(ad.zeros(2, 3, 4)).shape
@@ -33,10 +40,17 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension as several.
+    """One dimension as several, the reverse of Flatten.
+
+        y = x.unflatten(dim, unflattened_size)
+
+    Args:
+        dim: Dimension that becomes several.
+        unflattened_size: Their sizes, a tuple of ints; one may be -1, what is left.
 
     Shapes: dimension `dim` becomes `unflattened_size`.
-    Errors: InvalidType where the size is no tuple of ints.
+    Errors: InvalidType where the dimension is no int or the size no tuple of ints; ShapeError, in
+    the call, where the sizes do not fit.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Unflatten.html
 
     >>> ad.nn.Unflatten(1, (3, 4))(ad.zeros(2, 12)).shape

@@ -11,9 +11,22 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Windows added up to images: the transpose of Unfold.
+    """Images from columns (col2im): elements that meet are added.
 
-    Shapes: (batch, channels * kernel, windows) -> (batch, channels, *output_size).
+        y[n, c, stride i + dilation k - padding] += x[n, (c, k), i], for all c, i and k
+
+    Here i and k are pairs, whose numbers are counted in one. It is the transpose of unfolding, not
+    its inverse.
+
+    Args:
+        output_size: Size of the images, an int or a pair.
+        kernel_size: Size of the windows, an int or a pair.
+        dilation: Distance between neighbouring elements of a window, an int or a pair. Default: 1.
+        padding: Width of the padding on both sides, an int or a pair. Default: 0.
+        stride: Distance between neighbouring windows, an int or a pair. Default: 1.
+
+    Shapes: (batch, channels kernel_height kernel_width, windows) -> (batch, channels,
+    *output_size), or without batch.
     Errors: ShapeError where the windows are not those of the output size.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Fold.html
 
@@ -49,9 +62,20 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The windows of images, one column each.
+    """Windows of images as columns (im2col).
 
-    Shapes: (batch, channels, height, width) -> (batch, channels * kernel, windows).
+        y[n, (c, k), i] = x[n, c, stride i + dilation k - padding]
+
+    Here i and k are pairs, whose numbers are counted in one.
+
+    Args:
+        kernel_size: Size of the windows, an int or a pair.
+        dilation: Distance between neighbouring elements of a window, an int or a pair. Default: 1.
+        padding: Width of the padding on both sides, an int or a pair. Default: 0.
+        stride: Distance between neighbouring windows, an int or a pair. Default: 1.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels kernel_height kernel_width,
+    windows), or without batch.
     Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Unfold.html
 

@@ -47,11 +47,11 @@ class LazyModuleMixin(Module):
             super().reset_parameters()  # type: ignore[misc]
 
     def _size_of(self, input: Any) -> int:
-        """What an input says about the size."""
+        """Read the size off an input."""
         raise NotImplementedError
 
     def _size_in(self, weight: Any) -> int:
-        """What a weight to be loaded says about the size."""
+        """Read the size off a weight that is to be loaded."""
         raise NotImplementedError
 
     def _shapes(self, size: int) -> dict[str, tuple[int, ...]]:
@@ -173,6 +173,15 @@ class _LazyNorm(LazyModuleMixin):
 class LazyLinear(LazyModuleMixin, linear.Linear):
     """Linear whose `in_features` is that of its first input.
 
+    The first call, or loading a state, makes the parameters; from then on it is a Linear, whose
+    formula it has.
+
+    Args:
+        out_features: Size of each output vector.
+        bias: Whether to add a learned bias. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
     Shapes: (..., in_features) -> (..., out_features).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyLinear.html
 
@@ -205,7 +214,25 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
 class LazyConv1d(_LazyConv, conv.Conv1d):
     """Conv1d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, length) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a Conv1d, whose
+    formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, length) -> (batch, out_channels, out), or without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConv1d.html
 
@@ -219,7 +246,25 @@ class LazyConv1d(_LazyConv, conv.Conv1d):
 class LazyConvTranspose1d(_LazyConv, conv.ConvTranspose1d):
     """ConvTranspose1d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, length) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a ConvTranspose1d,
+    whose formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension. Default: 0.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, length) -> (batch, out_channels, out), or without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConvTranspose1d.html
 
@@ -233,7 +278,26 @@ class LazyConvTranspose1d(_LazyConv, conv.ConvTranspose1d):
 class LazyConv2d(_LazyConv, conv.Conv2d):
     """Conv2d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, height, width) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a Conv2d, whose
+    formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, out_height, out_width), or
+    without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConv2d.html
 
@@ -247,7 +311,26 @@ class LazyConv2d(_LazyConv, conv.Conv2d):
 class LazyConvTranspose2d(_LazyConv, conv.ConvTranspose2d):
     """ConvTranspose2d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, height, width) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a ConvTranspose2d,
+    whose formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension. Default: 0.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, height, width) -> (batch, out_channels, out_height, out_width), or
+    without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConvTranspose2d.html
 
@@ -261,7 +344,26 @@ class LazyConvTranspose2d(_LazyConv, conv.ConvTranspose2d):
 class LazyConv3d(_LazyConv, conv.Conv3d):
     """Conv3d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a Conv3d, whose
+    formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width of the padding on both sides, an int or one per dimension; or "valid" for
+            none, "same" for an output as large as the input (for stride 1). Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        padding_mode: What the padding holds: "zeros", "reflect", "replicate" or "circular".
+            Default: "zeros".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, out_depth,
+    out_height, out_width), or without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConv3d.html
 
@@ -275,7 +377,26 @@ class LazyConv3d(_LazyConv, conv.Conv3d):
 class LazyConvTranspose3d(_LazyConv, conv.ConvTranspose3d):
     """ConvTranspose3d whose `in_channels` is that of its first input.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+    The first call, or loading a state, makes the parameters; from then on it is a ConvTranspose3d,
+    whose formula it has.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Size of the kernels, an int or one per dimension.
+        bias: Whether to add a learned bias. Default: True.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: 1.
+        padding: Width cut from both sides of the output, an int or one per dimension. Default: 0.
+        output_padding: Width added to the end of each dimension of the output, an int or one per
+            dimension. Default: 0.
+        groups: Number of groups of channels that are convolved apart. Default: 1.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        padding_mode: "zeros", the only one.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (batch, in_channels, depth, height, width) -> (batch, out_channels, out_depth,
+    out_height, out_width), or without batch.
     Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyConvTranspose3d.html
 
@@ -288,6 +409,19 @@ class LazyConvTranspose3d(_LazyConv, conv.ConvTranspose3d):
 
 class LazyBatchNorm1d(_LazyNorm, batchnorm.BatchNorm1d):
     """BatchNorm1d whose `num_features` is that of its first input.
+
+    The first call, or loading a state, makes the parameters; from then on it is a BatchNorm1d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
 
     Shapes: (batch, channels, length).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm1d.html
@@ -303,6 +437,19 @@ class LazyBatchNorm1d(_LazyNorm, batchnorm.BatchNorm1d):
 class LazyBatchNorm2d(_LazyNorm, batchnorm.BatchNorm2d):
     """BatchNorm2d whose `num_features` is that of its first input.
 
+    The first call, or loading a state, makes the parameters; from then on it is a BatchNorm2d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
     Shapes: (batch, channels, height, width).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm2d.html
 
@@ -316,6 +463,19 @@ class LazyBatchNorm2d(_LazyNorm, batchnorm.BatchNorm2d):
 
 class LazyBatchNorm3d(_LazyNorm, batchnorm.BatchNorm3d):
     """BatchNorm3d whose `num_features` is that of its first input.
+
+    The first call, or loading a state, makes the parameters; from then on it is a BatchNorm3d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. None: the plain mean of all
+            batches. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        track_running_stats: Whether to keep running statistics. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
 
     Shapes: (batch, channels, depth, height, width).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyBatchNorm3d.html
@@ -346,6 +506,18 @@ class _LazyInstanceNorm(_LazyNorm):
 class LazyInstanceNorm1d(_LazyInstanceNorm, batchnorm.InstanceNorm1d):
     """InstanceNorm1d whose `num_features` is that of its first input.
 
+    The first call, or loading a state, makes the parameters; from then on it is a InstanceNorm1d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
     Shapes: (batch, channels, length).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm1d.html
 
@@ -360,6 +532,18 @@ class LazyInstanceNorm1d(_LazyInstanceNorm, batchnorm.InstanceNorm1d):
 class LazyInstanceNorm2d(_LazyInstanceNorm, batchnorm.InstanceNorm2d):
     """InstanceNorm2d whose `num_features` is that of its first input.
 
+    The first call, or loading a state, makes the parameters; from then on it is a InstanceNorm2d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
+
     Shapes: (batch, channels, height, width).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm2d.html
 
@@ -373,6 +557,18 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, batchnorm.InstanceNorm2d):
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, batchnorm.InstanceNorm3d):
     """InstanceNorm3d whose `num_features` is that of its first input.
+
+    The first call, or loading a state, makes the parameters; from then on it is a InstanceNorm3d,
+    whose formula it has.
+
+    Args:
+        eps: Number added to the variance. Default: 1e-5.
+        momentum: Share of the new statistics in the running ones. Default: 0.1.
+        affine: Whether to have a learned weight and bias for each channel. Default: False.
+        track_running_stats: Whether to keep running statistics. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where `affine`. Default: True.
 
     Shapes: (batch, channels, depth, height, width).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyInstanceNorm3d.html

@@ -13,7 +13,9 @@ __all__ = ["Bilinear", "Identity", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes and ignores any arguments.
+    """Module that returns its input, whatever arguments it was made with.
+
+        y = x
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Identity.html
 
@@ -30,9 +32,21 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias.
+    """Affine map of the last dimension.
+
+        y = x weight^T + bias
+
+    The parameters start uniform within 1 / sqrt(in_features).
+
+    Args:
+        in_features: Size of each input vector.
+        out_features: Size of each output vector.
+        bias: Whether to add a learned bias. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
 
     Shapes: (..., in_features) -> (..., out_features).
+    Errors: ShapeError for an input of another last size.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html
 
     >>> ad.nn.Linear(20, 30)(ad.zeros(128, 20)).shape
@@ -71,9 +85,22 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """x1^T weight x2 + bias, for each output feature.
+    """Bilinear form of two inputs for each output feature.
+
+        y[o] = x1^T weight[o] x2 + bias[o]
+
+    The parameters start uniform within 1 / sqrt(in1_features).
+
+    Args:
+        in1_features: Size of the first vectors.
+        in2_features: Size of the second vectors.
+        out_features: Size of the results.
+        bias: Whether to add a learned bias. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
 
     Shapes: (..., in1_features), (..., in2_features) -> (..., out_features).
+    Errors: ShapeError for inputs of other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Bilinear.html
 
     >>> ad.nn.Bilinear(2, 3, 4)(ad.zeros(5, 2), ad.zeros(5, 3)).shape

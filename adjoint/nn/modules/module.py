@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from ...core.argument_errors import MISTAKES, explain, misplaced
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import InvalidArgument, InvalidType
-from ...core.mistakes import MISTAKES, explain, misplaced
+from ...core.faces import load
 from ...core.mode import MODE
 from ...ops.create.creation import empty
 from ...tensor import RemovableHandle, Tensor
@@ -101,7 +101,7 @@ class Module:
             super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass defines it.
+        """Compute the output; every subclass defines it.
 
         Errors: NotImplementedError where the subclass does not.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.forward
@@ -156,6 +156,10 @@ class Module:
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or None to keep the name free.
 
+        Args:
+            name: Name of the attribute.
+            param: Parameter, or None.
+
         Errors: KeyError for a bad name; InvalidType for anything but a Parameter.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_parameter
 
@@ -189,7 +193,10 @@ class Module:
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that belongs to the module and is not learned.
 
-        `persistent` buffers are part of `state_dict`.
+        Args:
+            name: Name of the attribute.
+            tensor: Tensor, or None to keep the name free.
+            persistent: Whether it is part of `state_dict`. Default: True.
 
         Errors: KeyError for a bad name; InvalidType for anything but a tensor.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_buffer
@@ -213,7 +220,11 @@ class Module:
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a child.
+        """Add a child, which becomes an attribute.
+
+        Args:
+            name: Name of the attribute.
+            module: Module, or None to keep the name free.
 
         Errors: KeyError for a bad name; InvalidType for anything but a Module.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.add_module
@@ -230,7 +241,11 @@ class Module:
         registered[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """Another name of `add_module`.
+        """Add a child, which becomes an attribute.
+
+        Args:
+            name: Name of the attribute.
+            module: Module, or None to keep the name free.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_module
 
@@ -320,7 +335,13 @@ class Module:
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """Pairs of path and module, this one first; a shared one once unless asked otherwise.
+        """Pairs of path and module, this one first.
+
+        Args:
+            memo: Modules that are left out, a set, which those that come are added to. Default:
+                None.
+            prefix: Beginning of the paths. Default: "".
+            remove_duplicate: Whether a shared one comes once only. Default: True.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.named_modules
 
@@ -402,7 +423,12 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Pairs of path and parameter; a shared one once unless asked otherwise.
+        """Pairs of path and parameter.
+
+        Args:
+            prefix: Beginning of the paths. Default: "".
+            recurse: Whether to include the modules below. Default: True.
+            remove_duplicate: Whether a shared one comes once only. Default: True.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.named_parameters
 
@@ -416,6 +442,9 @@ class Module:
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """All parameters, each once.
 
+        Args:
+            recurse: Whether to include the modules below. Default: True.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.parameters
 
         >>> sum(p.numel() for p in ad.nn.Linear(3, 2).parameters())
@@ -427,7 +456,12 @@ class Module:
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Pairs of path and buffer; a shared one once unless asked otherwise.
+        """Pairs of path and buffer.
+
+        Args:
+            prefix: Beginning of the paths. Default: "".
+            recurse: Whether to include the modules below. Default: True.
+            remove_duplicate: Whether a shared one comes once only. Default: True.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.named_buffers
 
@@ -441,6 +475,9 @@ class Module:
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, each once.
 
+        Args:
+            recurse: Whether to include the modules below. Default: True.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.buffers
 
         >>> len(list(ad.nn.BatchNorm1d(1).buffers()))
@@ -450,7 +487,10 @@ class Module:
             yield buffer
 
     def get_submodule(self, target: str) -> Any:
-        """The module at a path such as "encoder.0"; this one for "".
+        """Module at a path such as "encoder.0"; this one for "".
+
+        Args:
+            target: Path, as in "encoder.0".
 
         Errors: AttributeError where there is none.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.get_submodule
@@ -469,7 +509,12 @@ class Module:
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Replace the module at a path; `strict` refuses a path that does not exist yet.
+        """Replace the module at a path.
+
+        Args:
+            target: Path, as in "encoder.0".
+            module: New module.
+            strict: Refuse a path that does not exist yet. Default: False.
 
         Errors: InvalidArgument for an empty path; AttributeError where the path leads nowhere.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.set_submodule
@@ -492,7 +537,10 @@ class Module:
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path such as "encoder.0.weight".
+        """Parameter at a path such as "encoder.0.weight".
+
+        Args:
+            target: Path, as in "encoder.0".
 
         Errors: AttributeError where there is none.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.get_parameter
@@ -503,7 +551,10 @@ class Module:
         return self.__get_member(target, "_parameters", "nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path such as "norm.running_mean".
+        """Buffer at a path such as "norm.running_mean".
+
+        Args:
+            target: Path, as in "encoder.0".
 
         Errors: AttributeError where there is none.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.get_buffer
@@ -526,7 +577,10 @@ class Module:
     # ---- changes to the whole tree -----------------------------------------------------------
 
     def apply(self, fn: Callable[[Any], Any]) -> Any:
-        """Call `fn` on every module below, then on this one; returns this one.
+        """Call a function on every module below, then on this one; returns this one.
+
+        Args:
+            fn: Function of a module.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.apply
 
@@ -579,7 +633,10 @@ class Module:
         return self._apply(convert)
 
     def type(self, dst_type: Any) -> Any:
-        """Convert all parameters and buffers to `dst_type`, in place.
+        """Convert all parameters and buffers to a dtype, in place.
+
+        Args:
+            dst_type: Data type.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.type
 
@@ -645,6 +702,9 @@ class Module:
     def cuda(self, device: Any = None) -> Any:
         """Move to a CUDA device, in place.
 
+        Args:
+            device: Device, or its number. Default: None, the current CUDA device.
+
         Errors: DeviceError where there is none.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.cuda
         """
@@ -654,6 +714,10 @@ class Module:
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Move to a device without copying the values.
+
+        Args:
+            device: Device.
+            recurse: Whether to include the modules below. Default: True.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to_empty
 
@@ -675,11 +739,14 @@ class Module:
         adjoint.Size([3, 1])
         """
         self.__dict__.pop("forward", None)
-        compiled = importlib.import_module("adjoint.compiled")  # it stands on this layer
-        self.__dict__["forward"] = compiled.compile(self.forward, *args, **kwargs)
+        compiler = load("compiler")  # it stands on this room
+        self.__dict__["forward"] = compiler.compile(self.forward, *args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
         """Set training mode (dropout drops, batch norm learns statistics), here and below.
+
+        Args:
+            mode: True for training, False for evaluation. Default: True.
 
         Errors: InvalidArgument where `mode` is not a bool.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
@@ -706,6 +773,9 @@ class Module:
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Start or stop recording operations on all parameters.
+
+        Args:
+            requires_grad: Whether to record. Default: True.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.requires_grad_
 
@@ -752,6 +822,9 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros.
 
+        Args:
+            set_to_none: Drop them; otherwise fill them. Default: True.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.zero_grad
 
         >>> ad.nn.Linear(1, 1).zero_grad()
@@ -784,7 +857,10 @@ class Module:
     ) -> Any:
         """Copy values from a state dict; returns the missing and the unexpected keys.
 
-        `strict` refuses both; `assign` uses the given tensors instead of copying them.
+        Args:
+            state_dict: Values by path.
+            strict: Refuse missing and unexpected keys. Default: True.
+            assign: Take the tensors themselves instead of copying their values. Default: False.
 
         Errors: CheckpointError (a RuntimeError) that lists everything that does not fit.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict
@@ -838,6 +914,11 @@ class Module:
     ) -> RemovableHandle:
         """Call `hook(module, args)` before each forward; it may return other arguments.
 
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
+            with_kwargs: Pass the keyword arguments of the call, too, behind `args`. Default: False.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_pre_hook
 
         >>> m = ad.nn.Identity()
@@ -857,6 +938,12 @@ class Module:
     ) -> RemovableHandle:
         """Call `hook(module, args, output)` after each forward; it may return another output.
 
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
+            with_kwargs: Pass the keyword arguments of the call, too, behind `args`. Default: False.
+            always_call: Call it even where the forward raised an error. Default: False.
+
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook
 
         >>> m = ad.nn.Identity()
@@ -870,6 +957,10 @@ class Module:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, grad_output)` before the module's gradients are computed.
+
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_pre_hook
 
@@ -885,6 +976,10 @@ class Module:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` once the inputs' gradients are known.
+
+        Args:
+            hook: Function to call.
+            prepend: Call it before the hooks that are there. Default: False.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook
 
@@ -970,7 +1065,7 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows of the module's own settings; subclasses define it, or `_shown_as`.
+        """Text of the module's own settings in `repr`; subclasses define it, or `_shown_as`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.extra_repr
 

@@ -31,9 +31,23 @@ class Affine(Module):
 
 
 class LayerNorm(Affine):
-    """The trailing dimensions normalized_shape with mean 0 and variance 1, scaled and shifted.
+    """Layer normalization over the last dimensions (Ba et al., 2016).
 
-    Shapes: (..., *normalized_shape).
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are over the dimensions of normalized_shape.
+
+    Args:
+        normalized_shape: Shape of the last dimensions, over which the statistics are; an int is one
+            dimension.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        elementwise_affine: Whether to have a learned weight (and bias) for each element of
+            normalized_shape. Default: True.
+        bias: Whether to have a bias, where there is a weight. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (..., *normalized_shape); the result has the same.
     Errors: ShapeError where the input does not end in normalized_shape.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html
 
@@ -69,9 +83,23 @@ class LayerNorm(Affine):
 
 
 class RMSNorm(Module):
-    """The trailing dimensions normalized_shape divided by their root mean square, then scaled.
+    """Root mean square normalization over the last dimensions (Zhang and Sennrich, 2019).
 
-    Shapes: (..., *normalized_shape).
+        y = x / sqrt(mean of x^2 + eps) * weight
+
+    The mean is over the dimensions of normalized_shape.
+
+    Args:
+        normalized_shape: Shape of the last dimensions, over which the statistics are; an int is one
+            dimension.
+        eps: Number added to the mean of squares. Default: None, the machine epsilon of the input's
+            dtype (of float32 for narrower ones).
+        elementwise_affine: Whether to have a learned weight for each element of normalized_shape.
+            Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (..., *normalized_shape); the result has the same.
     Errors: ShapeError where the input does not end in normalized_shape.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html
 
@@ -110,9 +138,22 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Affine):
-    """Groups of channels with mean 0 and variance 1 within each sample, scaled and shifted.
+    """Group normalization (Wu and He, 2018).
 
-    Shapes: (batch, channels, ...).
+        y = (x - mean) / sqrt(var + eps) * weight + bias
+
+    mean and var are those of each group of channels of each sample, over all places.
+
+    Args:
+        num_groups: Number of groups of channels.
+        num_channels: Number of channels.
+        eps: Number added to the variance, so that nothing is divided by zero. Default: 1e-5.
+        affine: Whether to have a learned weight and bias for each channel. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+        bias: Whether to have a bias, where there is a weight. Default: True.
+
+    Shapes: (batch, channels, ...); the result has the same.
     Errors: InvalidArgument where num_groups does not divide num_channels.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html
 
@@ -152,7 +193,17 @@ class GroupNorm(Affine):
 
 
 class LocalResponseNorm(Module):
-    """x / (k + alpha * mean of x^2 over `size` neighbouring channels) ** beta.
+    """Local response normalization (Krizhevsky et al., 2012).
+
+        y = x / (k + alpha m)^beta
+
+    m is the mean of x^2 over `size` neighbouring channels, with zeros beyond the first and last.
+
+    Args:
+        size: Number of channels in each sum.
+        alpha: Factor of the mean of squares. Default: 0.0001.
+        beta: Exponent. Default: 0.75.
+        k: Number added to it. Default: 1.0.
 
     Shapes: (batch, channels, ...), at least three dimensions.
     Errors: ShapeError for fewer.
@@ -177,7 +228,17 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """LocalResponseNorm for images only, under its name in older models.
+    """Local response normalization of images, under its name in older models.
+
+        y = x / (k + alpha m)^beta
+
+    m is the mean of x^2 over `size` neighbouring channels, with zeros beyond the first and last.
+
+    Args:
+        size: Number of channels in each sum.
+        alpha: Factor of the mean of squares. Default: 0.0001.
+        beta: Exponent. Default: 0.75.
+        k: Number added to it. Default: 1.
 
     Shapes: (batch, channels, height, width).
     Errors: ShapeError for other ranks.

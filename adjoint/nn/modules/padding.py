@@ -16,7 +16,7 @@ __all__ = [
 
 
 class _Pad(Module):
-    """What all have in common: the widths, from the last dimension to the first."""
+    """Base of paddings: the widths, from the last dimension to the first."""
 
     _shown_as = "{padding}"
 
@@ -74,10 +74,17 @@ class _ZeroPad(_ConstantPad):
 
 
 class CircularPad1d(_CircularPad):
-    """Signals padded with the values of the other end.
+    """Padding of signals with the values of the other end.
 
-    Shapes: (batch, channels, length) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[(i - before) mod size]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, length) or without batch -> the same with each size larger by before +
+    after.
+    Errors: ShapeError for other ranks, and for padding wider than the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad1d.html
 
     >>> ad.nn.CircularPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -88,10 +95,17 @@ class CircularPad1d(_CircularPad):
 
 
 class CircularPad2d(_CircularPad):
-    """Images padded with the values of the other end.
+    """Padding of images with the values of the other end.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[(i - before) mod size]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with each size larger by
+    before + after.
+    Errors: ShapeError for other ranks, and for padding wider than the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad2d.html
 
     >>> ad.nn.CircularPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -102,10 +116,17 @@ class CircularPad2d(_CircularPad):
 
 
 class CircularPad3d(_CircularPad):
-    """Volumes padded with the values of the other end.
+    """Padding of volumes with the values of the other end.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[(i - before) mod size]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with each size
+    larger by before + after.
+    Errors: ShapeError for other ranks, and for padding wider than the input.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.CircularPad3d.html
 
     >>> ad.nn.CircularPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -116,10 +137,17 @@ class CircularPad3d(_CircularPad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Signals padded with `value`.
+    """Padding of signals with one value.
 
-    Shapes: (batch, channels, length) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, value elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+        value: Value of the padding.
+
+    Shapes: (batch, channels, length) or without batch -> the same with each size larger by before +
+    after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad1d.html
 
     >>> ad.nn.ConstantPad1d(1, 3.5)(ad.zeros(1, 2, 4)).shape
@@ -130,10 +158,17 @@ class ConstantPad1d(_ConstantPad):
 
 
 class ConstantPad2d(_ConstantPad):
-    """Images padded with `value`.
+    """Padding of images with one value.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, value elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+        value: Value of the padding.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with each size larger by
+    before + after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad2d.html
 
     >>> ad.nn.ConstantPad2d(1, 3.5)(ad.zeros(1, 2, 4, 4)).shape
@@ -144,10 +179,17 @@ class ConstantPad2d(_ConstantPad):
 
 
 class ConstantPad3d(_ConstantPad):
-    """Volumes padded with `value`.
+    """Padding of volumes with one value.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, value elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+        value: Value of the padding.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with each size
+    larger by before + after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ConstantPad3d.html
 
     >>> ad.nn.ConstantPad3d(1, 3.5)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -158,10 +200,17 @@ class ConstantPad3d(_ConstantPad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Signals padded with the values reflected at the border, which is not repeated.
+    """Padding of signals with the values reflected at the border.
 
-    Shapes: (batch, channels, length) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[|i - before|] at the first end, likewise at the other: the border is not repeated
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, length) or without batch -> the same with each size larger by before +
+    after.
+    Errors: ShapeError for padding that is not narrower than the input; Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad1d.html
 
     >>> ad.nn.ReflectionPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -172,10 +221,17 @@ class ReflectionPad1d(_ReflectionPad):
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Images padded with the values reflected at the border, which is not repeated.
+    """Padding of images with the values reflected at the border.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[|i - before|] at the first end, likewise at the other: the border is not repeated
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with each size larger by
+    before + after.
+    Errors: ShapeError for padding that is not narrower than the input; Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad2d.html
 
     >>> ad.nn.ReflectionPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -186,10 +242,17 @@ class ReflectionPad2d(_ReflectionPad):
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Volumes padded with the values reflected at the border, which is not repeated.
+    """Padding of volumes with the values reflected at the border.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[|i - before|] at the first end, likewise at the other: the border is not repeated
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with each size
+    larger by before + after.
+    Errors: ShapeError for padding that is not narrower than the input; Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReflectionPad3d.html
 
     >>> ad.nn.ReflectionPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -200,10 +263,17 @@ class ReflectionPad3d(_ReflectionPad):
 
 
 class ReplicationPad1d(_ReplicationPad):
-    """Signals padded with the values of the border.
+    """Padding of signals with the value of the border.
 
-    Shapes: (batch, channels, length) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[clamp(i - before, 0, size - 1)]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, length) or without batch -> the same with each size larger by before +
+    after.
+    Errors: Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad1d.html
 
     >>> ad.nn.ReplicationPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -214,10 +284,17 @@ class ReplicationPad1d(_ReplicationPad):
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """Images padded with the values of the border.
+    """Padding of images with the value of the border.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[clamp(i - before, 0, size - 1)]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with each size larger by
+    before + after.
+    Errors: Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad2d.html
 
     >>> ad.nn.ReplicationPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -228,10 +305,17 @@ class ReplicationPad2d(_ReplicationPad):
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """Volumes padded with the values of the border.
+    """Padding of volumes with the value of the border.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[clamp(i - before, 0, size - 1)]
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with each size
+    larger by before + after.
+    Errors: Unsupported for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReplicationPad3d.html
 
     >>> ad.nn.ReplicationPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape
@@ -242,10 +326,16 @@ class ReplicationPad3d(_ReplicationPad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Signals padded with zeros.
+    """Padding of signals with zeros.
 
-    Shapes: (batch, channels, length) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, 0 elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, length) or without batch -> the same with each size larger by before +
+    after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad1d.html
 
     >>> ad.nn.ZeroPad1d(1)(ad.zeros(1, 2, 4)).shape
@@ -256,10 +346,16 @@ class ZeroPad1d(_ZeroPad):
 
 
 class ZeroPad2d(_ZeroPad):
-    """Images padded with zeros.
+    """Padding of images with zeros.
 
-    Shapes: (batch, channels, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, 0 elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with each size larger by
+    before + after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad2d.html
 
     >>> ad.nn.ZeroPad2d(1)(ad.zeros(1, 2, 4, 4)).shape
@@ -270,10 +366,16 @@ class ZeroPad2d(_ZeroPad):
 
 
 class ZeroPad3d(_ZeroPad):
-    """Volumes padded with zeros.
+    """Padding of volumes with zeros.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    An int pads every side alike; otherwise pairs of widths, from the last dimension to the first.
+        y[i] = x[i - before] where x has that place, 0 elsewhere
+
+    Args:
+        padding: Width on all sides, or a pair (before, after) for each dimension, from the last to
+            the first. A negative one cuts.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with each size
+    larger by before + after.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.ZeroPad3d.html
 
     >>> ad.nn.ZeroPad3d(1)(ad.zeros(1, 2, 4, 4, 4)).shape

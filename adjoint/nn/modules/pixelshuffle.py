@@ -11,10 +11,16 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Groups of upscale_factor**2 channels as the pixels of a larger image (Shi et al., 2016).
+    """Groups of r^2 channels as the pixels of a larger image (Shi et al., 2016).
+
+        y[c, h r + i, w r + j] = x[c r^2 + i r + j, h, w]
+
+    Args:
+        upscale_factor: Factor r by which height and width grow.
 
     Shapes: (..., C r r, H, W) -> (..., C, H r, W r).
-    Errors: ShapeError where the channels are no multiple of r r.
+    Errors: ShapeError for less than three dimensions, and where the channels are no multiple of
+    r^2; InvalidArgument for a factor that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelShuffle.html
 
     >>> ad.nn.PixelShuffle(3)(ad.zeros(1, 9, 4, 4)).shape
@@ -33,10 +39,16 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """The reverse of PixelShuffle.
+    """Blocks of r^2 pixels as channels of a smaller image.
+
+        y[c r^2 + i r + j, h, w] = x[c, h r + i, w r + j]
+
+    Args:
+        downscale_factor: Factor r by which height and width shrink.
 
     Shapes: (..., C, H r, W r) -> (..., C r r, H, W).
-    Errors: ShapeError where height or width is no multiple of r.
+    Errors: ShapeError for less than three dimensions, and where height or width is no multiple of
+    r; InvalidArgument for a factor that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelUnshuffle.html
 
     >>> ad.nn.PixelUnshuffle(3)(ad.zeros(1, 1, 12, 12)).shape

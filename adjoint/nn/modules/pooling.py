@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import InvalidArgument
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
+from .adaptive_pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+)
 from .conv import per_dimension
+from .fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from .module import Module
 
 __all__ = [
@@ -94,23 +102,31 @@ class _AvgPool(Module):
         )
 
 
-class _AdaptiveAvgPool(Module):
-    _shown_as = "output_size={output_size}"
-    rank: int
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Any) -> Any:
-        """The means."""
-        return getattr(F, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
-
-
 class MaxPool1d(_MaxPool):
-    """The largest value of each window of kernel_size; with `return_indices` its place too.
+    """Largest value of each window of signals.
 
-    Shapes: (batch, channels, length) or without batch.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch; with
+    `return_indices` a pair of such tensors.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window,
+    in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool1d.html
 
     >>> ad.nn.MaxPool1d(2)(ad.zeros(1, 1, 4)).shape
@@ -121,9 +137,30 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The largest value of each window of kernel_size; with `return_indices` its place too.
+    """Largest value of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch; with `return_indices` a pair of such tensors.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window,
+    in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool2d.html
 
     >>> ad.nn.MaxPool2d(2)(ad.zeros(1, 1, 4, 4)).shape
@@ -134,9 +171,30 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest value of each window of kernel_size; with `return_indices` its place too.
+    """Largest value of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch; with `return_indices` a pair of such tensors.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window,
+    in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxPool3d.html
 
     >>> ad.nn.MaxPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
@@ -147,9 +205,27 @@ class MaxPool3d(_MaxPool):
 
 
 class AvgPool1d(_AvgPool):
-    """The mean of each window of kernel_size.
+    """Mean of each window of signals.
 
-    Shapes: (batch, channels, length) or without batch.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+        divisor_override: Divisor of each sum. Default: None, the number of elements in the window.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window,
+    in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool1d.html
 
     >>> ad.nn.AvgPool1d(2)(ad.zeros(1, 1, 4)).shape
@@ -160,9 +236,28 @@ class AvgPool1d(_AvgPool):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of each window of kernel_size.
+    """Mean of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+        divisor_override: Divisor of each sum. Default: None, the number of elements in the window.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch.
+    Errors: ShapeError where no window fits; InvalidArgument for a divisor of 0, and for padding of
+    more than half a window, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool2d.html
 
     >>> ad.nn.AvgPool2d(2)(ad.zeros(1, 1, 4, 4)).shape
@@ -173,105 +268,31 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of each window of kernel_size.
+    """Mean of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+        divisor_override: Divisor of each sum. Default: None, the number of elements in the window.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch.
+    Errors: ShapeError where no window fits; InvalidArgument for a divisor of 0, and for padding of
+    more than half a window, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AvgPool3d.html
 
     >>> ad.nn.AvgPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
-    adjoint.Size([1, 1, 2, 2, 2])
-    """
-
-    rank = 3
-
-
-class _AdaptiveMaxPool(Module):
-    _shown_as = "output_size={output_size}"
-    rank: int
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def forward(self, input: Any) -> Any:
-        """The maxima, and their places where asked."""
-        pool = getattr(F, f"adaptive_max_pool{self.rank}d")
-        return pool(input, self.output_size, self.return_indices)
-
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The mean of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, length) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool1d.html
-
-    >>> ad.nn.AdaptiveAvgPool1d(2)(ad.zeros(1, 1, 4)).shape
-    adjoint.Size([1, 1, 2])
-    """
-
-    rank = 1
-
-
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The mean of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, height, width) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool2d.html
-
-    >>> ad.nn.AdaptiveAvgPool2d(2)(ad.zeros(1, 1, 4, 4)).shape
-    adjoint.Size([1, 1, 2, 2])
-    """
-
-    rank = 2
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The mean of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, depth, height, width) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveAvgPool3d.html
-
-    >>> ad.nn.AdaptiveAvgPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
-    adjoint.Size([1, 1, 2, 2, 2])
-    """
-
-    rank = 3
-
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The largest value of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, length) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool1d.html
-
-    >>> ad.nn.AdaptiveMaxPool1d(2)(ad.zeros(1, 1, 4)).shape
-    adjoint.Size([1, 1, 2])
-    """
-
-    rank = 1
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest value of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, height, width) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool2d.html
-
-    >>> ad.nn.AdaptiveMaxPool2d(2)(ad.zeros(1, 1, 4, 4)).shape
-    adjoint.Size([1, 1, 2, 2])
-    """
-
-    rank = 2
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The largest value of each of output_size bins, whatever the input's size.
-
-    Shapes: (batch, channels, depth, height, width) or without batch -> the same with output_size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.AdaptiveMaxPool3d.html
-
-    >>> ad.nn.AdaptiveMaxPool3d(2)(ad.zeros(1, 1, 4, 4, 4)).shape
     adjoint.Size([1, 1, 2, 2, 2])
     """
 
@@ -301,9 +322,20 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """The p-th root of the sum of the p-th powers in each window.
+    """p-norm of each window of signals.
 
-    Shapes: (batch, channels, length) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        norm_type: Exponent p.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch.
+    Errors: ShapeError where no window fits, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LPPool1d.html
 
     >>> ad.nn.LPPool1d(2, 2)(ad.tensor([[[3., 4.]]]))
@@ -314,9 +346,21 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """The p-th root of the sum of the p-th powers in each window.
+    """p-norm of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        norm_type: Exponent p.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch.
+    Errors: ShapeError where no window fits, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LPPool2d.html
 
     >>> ad.nn.LPPool2d(2, 2)(ad.ones(1, 1, 2, 2)).item()
@@ -327,9 +371,21 @@ class LPPool2d(_LPPool):
 
 
 class LPPool3d(_LPPool):
-    """The p-th root of the sum of the p-th powers in each window.
+    """p-norm of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        norm_type: Exponent p.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch.
+    Errors: ShapeError where no window fits, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LPPool3d.html
 
     >>> ad.nn.LPPool3d(1, 2)(ad.ones(1, 1, 2, 2, 2)).item()
@@ -359,7 +415,18 @@ class _MaxUnpool(Module):
 class MaxUnpool1d(_MaxUnpool):
     """Zeros with the results of MaxPool1d back at their indices.
 
-    Shapes: (batch, channels, length) or without batch.
+        y[indices[i]] = x[i], zero elsewhere
+
+    The size of the output is (size - 1) stride - 2 padding + kernel_size, or `output_size`, which
+    `forward` takes.
+
+    Args:
+        kernel_size: Size of the windows that the pooling had.
+        stride: Distance of the windows that the pooling had. Default: None, kernel_size.
+        padding: Width of the padding that the pooling had. Default: 0.
+
+    Shapes: input and indices (batch, channels, length) or without batch -> the same with the size
+    before pooling.
     Errors: InvalidArgument for an index outside of the output.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxUnpool1d.html
 
@@ -374,7 +441,18 @@ class MaxUnpool1d(_MaxUnpool):
 class MaxUnpool2d(_MaxUnpool):
     """Zeros with the results of MaxPool2d back at their indices.
 
-    Shapes: (batch, channels, height, width) or without batch.
+        y[indices[i]] = x[i], zero elsewhere
+
+    The size of the output is (size - 1) stride - 2 padding + kernel_size, or `output_size`, which
+    `forward` takes.
+
+    Args:
+        kernel_size: Size of the windows that the pooling had.
+        stride: Distance of the windows that the pooling had. Default: None, kernel_size.
+        padding: Width of the padding that the pooling had. Default: 0.
+
+    Shapes: input and indices (batch, channels, height, width) or without batch -> the same with the
+    size before pooling.
     Errors: InvalidArgument for an index outside of the output.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxUnpool2d.html
 
@@ -390,7 +468,18 @@ class MaxUnpool2d(_MaxUnpool):
 class MaxUnpool3d(_MaxUnpool):
     """Zeros with the results of MaxPool3d back at their indices.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+        y[indices[i]] = x[i], zero elsewhere
+
+    The size of the output is (size - 1) stride - 2 padding + kernel_size, or `output_size`, which
+    `forward` takes.
+
+    Args:
+        kernel_size: Size of the windows that the pooling had.
+        stride: Distance of the windows that the pooling had. Default: None, kernel_size.
+        padding: Width of the padding that the pooling had. Default: 0.
+
+    Shapes: input and indices (batch, channels, depth, height, width) or without batch -> the same
+    with the size before pooling.
     Errors: InvalidArgument for an index outside of the output.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxUnpool3d.html
 
@@ -402,67 +491,8 @@ class MaxUnpool3d(_MaxUnpool):
     rank = 3
 
 
-class _FractionalMaxPool(Module):
-    rank: int
-
-    def __init__(
-        self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Any = None,
-    ) -> None:
-        super().__init__()
-        name = type(self).__name__
-        if (output_size is None) == (output_ratio is None):
-            raise InvalidArgument(
-                f"{name} requires specifying either an output size, or a pooling ratio, and only "
-                f"one of output_size and output_ratio may be specified; got {output_size} and "
-                f"{output_ratio}"
-            )
-        self.kernel_size = per_dimension(kernel_size, self.rank)
-        if min(self.kernel_size) <= 0:
-            raise InvalidArgument(f"kernel_size must be greater than 0, but got {kernel_size}")
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else per_dimension(output_size, self.rank)
-        ratios = (output_ratio,) * self.rank if isinstance(output_ratio, float) else output_ratio
-        self.output_ratio = ratios
-        if ratios is not None and not all(0 < ratio < 1 for ratio in ratios):
-            raise InvalidArgument(f"output_ratio must be between 0 and 1 (got {output_ratio})")
-
-    def forward(self, input: Any) -> Any:
-        """The maxima."""
-        return getattr(F, f"fractional_max_pool{self.rank}d")(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
-            _random_samples=self._random_samples,
-        )  # fmt: skip
-
-
-class FractionalMaxPool2d(_FractionalMaxPool):
-    """The maxima of windows at random steps (Graham, 2014).
-
-    Shapes: (batch, channels, height, width) or without batch.
-    Errors: InvalidArgument unless exactly one of size and ratio is given.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.FractionalMaxPool2d.html
-
-    >>> ad.nn.FractionalMaxPool2d(2, output_ratio=0.5)(ad.zeros(1, 1, 6, 6)).shape
-    adjoint.Size([1, 1, 3, 3])
-    """
-
-    rank = 2
-
-
-class FractionalMaxPool3d(_FractionalMaxPool):
-    """The maxima of windows at random steps (Graham, 2014).
-
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    Errors: InvalidArgument unless exactly one of size and ratio is given.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.FractionalMaxPool3d.html
-
-    >>> ad.nn.FractionalMaxPool3d(2, output_size=3)(ad.zeros(1, 1, 6, 6, 6)).shape
-    adjoint.Size([1, 1, 3, 3, 3])
-    """
-
-    rank = 3
+for _kind in (
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d, AdaptiveMaxPool3d, FractionalMaxPool2d, FractionalMaxPool3d,
+):  # fmt: skip
+    _kind.__module__ = __name__  # where PyTorch has them: files name them so

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from ...core.errors import InvalidArgument, ShapeError
-from ...ops.shape.joining import cat, stack
+from ...ops.shape.concatenation import cat, stack
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer
@@ -17,8 +17,27 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: parameters, layers, directions, packed sequences.
+    """Base of RNN, LSTM and GRU: parameters, layers, directions, packed sequences.
 
+    Each layer applies its step to all times, in each direction; see RNN, LSTM and GRU for the
+    formulas.
+
+    Args:
+        mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        num_layers: Number of layers, each on the outputs of the one before. Default: 1.
+        bias: Whether to add learned biases. Default: True.
+        batch_first: Whether input and output have the batch first. Default: False.
+        dropout: Probability of dropout between layers, in training. Default: 0.0.
+        bidirectional: Whether each layer runs backward, too. Default: False.
+        proj_size: Size of the projected state of an LSTM; 0 for none. Default: 0.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Errors: InvalidArgument for a hidden_size or num_layers that is not positive and a dropout
+    outside [0, 1], and for a proj_size that does not fit; ShapeError, in the call, for an input or
+    state of other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNBase.html
 
     >>> ad.nn.RNNBase("GRU", 2, 3).weight_ih_l0.shape
@@ -123,7 +142,7 @@ class RNNBase(Module):
         packed = isinstance(input, PackedSequence)
         sizes = None
         if packed:
-            data, sizes = input.data, tuple(int(n) for n in input.batch_sizes)
+            data, sizes = input.data, tuple(input.batch_sizes.tolist())
             batched = True
         else:
             if input.ndim not in (2, 3):
@@ -209,10 +228,35 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman's recurrent layers: h' = tanh(W x + b + W' h + b') (or relu).
+    """Elman's recurrent layers.
 
-    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final state.
-    Errors: ShapeError for an input or state of other sizes.
+        h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
+
+    Here x is the input of a step, h the state before it and h' its output and state.
+
+    A `PackedSequence` as input gives one as output. Weights and biases start uniform within 1 /
+    sqrt(hidden_size).
+
+    Args:
+        nonlinearity: "tanh", or "relu" in its place. Default: "tanh".
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        num_layers: Number of layers, each on the outputs of the one before. Default: 1.
+        bias: Whether to add learned biases. Default: True.
+        batch_first: Whether input and output have the batch first, (batch, time, ...). Default:
+            False.
+        dropout: Probability of dropout between layers, in training. Default: 0.0.
+        bidirectional: Whether each layer runs backward, too; both results are concatenated.
+            Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (time, batch, input_size), state (num_layers directions, batch, hidden_size),
+    zeros if not given -> output (time, batch, directions hidden_size) and the final state; or
+    without batch.
+    Errors: InvalidArgument for a hidden_size or num_layers that is not positive and a dropout
+    outside [0, 1], and for another nonlinearity; ShapeError, in the call, for an input or state of
+    other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNN.html
 
     >>> output, h = ad.nn.RNN(4, 8)(ad.zeros(5, 3, 4))
@@ -232,10 +276,37 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory (Hochreiter and Schmidhuber, 1997), with optional projections.
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997).
 
-    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final (h, c).
-    Errors: ShapeError for an input or state of other sizes.
+        (i, f, g, o) = W_ih x + b_ih + W_hh h + b_hh
+        c' = sigmoid(f) c + sigmoid(i) tanh(g)
+        h' = sigmoid(o) tanh(c')
+
+    Here x is the input of a step, (h, c) the state before it, h' its output and (h', c') its state.
+
+    A `PackedSequence` as input gives one as output. Weights and biases start uniform within 1 /
+    sqrt(hidden_size).
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        num_layers: Number of layers, each on the outputs of the one before. Default: 1.
+        bias: Whether to add learned biases. Default: True.
+        batch_first: Whether input and output have the batch first, (batch, time, ...). Default:
+            False.
+        dropout: Probability of dropout between layers, in training. Default: 0.0.
+        bidirectional: Whether each layer runs backward, too; both results are concatenated.
+            Default: False.
+        proj_size: Size of h', which W_hr projects, where it is not 0. Default: 0.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (time, batch, input_size), a pair of states (num_layers directions, batch,
+    hidden_size), zeros if not given -> output (time, batch, directions hidden_size) and the final
+    pair; or without batch. h has proj_size, if there is one, in the place of hidden_size.
+    Errors: InvalidArgument for a hidden_size or num_layers that is not positive and a dropout
+    outside [0, 1], and for a proj_size that is not below hidden_size; ShapeError, in the call, for
+    an input or state of other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
 
     >>> output, (h, c) = ad.nn.LSTM(4, 8, bidirectional=True)(ad.zeros(5, 3, 4))
@@ -250,8 +321,33 @@ class LSTM(RNNBase):
 class GRU(RNNBase):
     """Gated recurrent units (Cho et al., 2014).
 
-    Shapes: (time, batch, input_size) -> (time, batch, hidden_size) and the final state.
-    Errors: ShapeError for an input or state of other sizes.
+        (r, z, n) = W_ih x + b_ih, (r', z', n') = W_hh h + b_hh
+        m = tanh(n + sigmoid(r + r') n')
+        h' = (1 - sigmoid(z + z')) m + sigmoid(z + z') h
+
+    Here x is the input of a step, h the state before it and h' its output and state.
+
+    A `PackedSequence` as input gives one as output. Weights and biases start uniform within 1 /
+    sqrt(hidden_size).
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        num_layers: Number of layers, each on the outputs of the one before. Default: 1.
+        bias: Whether to add learned biases. Default: True.
+        batch_first: Whether input and output have the batch first, (batch, time, ...). Default:
+            False.
+        dropout: Probability of dropout between layers, in training. Default: 0.0.
+        bidirectional: Whether each layer runs backward, too; both results are concatenated.
+            Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (time, batch, input_size), state (num_layers directions, batch, hidden_size),
+    zeros if not given -> output (time, batch, directions hidden_size) and the final state; or
+    without batch.
+    Errors: InvalidArgument for a hidden_size or num_layers that is not positive and a dropout
+    outside [0, 1]; ShapeError, in the call, for an input or state of other sizes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html
 
     >>> output, h = ad.nn.GRU(4, 8, batch_first=True)(ad.zeros(3, 5, 4))
@@ -264,7 +360,17 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the cells share: parameters and the check of shapes.
+    """Base of the cells: parameters and the check of shapes.
+
+    See RNNCell, LSTMCell and GRUCell for the formulas.
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        bias: Whether to add learned biases.
+        num_chunks: Number of parts of the weights, one for each gate.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNCell.html
 
@@ -324,10 +430,23 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an Elman RNN.
+    """One step of Elman's recurrent layer.
 
-    Shapes: (batch, input_size), (batch, hidden_size) -> (batch, hidden_size).
-    Errors: ShapeError for other sizes.
+        h' = tanh(W_ih x + b_ih + W_hh h + b_hh)
+
+    Weights and biases start uniform within 1 / sqrt(hidden_size).
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        bias: Whether to add learned biases. Default: True.
+        nonlinearity: "tanh" or "relu". Default: "tanh".
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (batch, input_size), state (batch, hidden_size), zeros if not given -> (batch,
+    hidden_size); or without batch.
+    Errors: ShapeError for other sizes, and InvalidArgument for another nonlinearity, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.RNNCell.html
 
     >>> ad.nn.RNNCell(4, 8)(ad.zeros(3, 4)).shape
@@ -370,10 +489,24 @@ class _GatedCell(RNNCellBase):
 
 
 class LSTMCell(_GatedCell):
-    """One step of an LSTM.
+    """One step of long short-term memory.
 
-    Shapes: (batch, input_size) and two of (batch, hidden_size) -> two of (batch, hidden_size).
-    Errors: ShapeError for other sizes.
+        (i, f, g, o) = W_ih x + b_ih + W_hh h + b_hh
+        c' = sigmoid(f) c + sigmoid(i) tanh(g)
+        h' = sigmoid(o) tanh(c')
+
+    Weights and biases start uniform within 1 / sqrt(hidden_size).
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        bias: Whether to add learned biases. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (batch, input_size), a pair of states (batch, hidden_size), zeros if not given ->
+    the next pair; or without batch.
+    Errors: ShapeError for other sizes, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html
 
     >>> h, c = ad.nn.LSTMCell(4, 8)(ad.zeros(3, 4))
@@ -390,10 +523,24 @@ class LSTMCell(_GatedCell):
 
 
 class GRUCell(_GatedCell):
-    """One step of a GRU.
+    """One step of gated recurrent units.
 
-    Shapes: (batch, input_size), (batch, hidden_size) -> (batch, hidden_size).
-    Errors: ShapeError for other sizes.
+        (r, z, n) = W_ih x + b_ih, (r', z', n') = W_hh h + b_hh
+        m = tanh(n + sigmoid(r + r') n')
+        h' = (1 - sigmoid(z + z')) m + sigmoid(z + z') h
+
+    Weights and biases start uniform within 1 / sqrt(hidden_size).
+
+    Args:
+        input_size: Size of the input's vectors.
+        hidden_size: Size of the state's vectors.
+        bias: Whether to add learned biases. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (batch, input_size), state (batch, hidden_size), zeros if not given -> (batch,
+    hidden_size); or without batch.
+    Errors: ShapeError for other sizes, in the call.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRUCell.html
 
     >>> ad.nn.GRUCell(4, 8)(ad.zeros(3, 4)).shape

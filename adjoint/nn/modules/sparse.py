@@ -58,12 +58,28 @@ class _Rows(Module):
 
 
 class Embedding(_Rows):
-    """A learned vector for each of num_embeddings indices.
+    """Table of learned vectors, looked up by indices.
 
-    The vector of `padding_idx` is zero at first and gets no gradient.
+        y[i] = weight[input[i]]
+
+    Args:
+        num_embeddings: Number of vectors.
+        embedding_dim: Size of each vector.
+        padding_idx: Index whose vector is zero at first and gets no gradient. Default: None.
+        max_norm: Largest norm: vectors that are looked up are first scaled down to it, in place.
+            Default: None, no bound.
+        norm_type: Exponent of that norm. Default: 2.0.
+        scale_grad_by_freq: Not supported: only False. Default: False.
+        sparse: Whether the gradient of the weight is a sparse tensor. Default: False.
+        _weight: Vectors to start with. Default: None, drawn from the standard normal distribution.
+        _freeze: Whether the vectors are not learned. Default: False.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
 
     Shapes: (...) of integers -> (..., embedding_dim).
-    Errors: IndexingError for an index out of range.
+    Errors: IndexingError for an index out of range, DTypeError for indices that are no integers,
+    and Unsupported for `scale_grad_by_freq`, in the call; ShapeError for a `_weight` of another
+    shape; InvalidArgument for a padding_idx out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html
 
     >>> ad.nn.Embedding(10, 3)(ad.tensor([[1, 2], [4, 5]])).shape
@@ -138,10 +154,31 @@ class Embedding(_Rows):
 
 
 class EmbeddingBag(_Rows):
-    """The learned vectors of each bag of indices: their mean, sum or maximum.
+    """Mean, sum or maximum of the vectors of each bag of indices.
 
-    Shapes: (bags, size), or (indices,) with offsets -> (bags, embedding_dim).
-    Errors: those of `functional.embedding_bag`.
+        y[b] = mean over i in bag b of weight[input[i]]
+
+    Indices equal to padding_idx do not count. An empty bag gives zeros.
+
+    Args:
+        num_embeddings: Number of vectors.
+        embedding_dim: Size of each vector.
+        max_norm: Largest norm: vectors that are looked up are first scaled down to it, in place.
+            Default: None, no bound.
+        norm_type: Exponent of that norm. Default: 2.0.
+        scale_grad_by_freq: Not supported: only False. Default: False.
+        mode: What becomes of a bag's vectors: "mean", "sum" or "max". Default: "mean".
+        sparse: Whether the gradient of the weight is a sparse tensor. Default: False.
+        _weight: Vectors to start with. Default: None, drawn from the standard normal distribution.
+        include_last_offset: Whether the offsets have the end of the last bag, too. Default: False.
+        padding_idx: Index whose vector is zero at first and gets no gradient. Default: None.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: input (bags, size), or (indices,) with offsets (bags,) -> (bags, embedding_dim).
+    Errors: ShapeError for other shapes, InvalidArgument for an unknown mode and for "max" with
+    `sparse`, and Unsupported for `scale_grad_by_freq`, in the call; InvalidArgument for a
+    padding_idx out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
 
     >>> ad.nn.EmbeddingBag(10, 3)(ad.tensor([1, 2, 4]), ad.tensor([0, 2])).shape

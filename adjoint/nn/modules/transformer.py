@@ -34,7 +34,7 @@ def _get_activation_fn(activation: Any) -> Callable[[Any], Any]:
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the feed-forward block and how blocks are joined."""
+    """Base of encoder and decoder layers: the feed-forward block, and how blocks are joined."""
 
     attentions: tuple[str, ...]  # their names
 
@@ -81,9 +81,29 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with residual and layer norm.
+    """Encoder layer of a transformer: self-attention and a feed-forward block.
 
-    Shapes: (L, N, E), or (N, L, E) where `batch_first` -> the same.
+        x = norm1(x + dropout(attention(x, x, x)))
+        x = norm2(x + dropout(linear2(dropout(activation(linear1(x))))))
+
+    With `norm_first`, x = x + dropout(block(norm(x))) for each block.
+
+    Args:
+        d_model: Size of each vector.
+        nhead: Number of attention heads; it divides d_model.
+        dim_feedforward: Size of the layer within the feed-forward block. Default: 2048.
+        dropout: Probability of dropout, in training. Default: 0.1.
+        activation: Activation of the feed-forward block: "relu", "gelu" or a function. Default:
+            "relu".
+        layer_norm_eps: Number added to the variance in layer normalization. Default: 1e-5.
+        batch_first: Whether the batch is first, (batch, time, ...). Default: False.
+        norm_first: Normalize before each block instead of behind it. Default: False.
+        bias: Whether to add learned biases. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: (time, batch, d_model), or batch first where asked -> the same.
+    Errors: InvalidArgument for another activation; ShapeError where nhead does not divide d_model.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoderLayer.html
 
     >>> ad.nn.TransformerEncoderLayer(8, 2, 16)(ad.zeros(5, 3, 8)).shape
@@ -108,9 +128,31 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's output, and a feed-forward block.
+    """Decoder layer of a transformer: two attentions and a feed-forward block.
 
-    Shapes: (T, N, E) and memory (S, N, E), batch first where asked -> (T, N, E).
+        x = norm1(x + dropout(attention(x, x, x)))
+        x = norm2(x + dropout(attention(x, memory, memory)))
+        x = norm3(x + dropout(linear2(dropout(activation(linear1(x))))))
+
+    With `norm_first`, x = x + dropout(block(norm(x))) for each block.
+
+    Args:
+        d_model: Size of each vector.
+        nhead: Number of attention heads; it divides d_model.
+        dim_feedforward: Size of the layer within the feed-forward block. Default: 2048.
+        dropout: Probability of dropout, in training. Default: 0.1.
+        activation: Activation of the feed-forward block: "relu", "gelu" or a function. Default:
+            "relu".
+        layer_norm_eps: Number added to the variance in layer normalization. Default: 1e-5.
+        batch_first: Whether the batch is first, (batch, time, ...). Default: False.
+        norm_first: Normalize before each block instead of behind it. Default: False.
+        bias: Whether to add learned biases. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: target (T, batch, d_model) and memory (S, batch, d_model), batch first where asked ->
+    like the target.
+    Errors: InvalidArgument for another activation; ShapeError where nhead does not divide d_model.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerDecoderLayer.html
 
     >>> ad.nn.TransformerDecoderLayer(8, 2, 16)(ad.zeros(5, 3, 8), ad.zeros(7, 3, 8)).shape
@@ -153,8 +195,19 @@ def _copies(layer: Module, count: int) -> ModuleList:
 
 
 class TransformerEncoder(Module):
-    """A stack of encoder layers.
+    """Stack of encoder layers.
 
+        y = norm(layer_n(... layer_1(x)))
+
+    Args:
+        encoder_layer: Layer to copy.
+        num_layers: Number of layers, copies of the given one.
+        norm: Module for the last output. Default: None.
+        enable_nested_tensor: Accepted for programs written for PyTorch; changes nothing. Default:
+            True.
+        mask_check: Accepted for programs written for PyTorch; changes nothing. Default: True.
+
+    Shapes: those of the layer.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerEncoder.html
 
     >>> layer = ad.nn.TransformerEncoderLayer(8, 2, 16)
@@ -186,8 +239,16 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers.
+    """Stack of decoder layers, each of which sees the encoder's output.
 
+        y = norm(layer_n(... layer_1(x, memory), memory))
+
+    Args:
+        decoder_layer: Layer to copy.
+        num_layers: Number of layers, copies of the given one.
+        norm: Module for the last output. Default: None.
+
+    Shapes: those of the layer.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerDecoder.html
 
     >>> layer = ad.nn.TransformerDecoderLayer(8, 2, 16)
@@ -223,10 +284,33 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder.
+    """Transformer: an encoder and a decoder (Vaswani et al., 2017).
 
-    Shapes: src (S, N, E), tgt (T, N, E), batch first where asked -> (T, N, E).
-    Errors: ShapeError where batch sizes or feature sizes differ.
+        y = decoder(tgt, encoder(src))
+
+    Matrices start by Xavier's uniform distribution.
+
+    Args:
+        d_model: Size of each vector. Default: 512.
+        nhead: Number of attention heads; it divides d_model. Default: 8.
+        num_encoder_layers: Number of encoder layers. Default: 6.
+        num_decoder_layers: Number of decoder layers. Default: 6.
+        dim_feedforward: Size of the layer within the feed-forward block. Default: 2048.
+        dropout: Probability of dropout, in training. Default: 0.1.
+        activation: Activation of the feed-forward block: "relu", "gelu" or a function. Default:
+            "relu".
+        custom_encoder: Module in the place of the encoder. Default: None, a TransformerEncoder.
+        custom_decoder: Module in the place of the decoder. Default: None, a TransformerDecoder.
+        layer_norm_eps: Number added to the variance in layer normalization. Default: 1e-5.
+        batch_first: Whether the batch is first, (batch, time, ...). Default: False.
+        norm_first: Normalize before each block instead of behind it. Default: False.
+        bias: Whether to add learned biases. Default: True.
+        device: Device of the parameters. Default: None, the default device.
+        dtype: Data type of the parameters. Default: None, the default data type.
+
+    Shapes: src (S, batch, d_model), tgt (T, batch, d_model), batch first where asked -> like tgt.
+    Errors: InvalidArgument for another activation; ShapeError where nhead does not divide d_model
+    and, in the call, where batch sizes or feature sizes differ.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Transformer.html
 
     >>> model = ad.nn.Transformer(8, 2, 1, 1, 16)

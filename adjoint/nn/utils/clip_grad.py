@@ -14,16 +14,16 @@ from ...core import policy
 from ...core.dtype import from_numpy_dtype
 from ...core.errors import InvalidArgument, NotTraceable
 from ...core.mode import MODE, mode_with, unobserved
-from ...core.scalar import Arithmetic
 from ...core.spec import Spec
-from ...eager.public import explaining
-from ...eager.tensors import wrap
-from ...eager.writes import announce
+from ...core.symbolic_scalar import ScalarGraph
+from ...ir import compute
+from ...ir.program import Program, Value, make
 from ...ops.create.creation import tensor
 from ...ops.elementwise.arithmetic import MUL
-from ...ops.shape.joining import stack
-from ...program import compute
-from ...program.program import Program, Value, make
+from ...ops.shape.concatenation import stack
+from ...runtime.public import explaining
+from ...runtime.tensors import wrap
+from ...runtime.writes import announce
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -44,11 +44,12 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        token = MODE.set(mode_with(unobserved(MODE.get()), grad=False))
+        outside = MODE.get()
         try:
+            MODE.set(mode_with(unobserved(MODE.get()), grad=False))
             return function(*args, **kwargs)
         finally:
-            MODE.reset(token)
+            MODE.set(outside)
 
     return run
 
@@ -78,9 +79,18 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Any:
-    """The norm of all tensors taken together as one vector.
+    """Norm of all tensors taken together as one vector.
 
-    Errors: InvalidArgument where it is not finite, if asked to.
+        norm = (sum over all elements of |x|^p)^(1 / p), p = norm_type
+
+    Args:
+        tensors: Tensors, an iterable or one.
+        norm_type: Exponent of the norm; inf is the largest absolute value. Default: 2.0.
+        error_if_nonfinite: Raise an error where the norm is infinite or not a number. Default:
+            False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+
+    Errors: InvalidArgument where it is not finite and `error_if_nonfinite`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.get_total_norm.html
 
     >>> ad.nn.utils.get_total_norm([ad.tensor([3.]), ad.tensor([4.])]).item()
@@ -105,7 +115,15 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
 ) -> None:
-    """Scale the gradients in place so that a total norm of `total_norm` becomes at most max_norm.
+    """Scale the gradients in place by a total norm that is known.
+
+        g = g min(1, max_norm / (total_norm + 1e-6))
+
+    Args:
+        parameters: Parameters, an iterable of tensors or one tensor.
+        max_norm: Largest norm.
+        total_norm: Norm of all gradients, a tensor, as `get_total_norm` returns it.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grads_with_norm_.html
 
@@ -144,7 +162,7 @@ def _scaling(dtype: Any) -> Any:
     from ...backends.native.lowering.multi_tensor import MultiTensor
 
     x = Value(Spec((2,), from_numpy_dtype(dtype)))
-    times = make(MUL, x, Arithmetic().scalar(1.0))
+    times = make(MUL, x, ScalarGraph().scalar(1.0))
     try:
         return MultiTensor([dtype], Program([x], [times], times.outputs), [0])
     except NotTraceable:
@@ -169,10 +187,22 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Any:
-    """Scale all gradients in place so that their total norm is at most max_norm; returns that norm
-    as it was before.
+    """Scale all gradients in place so that their total norm is at most max_norm.
 
-    Errors: InvalidArgument where it is not finite, if asked to.
+        g = g min(1, max_norm / (norm + 1e-6))
+        norm = (sum over all elements of all gradients of |g|^p)^(1 / p), p = norm_type
+
+    The result is the norm before.
+
+    Args:
+        parameters: Parameters, an iterable of tensors or one tensor.
+        max_norm: Largest norm.
+        norm_type: Exponent of the norm; inf is the largest absolute value. Default: 2.0.
+        error_if_nonfinite: Raise an error where the norm is infinite or not a number. Default:
+            False.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
+
+    Errors: InvalidArgument where the norm is not finite and `error_if_nonfinite`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html
 
     >>> p = ad.tensor([3.0, 4.0], requires_grad=True)
@@ -192,7 +222,14 @@ def clip_grad_norm_(
 def clip_grad_value_(
     parameters: Iterable[Any] | Any, clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Bound each element of the gradients to [-clip_value, clip_value], in place.
+    """Bound each element of the gradients, in place.
+
+        g = min(max(g, -clip_value), clip_value)
+
+    Args:
+        parameters: Parameters, an iterable of tensors or one tensor.
+        clip_value: Largest absolute value.
+        foreach: Accepted for programs written for PyTorch; changes nothing. Default: None.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_value_.html
 

@@ -6,15 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core.errors import InvalidArgument, InvalidType
-from ...ops.shape.joining import cat
+from ...ops.shape.concatenation import cat
 from ...tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
-    """All parameters, flattened, one after the other.
+    """All parameters, flattened, one after the other, as one vector.
 
+        vector = (p_1, p_2, ...)
+
+    Args:
+        parameters: Parameters, an iterable of tensors.
+
+    Shapes: any -> (number of elements,).
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parameters_to_vector.html
 
     >>> ad.nn.utils.parameters_to_vector([ad.ones(1, 2), ad.zeros(1)])
@@ -24,7 +30,13 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Any]) -> None:
-    """Give each parameter its slice of the vector as data (a view of it).
+    """Give each parameter its part of a vector as data, a view of it.
+
+        p_i = the next elements of vec, as many as p_i has
+
+    Args:
+        vec: Vector of at least as many elements as the parameters have together.
+        parameters: Parameters to change, an iterable of tensors.
 
     Errors: InvalidType where `vec` is no tensor; InvalidArgument where it is too short.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.vector_to_parameters.html

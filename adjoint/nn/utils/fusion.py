@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...eager.public import explaining
+from ...runtime.public import explaining
 from ...tensor import Tensor
 from ..parameter import Parameter
 
@@ -48,7 +48,21 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution with a batch normalization behind it.
+    """Weight and bias of a convolution with the batch normalization behind it folded in.
+
+        f = bn_w / sqrt(bn_rv + bn_eps)
+        weight = conv_w f, bias = (conv_b - bn_rm) f + bn_b
+
+    Args:
+        conv_w: Weight of the convolution.
+        conv_b: Bias of the convolution, or None.
+        bn_rm: Running mean.
+        bn_rv: Running variance.
+        bn_eps: Number added to the variance.
+        bn_w: Weight of the normalization, or None.
+        bn_b: Bias of the normalization, or None.
+        transpose: Whether the convolution is a transposed one, whose output channels are dimension
+            1. Default: False.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_conv_bn_weights.html
     """
@@ -67,7 +81,19 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer with a batch normalization behind it.
+    """Weight and bias of a linear layer with the batch normalization behind it folded in.
+
+        f = bn_w / sqrt(bn_rv + bn_eps)
+        weight = linear_w f, bias = (linear_b - bn_rm) f + bn_b
+
+    Args:
+        linear_w: Weight of the layer.
+        linear_b: Bias of the layer, or None.
+        bn_rm: Running mean.
+        bn_rv: Running variance.
+        bn_eps: Number added to the variance.
+        bn_w: Weight of the normalization.
+        bn_b: Bias of the normalization.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_linear_bn_weights.html
     """
@@ -75,7 +101,14 @@ def fuse_linear_bn_weights(
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of a convolution that does what both modules do.
+    """Copy of a convolution that does what it and the batch normalization behind it do.
+
+        fused(x) = bn(conv(x)), in evaluation mode
+
+    Args:
+        conv: Convolution.
+        bn: Batch normalization behind it.
+        transpose: Whether the convolution is a transposed one. Default: False.
 
     Errors: InvalidArgument for modules in training.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_conv_bn_eval.html
@@ -95,7 +128,13 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of a linear layer that does what both modules do.
+    """Copy of a linear layer that does what it and the batch normalization behind it do.
+
+        fused(x) = bn(linear(x)), in evaluation mode
+
+    Args:
+        linear: Linear layer.
+        bn: Batch normalization behind it.
 
     Errors: InvalidArgument for modules in training, and for a normalization of another size.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.fuse_linear_bn_eval.html

@@ -24,9 +24,14 @@ def _convert(module: Any, kinds: Any, memory_format: Any, formats: Any) -> Any:
 
 
 def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Any:
-    """Give the weights of all Conv2d and ConvTranspose2d in a module memory of their own, as
-    `contiguous(memory_format=...)` lays it out: for `channels_last`, or `contiguous_format`. Their
-    values are the same.
+    """Lay out the weights of all Conv2d and ConvTranspose2d in a module in a memory format.
+
+    Each weight gets memory of its own, as `contiguous(memory_format=...)` lays it out. Its values
+    are the same.
+
+    Args:
+        module: Module to change; it is returned.
+        memory_format: `channels_last` or `contiguous_format`.
 
     Errors: InvalidArgument for another format.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.convert_conv2d_weight_memory_format.html
@@ -40,7 +45,14 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> A
 
 
 def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Any:
-    """The same of all Conv3d and ConvTranspose3d: `channels_last_3d`, or `contiguous_format`.
+    """Lay out the weights of all Conv3d and ConvTranspose3d in a module in a memory format.
+
+    Each weight gets memory of its own, as `contiguous(memory_format=...)` lays it out. Its values
+    are the same.
+
+    Args:
+        module: Module to change; it is returned.
+        memory_format: `channels_last_3d` or `contiguous_format`.
 
     Errors: InvalidArgument for another format.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.convert_conv3d_weight_memory_format.html

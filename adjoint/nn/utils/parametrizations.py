@@ -41,8 +41,16 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a weight's length (per slice along `dim`) and direction apart (Salimans and Kingma,
-    2016).
+    """Learn a weight's length and its direction apart (Salimans and Kingma, 2016).
+
+        weight = g v / |v|
+
+    g and v are the originals of the parametrization; g has a length for each slice along `dim`.
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
+        dim: Dimension of the slices; None for one length of the whole. Default: 0.
 
     Errors: InvalidArgument where the module has no such parameter.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrizations.weight_norm.html
@@ -121,10 +129,22 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide a weight by its largest singular value, found by power iteration (Miyato et al.,
-    2018).
+    """Divide a weight by its largest singular value (Miyato et al., 2018).
 
-    Errors: InvalidArgument where the module has no such tensor.
+        weight = W / (u^T W v)
+
+    u and v are found by power iteration, which each forward in training goes on with. W is taken as
+    a matrix whose rows are the slices along `dim`; a vector is divided by its norm.
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
+        n_power_iterations: Number of iterations in each forward. Default: 1.
+        eps: Least norm by which u and v are divided. Default: 1e-12.
+        dim: Dimension of the rows. Default: None, 0, or 1 for transposed convolutions.
+
+    Errors: InvalidArgument where the module has no such tensor, and for a number of iterations that
+    is not positive; IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrizations.spectral_norm.html
 
     >>> layer = ad.nn.utils.parametrizations.spectral_norm(ad.nn.Linear(4, 3))

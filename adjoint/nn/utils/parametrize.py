@@ -30,10 +30,20 @@ def _register(module: Module, name: str, value: Any) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one parameter, and the `original` (or originals) they start from.
+    """Parametrizations of one parameter, and the original (or originals) that they start from.
 
-    Errors: InvalidArgument where `right_inverse` gives no tensors; ShapeError where the result has
-    another shape and not `unsafe`.
+        parameter = module_n(... module_1(original))
+
+    The originals are `original`, or `original0`, `original1`, ... where the last `right_inverse`
+    gives several tensors.
+
+    Args:
+        modules: Parametrizations, in their order.
+        original: Parameter or buffer that they compute.
+        unsafe: Whether they may change the shape. Default: False.
+
+    Errors: InvalidArgument for no modules, and for a `right_inverse` that gives neither a tensor
+    nor a sequence; ShapeError where the shape would change, unless `unsafe`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.ParametrizationList.html
 
     >>> from adjoint.nn.utils.parametrize import ParametrizationList
@@ -111,8 +121,10 @@ _caching = 0  # how many `cached` blocks are open
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, each parametrized tensor is computed once, when it is first read, and kept until the
-    end of the outermost such block; for modules that read one several times in a call.
+    """Compute each parametrized tensor once within a `with` block.
+
+    It is computed when it is first read, and kept until the end of the outermost such block: for
+    modules that read one several times in a call.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.cached.html
 
@@ -152,9 +164,18 @@ def _computed(name: str) -> property:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Compute `module`'s parameter or buffer `tensor_name` by `parametrization` from now on.
+    """Compute a module's parameter or buffer by a parametrization from now on.
 
-    Where it has a `right_inverse`, the original becomes that of the present value.
+        module.weight = parametrization(original)
+
+    Where it has a `right_inverse`, the original becomes that of the present value. Several are
+    applied in their order.
+
+    Args:
+        module: Module to change; it is returned.
+        tensor_name: Name of the parameter or buffer.
+        parametrization: Module that computes it from the original.
+        unsafe: Whether the parametrization may change the shape. Default: False.
 
     Errors: InvalidArgument where the module has no such tensor; ShapeError where its shape would
     change.
@@ -195,7 +216,13 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module has a parametrization (of that tensor).
+    """Whether a module has a parametrization.
+
+    It is about the module itself, not its children.
+
+    Args:
+        module: Module.
+        tensor_name: Name of a parameter or buffer. Default: None, any.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.is_parametrized.html
 
@@ -212,7 +239,14 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make `tensor_name` a plain parameter again: of its present value, or of the original.
+    """Make a parametrized tensor a plain parameter or buffer again.
+
+    All parametrizations of that tensor are taken away.
+
+    Args:
+        module: Module to change; it is returned.
+        tensor_name: Name of the parameter or buffer.
+        leave_parametrized: Keep the present value; otherwise that of the original. Default: True.
 
     Errors: InvalidArgument where there is none, or several originals are to be left.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.remove_parametrizations.html

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...core.errors import InvalidArgument, InvalidType
-from ...ops.create.creation import ones_like, zeros_like
+from ...ops.create.like import ones_like, zeros_like
 from ...ops.random.random import rand, rand_like
 from ..modules.module import Module
 from .convert_parameters import parameters_to_vector
@@ -33,9 +33,12 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """Base of pruning methods: `compute_mask` says what stays; `PRUNING_TYPE`, among what an
-    earlier method has left: single elements ("unstructured"), channels along `dim` ("structured"),
-    or all ("global").
+    """Base of pruning methods.
+
+        parameter = original * mask, mask = compute_mask(scores, mask before)
+
+    `compute_mask` says what stays. `PRUNING_TYPE` says among what an earlier method has left:
+    single elements ("unstructured"), channels along `dim` ("structured"), or all ("global").
 
     >>> from adjoint.nn.utils import prune
     >>> class Even(prune.BasePruningMethod):
@@ -135,7 +138,15 @@ def _prunings(module: Module) -> dict[str, Any]:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods, of which the last adds to what the others have pruned."""
+    """Several pruning methods, of which the last adds to what the others have pruned.
+
+        mask = mask before, with zeros where the last method prunes what was left
+
+    Args:
+        *args: Methods, or one iterable of them.
+
+    Errors: InvalidType for what is no method; InvalidArgument for one of another parameter.
+    """
 
     PRUNING_TYPE = "container"
 
@@ -149,7 +160,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: Any) -> None:
-        """One more.
+        """Add one more method.
 
         Errors: InvalidType for what is no method; InvalidArgument for another parameter's.
         """
@@ -196,17 +207,28 @@ class PruningContainer(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Nothing is pruned."""
+    """Pruning method that prunes nothing.
+
+        mask = mask before
+
+    It puts a mask of ones on a parameter that has none.
+    """
 
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The same."""
+        """Return the mask that is in force."""
         return default_mask
 
 
 class CustomFromMask(BasePruningMethod):
-    """A mask that is given."""
+    """Pruning method that takes the mask that it was given.
+
+        mask = mask before times the mask given
+
+    Args:
+        mask: Mask of the parameter's shape, 0 or false where to prune.
+    """
 
     PRUNING_TYPE = "global"
 
@@ -214,12 +236,21 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """Both."""
+        """Multiply both masks."""
         return default_mask * self.mask.to(default_mask.dtype)
 
 
 class RandomUnstructured(BasePruningMethod):
-    """So many elements, at random."""
+    """Pruning method that takes elements at random.
+
+        mask = 0 at as many random places as `amount` says
+
+    Args:
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above 1
+    as a share.
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -241,14 +272,33 @@ class RandomUnstructured(BasePruningMethod):
 
 
 class L1Unstructured(RandomUnstructured):
-    """So many elements, those nearest to 0."""
+    """Pruning method that takes the elements nearest to 0.
+
+        mask = 0 where |score| is among the least, as many as `amount` says
+
+    Args:
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above 1
+    as a share.
+    """
 
     def _scores(self, t: Any) -> Any:
         return t.abs()
 
 
 class RandomStructured(BasePruningMethod):
-    """So many channels along `dim`, at random."""
+    """Pruning method that takes channels at random.
+
+        mask = 0 in as many random channels along `dim` as `amount` says
+
+    Args:
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+        dim: Dimension of the channels. Default: -1.
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above 1
+    as a share.
+    """
 
     PRUNING_TYPE = "structured"
 
@@ -283,7 +333,18 @@ class RandomStructured(BasePruningMethod):
 
 
 class LnStructured(RandomStructured):
-    """So many channels along `dim`, those of the least `n`-norm."""
+    """Pruning method that takes the channels of the least norm.
+
+        mask = 0 where the n-norm of the scores is among the least along `dim`
+
+    Args:
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+        n: Exponent of the norm.
+        dim: Dimension of the channels. Default: -1.
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above 1
+    as a share.
+    """
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
@@ -320,7 +381,13 @@ def _count(amount: Any, size: int) -> int:
 
 
 def identity(module: Module, name: str) -> Module:
-    """Give a parameter a mask of ones.
+    """Give a parameter a mask of ones, which prunes nothing.
+
+        parameter = original * mask, mask = 1
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.identity(ad.nn.Linear(2, 1), "bias").bias_mask
@@ -331,7 +398,17 @@ def identity(module: Module, name: str) -> Module:
 
 
 def random_unstructured(module: Module, name: str, amount: Any) -> Module:
-    """Prune elements at random: so many (int), or such a part (float).
+    """Prune elements at random.
+
+        parameter = original * mask, mask 0 at as many random places as `amount` says
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above
+    all.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.random_unstructured(ad.nn.Linear(2, 3), "weight", 2).weight_mask.sum()
@@ -344,7 +421,19 @@ def random_unstructured(module: Module, name: str, amount: Any) -> Module:
 def l1_unstructured(
     module: Module, name: str, amount: Any, importance_scores: Any = None
 ) -> Module:
-    """Prune the elements nearest to 0, or of the lowest scores.
+    """Prune the elements nearest to 0.
+
+        parameter = original * mask, mask 0 at the places of the least |score|, as many as `amount`
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+        importance_scores: Scores by which to choose, of the parameter's shape. Default: None, the
+            parameter's values.
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above
+    all.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.l1_unstructured(ad.nn.Linear(2, 3), "weight", 2).weight_mask.sum()
@@ -355,7 +444,18 @@ def l1_unstructured(
 
 
 def random_structured(module: Module, name: str, amount: Any, dim: int) -> Module:
-    """Prune channels along `dim` at random.
+    """Prune channels at random.
+
+        parameter = original * mask, mask 0 in as many random channels along `dim` as `amount` says
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+        dim: Dimension of the channels.
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above
+    all.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.random_structured(ad.nn.Linear(2, 3), "weight", 1, dim=0).weight_mask.sum()
@@ -368,7 +468,21 @@ def random_structured(module: Module, name: str, amount: Any, dim: int) -> Modul
 def ln_structured(
     module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
 ) -> Module:
-    """Prune the channels along `dim` of the least `n`-norm.
+    """Prune the channels of the least norm.
+
+        parameter = original * mask, mask 0 in the channels along `dim` of least n-norm
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
+        amount: How much to prune: a number (int), or a share of all (float in [0, 1]).
+        n: Exponent of the norm.
+        dim: Dimension of the channels.
+        importance_scores: Scores by which to choose, of the parameter's shape. Default: None, the
+            parameter's values.
+
+    Errors: InvalidType for an amount that is no number; InvalidArgument for one below 0 or above
+    all.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.ln_structured(ad.nn.Linear(2, 3), "weight", 1, n=2, dim=0).weight_mask.sum()
@@ -384,7 +498,16 @@ def global_unstructured(
     importance_scores: Mapping[tuple[Module, str], Any] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Prune several parameters as one: pairs of a module and a name.
+    """Prune several parameters as one.
+
+        parameters = originals * masks, masks 0 at the places that the method chooses of all
+
+    Args:
+        parameters: Pairs of a module and the name of its parameter.
+        pruning_method: Class of an unstructured method, such as L1Unstructured.
+        importance_scores: Scores by which to choose, by pairs of module and name. Default: None,
+            the parameters' values.
+        **kwargs: Arguments of the method, such as `amount`.
 
     Errors: InvalidType for a method of another type than "unstructured".
 
@@ -415,7 +538,14 @@ def global_unstructured(
 
 
 def custom_from_mask(module: Module, name: str, mask: Any) -> Module:
-    """Prune by a mask that is given.
+    """Prune a parameter by a mask.
+
+        parameter = original * mask
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
+        mask: Mask of the parameter's shape, 0 or false where to prune.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.custom_from_mask(ad.nn.Linear(2, 3), "bias", ad.tensor([0, 1, 0])).bias_mask
@@ -427,6 +557,12 @@ def custom_from_mask(module: Module, name: str, mask: Any) -> Module:
 
 def remove(module: Module, name: str) -> Module:
     """Make a pruned parameter a plain one, with zeros where it was pruned.
+
+        parameter = original * mask
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter.
 
     Errors: InvalidArgument where it was not.
 
@@ -445,7 +581,12 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether any parameter in the module is pruned.
+    """Whether any parameter in a module, or in a module within it, is pruned.
+
+    A parameter is pruned from the first method that was applied to it until `remove`.
+
+    Args:
+        module: Module.
 
     >>> from adjoint.nn.utils import prune
     >>> prune.is_pruned(ad.nn.Sequential(prune.identity(ad.nn.Linear(2, 1), "weight")))

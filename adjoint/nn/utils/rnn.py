@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.create.creation import tensor
-from ...ops.shape.joining import cat, stack
+from ...ops.shape.concatenation import cat, stack
 from ...tensor import Tensor
 
 __all__ = [
@@ -28,9 +28,20 @@ class _Packed(NamedTuple):
 
 
 class PackedSequence(_Packed):
-    """Sequences sorted by length, stored step by step: `batch_sizes[t]` rows belong to step t.
+    """Sequences sorted by length and stored step by step, without padding.
 
-    Made by `pack_padded_sequence` or `pack_sequence`; recurrent layers take and return it.
+        data[sum of batch_sizes[:t] + i] = step t of the i-th longest sequence
+
+    `batch_sizes[t]` sequences have a step t. It is made by `pack_padded_sequence` or
+    `pack_sequence`; recurrent layers take and return it.
+
+    Args:
+        data: Steps of all sequences, (sum of lengths, ...).
+        batch_sizes: Number of sequences at each step, in int64.
+        sorted_indices: Order that sorts the sequences by length. Default: None, they are sorted.
+        unsorted_indices: Order that undoes it. Default: None, derived from sorted_indices.
+
+    Errors: ShapeError where `batch_sizes` do not sum to the rows of `data`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.PackedSequence.html
 
     >>> from adjoint.nn.utils.rnn import pack_sequence
@@ -39,6 +50,7 @@ class PackedSequence(_Packed):
     """
 
     __slots__ = ()
+    _known = ("batch_sizes",)  # by whose values Python goes
 
     def __new__(
         cls, data: Any, batch_sizes: Any, sorted_indices: Any = None, unsorted_indices: Any = None
@@ -46,15 +58,16 @@ class PackedSequence(_Packed):
         """See the class; either permutation is derived from the other."""
         if unsorted_indices is None and sorted_indices is not None:
             unsorted_indices = invert_permutation(sorted_indices)
-        if int(batch_sizes.sum()) != data.shape[0]:
+        total = sum(batch_sizes.tolist())
+        if total != data.shape[0]:
             raise ShapeError(
-                f"PackedSequence: batch_sizes sum to {int(batch_sizes.sum())}, but data has "
-                f"{data.shape[0]} rows; use pack_padded_sequence to make one"
+                f"PackedSequence: batch_sizes sum to {total}, but data has {data.shape[0]} rows; "
+                "use pack_padded_sequence to make one"
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same sequences with converted data."""
+        """Convert the data; the sequences are the same."""
         return self._replace(data=self.data.to(*args, **kwargs))
 
     @property
@@ -64,7 +77,12 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Any) -> Any:
-    """The permutation that undoes `permutation`; None for None.
+    """Permutation that undoes another one.
+
+        result[permutation[i]] = i
+
+    Args:
+        permutation: Permutation, a vector of integers; None gives None.
 
     >>> from adjoint.nn.utils.rnn import invert_permutation
     >>> invert_permutation(ad.tensor([2, 0, 1]))
@@ -78,6 +96,15 @@ def pack_padded_sequence(
 ) -> PackedSequence:
     """Pack padded sequences, leaving out the padding.
 
+        data = input[t, i] for each step t and each sequence i that is longer than t
+
+    Args:
+        input: Padded sequences.
+        lengths: Length of each sequence, a tensor or a sequence of ints.
+        batch_first: Whether the batch is the first dimension. Default: False.
+        enforce_sorted: Require sequences that are sorted by decreasing length; otherwise they are
+            sorted. Default: True.
+
     Shapes: `input` is (time, batch, ...), or (batch, time, ...) where `batch_first`.
     Errors: InvalidArgument for lengths that are not positive, too long, or not sorted where
     `enforce_sorted`.
@@ -88,7 +115,7 @@ def pack_padded_sequence(
     >>> pack_padded_sequence(padded, [2, 1], batch_first=True).data
     tensor([1., 3., 2.])
     """
-    sizes = [int(n) for n in lengths]
+    sizes = lengths.tolist() if isinstance(lengths, Tensor) else [int(n) for n in lengths]
     if batch_first:
         input = input.transpose(0, 1)
     steps, batch = input.shape[:2]
@@ -124,9 +151,17 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The padded tensor and the lengths of a packed sequence.
+    """Padded tensor and lengths of a packed sequence, the reverse of packing.
 
-    Shapes: (time, batch, ...), or (batch, time, ...) where `batch_first`.
+        output[t, i] = step t of sequence i, padding_value behind its end
+
+    Args:
+        sequence: Packed sequences.
+        batch_first: Whether the batch becomes the first dimension. Default: False.
+        padding_value: Value behind the ends. Default: 0.0.
+        total_length: Length of the result. Default: None, that of the longest sequence.
+
+    Shapes: output (time, batch, ...), or (batch, time, ...) where `batch_first`; lengths (batch,).
     Errors: InvalidArgument where `total_length` is shorter than the longest sequence.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_packed_sequence.html
 
@@ -136,7 +171,7 @@ def pad_packed_sequence(
     (tensor([[1., 2.],
             [3., 0.]]), tensor([2, 1]))
     """
-    counts = [int(n) for n in sequence.batch_sizes]
+    counts = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(counts):
         raise InvalidArgument(
             f"pad_packed_sequence: Expected total_length to be at least the length of the longest "
@@ -165,7 +200,15 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences of different lengths as one tensor, padded at the end (or the start).
+    """Sequences of different lengths as one padded tensor.
+
+        output[t, i] = sequences[i][t], padding_value behind its end
+
+    Args:
+        sequences: Tensors (length, ...) that differ in their first size only.
+        batch_first: Whether the batch becomes the first dimension. Default: False.
+        padding_value: Value behind the ends. Default: 0.0.
+        padding_side: "right" to pad at the end, "left" at the start. Default: "right".
 
     Shapes: each is (time, ...); the result (longest, batch, ...), or batch first.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html
@@ -187,7 +230,14 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
-    """The sequences of a padded tensor, each of its own length.
+    """Sequences of a padded tensor, each of its own length.
+
+        result[i] = padded_sequences[:lengths[i], i]
+
+    Args:
+        padded_sequences: Padded sequences, (time, batch, ...).
+        lengths: Length of each sequence, a tensor or a sequence of ints.
+        batch_first: Whether the batch is the first dimension. Default: False.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpad_sequence.html
 
@@ -203,6 +253,13 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences of different lengths.
 
+        data = sequences[i][t] for each step t and each sequence i that is longer than t
+
+    Args:
+        sequences: Tensors (length, ...) that differ in their first size only.
+        enforce_sorted: Require sequences that are sorted by decreasing length; otherwise they are
+            sorted. Default: True.
+
     Errors: InvalidArgument where they are not sorted by decreasing length and `enforce_sorted`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_sequence.html
 
@@ -215,7 +272,12 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
-    """The sequences of a packed one, each of its own length.
+    """Sequences of a packed one, each of its own length, in their first order.
+
+        result[i] = the steps of sequence i
+
+    Args:
+        packed_sequences: Packed sequences.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpack_sequence.html
 

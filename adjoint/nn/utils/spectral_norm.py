@@ -61,10 +61,23 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide a weight by its largest singular value in each forward; see
-    `parametrizations.spectral_norm`, which PyTorch recommends.
+    """Divide a weight by its largest singular value, by a hook (Miyato et al., 2018).
 
-    Errors: InvalidArgument where the module has it already.
+        weight = W / (u^T W v)
+
+    W is the parameter `name_orig`. PyTorch recommends `parametrizations.spectral_norm`, which does
+    the same.
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
+        n_power_iterations: Number of power iterations in each forward in training. Default: 1.
+        eps: Least norm by which u and v are divided. Default: 1e-12.
+        dim: Dimension of the rows of W as a matrix. Default: None, 0, or 1 for transposed
+            convolutions.
+
+    Errors: InvalidArgument where the module has it already or has no such parameter, and for a
+    number of iterations that is not positive.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.spectral_norm.html
 
     >>> list(ad.nn.utils.spectral_norm(ad.nn.Linear(2, 3)).state_dict())
@@ -94,7 +107,13 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Make the weight a plain parameter again, as the last forward used it.
+    """Make a weight a plain parameter again, as the last forward used it.
+
+        weight = W / (u^T W v)
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
 
     Errors: InvalidArgument where it was not normalised.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_spectral_norm.html

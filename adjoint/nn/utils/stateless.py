@@ -24,13 +24,20 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What `module` gives with the tensors of a dict (or of several) as parameters and buffers of
-    these names, in the place of its own. What the call assigns to them or writes is seen in the
-    dict, and not in the module.
+    """Call a module with other tensors in the place of its parameters and buffers.
 
-    `args` is a tuple, or the only argument. With `tie_weights`, a tensor that the module has under
-    several names is replaced under all of them. With `strict`, all names must be given, and no
-    others.
+        y = module(*args, **kwargs), with the values of the dicts under their names
+
+    What the call assigns or writes to them is seen in the dict, not in the module.
+
+    Args:
+        module: Module to call; it is as before afterwards.
+        parameter_and_buffer_dicts: Dict of full names and tensors, or several of them.
+        args: Arguments of the call, a tuple, or the only one. Default: None.
+        kwargs: Keyword arguments of the call. Default: None.
+        tie_weights: Replace a tensor that the module has under several names under all of them.
+            Default: True.
+        strict: Refuse missing and unknown names. Default: False.
 
     Errors: InvalidArgument for a name in two dicts, for tied tensors that are given as different
     ones, and where `strict` names are missing or not known.
@@ -72,9 +79,7 @@ def _as_one(given: Any) -> MutableMapping[str, Any]:
 
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """By its full name, where each parameter and buffer is: the dict of its module, and its name
-    there.
-    """
+    """Find each parameter and buffer by its full name: its module's dict, and its name there."""
     found = {}
     for prefix, each in module.named_modules(remove_duplicate=False):
         for own in (each._parameters, each._buffers):

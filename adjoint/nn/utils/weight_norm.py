@@ -31,8 +31,18 @@ class WeightNorm:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a weight's length `name_g` and direction `name_v` apart; see
-    `parametrizations.weight_norm`, which PyTorch recommends.
+    """Learn a weight's length and its direction apart, by a hook (Salimans and Kingma, 2016).
+
+        weight = g v / |v|
+
+    g and v are the parameters `name_g` and `name_v`. It warns: PyTorch recommends
+    `parametrizations.weight_norm`, which does the same.
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
+        dim: Dimension along which each slice has a length; None for one length of the whole.
+            Default: 0.
 
     Errors: InvalidArgument where the module has it already.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.weight_norm.html
@@ -62,7 +72,13 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Make the weight a plain parameter again.
+    """Make a weight a plain parameter again, with its present value.
+
+        weight = g v / |v|
+
+    Args:
+        module: Module to change; it is returned.
+        name: Name of its parameter. Default: "weight".
 
     Errors: InvalidArgument where it was not normalised.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_weight_norm.html

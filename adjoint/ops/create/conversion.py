@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -15,18 +15,17 @@ from ...core.device import CPU, as_device, device, register_backend, transfer
 from ...core.errors import InvalidArgument, InvalidType, LayoutError
 from ...core.op import Op, Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
+from ...core.package import NAME
 from ...core.spec import Size, Spec
 from ...core.tensor_base import TensorBase
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, METHODS, explaining, public
-from ...eager.tensors import wrap
-from ...graph.lazy import LazyValue
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.lazy import LazyValue
+from ...runtime.public import FUNCTIONS, METHODS, explaining, public
+from ...runtime.tensors import wrap
 from ..promotion import cast
-from .creation import assert_row_major, finish, sizes_from
+from .allocation import assert_row_major, finish, sizes_from
 from .values import array_from, target
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor",
@@ -51,11 +50,11 @@ class Transfer(Op):
     linear = True
 
     def infer(self, spec: Spec) -> Spec:
-        """The same there."""
+        """The spec on the other device."""
         return spec.with_(device=self.to)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By the backends."""
+        """The backends' copy from device to device."""
         return transfer(x, self.to, self.non_blocking)
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
@@ -64,7 +63,7 @@ class Transfer(Op):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """Within the host's memory, which every machine has."""
+        """Transfers within the host's memory, which every machine has."""
         for dtype in dt.ALL:
             yield Sample(cls(CPU), (np.arange(6.0).reshape(2, 3).astype(dtype.numpy),), dtype.name)
         yield Sample(cls(CPU), (np.ones((2, 3)).T,), "strided")
@@ -84,7 +83,7 @@ def to(
     copy: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
-    """This tensor in another dtype or on another device; itself where nothing changes.
+    """The tensor in another dtype or on another device; itself where nothing changes.
 
     Called as `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`; `copy=True` makes a
     copy in any case. Gradients flow back through it.
@@ -145,7 +144,7 @@ _Device = device  # `to` has an argument of this name
 
 @public()
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """This tensor in the CPU's memory; itself where it is there already.
+    """The tensor in the CPU's memory; itself where it is there already.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cpu.html
 
@@ -159,7 +158,7 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 def cuda(
     self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
-    """This tensor on a CUDA device.
+    """The tensor on a CUDA device.
 
     Errors: DeviceError where there is none.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cuda.html
@@ -252,7 +251,7 @@ _TYPES = {
 
 
 def legacy_new(dtype: dt.dtype, data: tuple[Any, ...], device: Any = None) -> Tensor:
-    """What `Tensor(...)` makes: memory from sizes, a copy from a sequence."""
+    """The tensor that `Tensor(...)` makes: memory from sizes, a copy from a sequence."""
     if len(data) == 1 and not isinstance(data[0], int):
         source = data[0]
         if isinstance(source, TensorBase):
@@ -313,7 +312,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 @public()
 @explaining
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the dtype of `other`.
+    """The tensor in the dtype of `other`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.type_as.html
 
@@ -385,7 +384,7 @@ def typename(obj: Any) -> str:
 
 
 class memory_format:  # noqa: N801 - PyTorch's name
-    """How a tensor's dimensions lie in memory; tensors are made row-major here.
+    """Order of a tensor's dimensions in memory; tensors are made row-major here.
 
     Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.memory_format
 
@@ -403,8 +402,8 @@ class memory_format:  # noqa: N801 - PyTorch's name
 
 
 class layout:  # noqa: N801 - PyTorch's name
-    """How a tensor's elements are kept: all of them, by strides, or those that are not zero, with
-    their places (`sparse_coo`, `sparse_csr`). The others have but a name.
+    """Storage layout of a tensor's elements: all of them, by strides, or those that are not zero,
+    with their places (`sparse_coo`, `sparse_csr`). The others have but a name.
 
     Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
 
@@ -457,7 +456,7 @@ class Sparse(LazyValue):
 
     @property
     def array(self) -> Any:  # type: ignore[override]
-        """There is none."""
+        """Refused: a sparse value has no dense array."""
         return self.realize()
 
     @property
@@ -466,20 +465,20 @@ class Sparse(LazyValue):
         return int(self.values.nbytes + self.pattern.indices.nbytes)
 
     def copy(self, order: str = "C") -> Sparse:
-        """The same in memory of its own."""
+        """A copy with values in memory of their own."""
         return Sparse(self.pattern, self.values.copy())
 
     def realize(self) -> Any:
-        """Refused."""
+        """Refused: a sparse value has no dense array."""
         frame, name = sys._getframe(1), "reading the elements"
-        while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{NAME}."):
             if frame.f_globals is not globals():
                 name = frame.f_code.co_name
             frame = frame.f_back  # type: ignore[assignment]
         raise refused(name, self)
 
     def settle(self, tensor: Any) -> Any:
-        """Refused."""
+        """Refused: a sparse value has no dense array."""
         return self.realize()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -515,14 +514,13 @@ def sparse_of(kept: layout, parts: Any, is_coalesced: bool = False) -> Any:
 
     Errors: those of `sparse_coo_tensor` and `sparse_csr_tensor`.
     """
-    from ..sparse import public_functions as functions
+    from ..sparse import construction
 
     if kept is sparse_coo:
-        return functions.sparse_coo_tensor(*parts, is_coalesced=is_coalesced)
-    return functions.sparse_csr_tensor(*parts)
+        return construction.sparse_coo_tensor(*parts, is_coalesced=is_coalesced)
+    return construction.sparse_csr_tensor(*parts)
 
 
-_PACKAGE = __name__.partition(".")[0] + "."
 register_backend(Sparse, None)
 
 contiguous_format = memory_format("contiguous_format")

@@ -1,64 +1,37 @@
-"""Memory: shared with NumPy and other libraries, storages, tensors that change their memory."""
+"""Memory: storages, tensors that change their memory, that share it or pin it."""
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import operator
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import CPU, as_device, device, device_of, is_device_array
+from ...core.argument_errors import assert_tensor
+from ...core.device import CPU, device, device_of, is_device_array
 from ...core.device import is_pinned as array_is_pinned
-from ...core.errors import (
-    AutogradError,
-    DeviceError,
-    DTypeError,
-    InvalidArgument,
-    InvalidType,
-    Unsupported,
-)
-from ...core.mistakes import assert_tensor
+from ...core.errors import AutogradError, DeviceError, DTypeError, InvalidArgument, Unsupported
 from ...core.spec import prod
 from ...core.tensor_base import TensorBase
-from ...eager.arrays import capsule_address
-from ...eager.public import FUNCTIONS, explaining, public
-from ...eager.tensors import fresh
-from ...eager.writes import exported
-from ...graph.lazy import LazyValue
+from ...core.tensor_type import Tensor
+from ...runtime.lazy import LazyValue
+from ...runtime.node import INFERENCE
+from ...runtime.public import FUNCTIONS, explaining, public
+from ...runtime.tensors import fresh, wrap
+from ...runtime.writes import exported
+from .allocation import assert_row_major, finish, names_on, pinned, sizes_from
 from .conversion import to
-from .creation import assert_row_major, finish, names_on, pinned, sizes_from
-from .values import array_from, checked_array, target
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .exchange import from_dlpack, from_numpy, frombuffer, to_dlpack
+from .values import array_from, target
 
 __all__ = [
     "TypedStorage", "UntypedStorage", "as_tensor", "asarray", "from_dlpack", "from_numpy",
     "frombuffer", "is_storage", "to_dlpack",
 ]  # fmt: skip
-
-
-@public(method=False)
-def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares the memory of a NumPy array.
-
-    Errors: InvalidType for anything but an array; DTypeError for a dtype without counterpart;
-    InvalidArgument for negative strides or a foreign byte order.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html
-
-    >>> array = np.array([1, 2])
-    >>> x = ad.from_numpy(array)
-    >>> array[0] = 7
-    >>> x
-    tensor([7, 2])
-    """
-    if not isinstance(ndarray, np.ndarray):
-        raise InvalidType(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    return exported(finish(checked_array(ndarray), CPU))  # type: ignore[no-any-return]
 
 
 @explaining
@@ -87,11 +60,13 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` (tensor, array, DLPack object, buffer, number or sequence) as a tensor.
 
-    `copy` says whether memory must (True), may (None) or must not (False) be copied.
+    `copy` says whether memory must (True), may (None) or must not (False) be copied. With
+    `requires_grad` False a tensor loses its history, with True it keeps the one that it has; a leaf
+    itself is switched, as in PyTorch.
 
     Errors: InvalidArgument where a copy is needed and `copy` is False; those of `tensor`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.asarray.html
@@ -106,9 +81,9 @@ def asarray(
                 f"asarray: can't alias tensor of {obj.dtype} as {wanted} without a copy"
             )
         result: Tensor = to(obj, device=device, dtype=wanted, copy=bool(copy))
-        if not requires_grad or result.requires_grad:
+        if requires_grad is None or result.requires_grad == bool(requires_grad):
             return result
-        return (result.detach() if result is obj else result).requires_grad_()
+        return result.requires_grad_(requires_grad) if result.is_leaf else result.detach()
     if not hasattr(obj, "__array__") and hasattr(obj, "__dlpack__"):
         source = from_dlpack(obj)._data
     elif isinstance(obj, UntypedStorage):
@@ -124,171 +99,12 @@ def asarray(
                 f"asarray: can't alias an arbitrary sequence ({type(obj).__name__}) into a tensor "
                 "without a copy"
             )
-        return finish(array_from(obj, wanted, copy=True), device, requires_grad)
+        return finish(array_from(obj, wanted, copy=True), device, bool(requires_grad))
     array = array_from(source, wanted, copy=bool(copy))
     if copy is False and array.dtype != source.dtype:
         raise InvalidArgument(f"asarray: can't alias {source.dtype} as {wanted} without a copy")
-    result = finish(array, device, requires_grad)
+    result = finish(array, device, bool(requires_grad))
     return result if copy else exported(result)
-
-
-@public(method=False)
-def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
-    """A 1-d tensor that shares the memory of a Python buffer.
-
-    Errors: InvalidArgument where the buffer is empty or its length does not fit.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.frombuffer.html
-
-    >>> ad.frombuffer(bytearray([1, 0, 2, 0]), dtype=ad.int16)
-    tensor([1, 2], dtype=adjoint.int16)
-    """
-    d = dt.as_dtype(dtype)
-    try:
-        length = memoryview(buffer).nbytes
-    except TypeError:
-        raise InvalidArgument(
-            f"frombuffer: object does not implement Python buffer protocol: {type(buffer).__name__}"
-        ) from None
-    if not length or not count:
-        raise InvalidArgument(
-            f"frombuffer: both buffer length ({length}) and count ({count}) must not be 0"
-        )
-    if not 0 <= offset < length:
-        raise InvalidArgument(
-            f"frombuffer: offset ({offset} bytes) must be non-negative and no greater than buffer "
-            f"length ({length} bytes) minus 1"
-        )
-    if count < 0 and (length - offset) % d.itemsize:
-        raise InvalidArgument(
-            f"frombuffer: buffer length ({length - offset} bytes) after offset ({offset} bytes) "
-            f"must be a multiple of element size ({d.itemsize})"
-        )
-    if count > 0 and offset + count * d.itemsize > length:
-        raise InvalidArgument(
-            f"frombuffer: requested buffer length ({count} * {d.itemsize} bytes) after offset "
-            f"({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
-        )
-    size = count if count > 0 else (length - offset) // d.itemsize
-    memory = np.frombuffer(buffer, np.uint8, size * d.itemsize, offset)
-    return exported(finish(memory.view(d.numpy), CPU, requires_grad))  # type: ignore[no-any-return]
-
-
-class _Writable:
-    """An array's memory, offered as writable (a plain DLPack capsule cannot say that it is)."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array  # keeps the memory alive
-        interface = dict(array.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
-
-
-@public(method=False)
-def from_dlpack(
-    ext_tensor: Any, *, device: device | str | None = None, copy: bool | None = None
-) -> Tensor:
-    """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...);
-    on another `device`, or with `copy`, one that has a copy.
-
-    Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that has
-    no counterpart here; InvalidArgument for another device without a copy.
-    Source: https://docs.pytorch.org/docs/stable/dlpack.html
-
-    >>> ad.from_dlpack(np.array([1., 2.]))
-    tensor([1., 2.], dtype=adjoint.float64)
-    """
-    result = _shared(ext_tensor)
-    if device is None and not copy:
-        return result
-    if device is not None and as_device(device).type != result.device.type and copy is False:
-        raise InvalidArgument(f"from_dlpack: data on {result.device} reaches {device} by a copy")
-    return to(result, device=device, copy=bool(copy))  # type: ignore[no-any-return]
-
-
-def _shared(ext_tensor: Any) -> Tensor:
-    if not hasattr(ext_tensor, "__dlpack__"):
-        raise InvalidType(
-            f"from_dlpack: {type(ext_tensor).__name__} has no __dlpack__; pass the tensor itself, "
-            "not a capsule"
-        )
-    if ext_tensor.__dlpack_device__()[0] not in (1, 3, 13):  # CPU memory, plain, pinned, managed
-        raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
-    if isinstance(ext_tensor, np.ndarray):
-        return from_numpy(ext_tensor)  # type: ignore[no-any-return]
-    capsule = ext_tensor.__dlpack__()
-    bfloat = _replace_type(capsule, _BFLOAT, _INT)
-    try:
-        array = np.from_dlpack(_Exporter(capsule, ext_tensor.__dlpack_device__()))
-    except (BufferError, RuntimeError) as error:
-        raise DTypeError(
-            f"from_dlpack: cannot take over this {type(ext_tensor).__name__}: {error}; convert it "
-            "to a dtype that NumPy has"
-        ) from error
-    if not array.flags.writeable:
-        array = np.asarray(_Writable(array))
-    return from_numpy(array.view(dt.bfloat16.numpy) if bfloat else array)  # type: ignore[no-any-return]
-
-
-_INT, _BFLOAT = 0, 4  # type codes of the DLPack standard
-
-
-class _DLTensor(ctypes.Structure):
-    """The DLPack standard's, up to the type code."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-    )
-
-
-def _replace_type(capsule: Any, old: int, new: int) -> bool:
-    """Where a capsule's type code is `old`, make it `new`: NumPy exchanges no bfloat16."""
-    tensor = _DLTensor.from_address(capsule_address(capsule, b"dltensor"))
-    if tensor.code != old:
-        return False
-    tensor.code = new
-    return True
-
-
-class _Exporter:
-    """A capsule that was asked for already, as an object to take it from."""
-
-    def __init__(self, capsule: Any, device: Any) -> None:
-        self.capsule, self.device = capsule, device
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> Any:
-        return self.device
-
-
-def export_dlpack(array: Any, options: dict[str, Any]) -> Any:
-    """The DLPack capsule of an array."""
-    if array.dtype != dt.bfloat16.numpy:
-        return array.__dlpack__(**options)
-    bits = array.view(np.int16)
-    capsule = (bits.copy() if options["copy"] else bits).__dlpack__()  # of a version without flags
-    _replace_type(capsule, _INT, _BFLOAT)
-    return capsule
-
-
-@explaining
-@public(method=False)
-def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule that shares the tensor's memory.
-
-    Errors: AutogradError for a tensor that requires grad.
-    Source: https://docs.pytorch.org/docs/stable/dlpack.html
-
-    >>> type(ad.to_dlpack(ad.ones(2))).__name__
-    'PyCapsule'
-    """
-    return tensor.__dlpack__()
 
 
 # ---- storage -------------------------------------------------------------------------------------
@@ -305,6 +121,40 @@ def owner_of(array: Any) -> Any:
         if not _is_array(base):
             return array
         array = base
+
+
+def copied(
+    source: TensorBase, data: Any, memo: dict[Any, Any], make: Callable[[TensorBase], Tensor]
+) -> Tensor:
+    """A tensor that `make` makes of a copy of `data`, that of `source`.
+
+    Views of one memory, which share a version, become views of one copy of it, by `memo`: where a
+    second one comes, the whole memory is copied, and the first one's copy moves there.
+    """
+    version = source._changes
+    lone = type(data) is not np.ndarray or not data.size or version is None or version is INFERENCE
+    owner = data if lone else owner_of(data)
+    start = 0 if lone else data.ctypes.data - owner.ctypes.data
+    dense = lone or owner.flags.c_contiguous or owner.flags.f_contiguous
+    if lone or not dense or owner.dtype != data.dtype or not 0 <= start < owner.nbytes:
+        return make(wrap(data.copy(order="K")))
+    key = ("memory", id(owner), id(version))
+    shape = (start // data.itemsize, data.shape, data.strides)
+    if key not in memo:  # the originals are kept, so that their numbers stay theirs
+        made = make(wrap(data.copy(order="K")))
+        memo[key] = [made.detach(), (made, shape), None, owner, version]
+        return made
+    shared, (first, place), flat, *_ = memo[key]
+    if flat is None:
+        flat = memo[key][2] = owner.copy(order="K").ravel(order="K")
+        first._data = _placed(flat, *place)
+    seen = shared.detach()
+    seen._data = _placed(flat, *shape)
+    return make(seen)
+
+
+def _placed(flat: Any, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    return np.lib.stride_tricks.as_strided(flat[start:], shape, strides)
 
 
 def _is_array(x: Any) -> bool:
@@ -366,7 +216,7 @@ class UntypedStorage:
         return found
 
     def bytes(self) -> Any:
-        """All bytes, as an array that shows the memory.
+        """Array of all bytes, which shows the memory.
 
         Errors: DeviceError where it is not the host's.
         """
@@ -375,11 +225,29 @@ class UntypedStorage:
         return self._owner.ravel("K").view(np.uint8)
 
     def shown(self) -> Any:
-        """All elements, in one row."""
+        """Array of all elements, in one row."""
         return self._tensor.as_strided((self._owner.size,), (1,), 0)
 
+    def fill_(self, value: Any) -> UntypedStorage:
+        """Write one number into all bytes."""
+        self.shown().view(dt.uint8).fill_(value)
+        return self
+
+    def copy_(self, source: UntypedStorage) -> UntypedStorage:
+        """Write the bytes of `source` over these.
+
+        Errors: InvalidArgument for another number of bytes.
+        """
+        if source.nbytes() != self.nbytes():
+            raise InvalidArgument(
+                f"storage: copy_ of {source.nbytes()} bytes into {self.nbytes()}; both must have "
+                "as many"
+            )
+        self.shown().view(dt.uint8).copy_(source.shown().view(dt.uint8))
+        return self
+
     def untyped(self) -> Any:
-        """The same memory, counted in bytes."""
+        """A storage of the memory, counted in bytes."""
         if type(self) is UntypedStorage:
             return self
         found = UntypedStorage.__new__(UntypedStorage)
@@ -403,7 +271,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> device:
-        """Where the memory is."""
+        """Device of the memory."""
         return device_of(self._owner)
 
     def tolist(self) -> list[int]:
@@ -576,10 +444,10 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 def _resize_view(x: Any, shape: tuple[int, ...]) -> Any:
-    """Let a view show another part of the memory, from where it begins."""
+    """Points a view to another part of the memory, from where it begins."""
     if shape == tuple(x.shape):
         return x
-    base, start, count = x._view.base, x.storage_offset(), prod(shape)
+    base, start, count = x._view.base, x._storage_offset(), prod(shape)
     memory = UntypedStorage(base)._owner.size
     if base._node is not None:
         raise AutogradError("resize_: the tensor is a view of one that requires grad; detach() it")

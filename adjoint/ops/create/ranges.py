@@ -7,22 +7,20 @@ import contextlib
 import math
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.device import CPU, as_device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, Unsupported
-from ...core.sizes import all_known
+from ...core.symbolic_sizes import all_known
 from ...core.tensor_base import TensorBase
-from ...eager.public import explaining, public
-from ...eager.tensors import fresh
-from .creation import assert_strided, blank, finish, into
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, public
+from ...runtime.tensors import fresh
+from .allocation import assert_strided, blank, finish, into
 from .values import target
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = ["arange", "linspace", "logspace", "range"]
 
@@ -37,7 +35,7 @@ def _number(value: Any, name: str) -> Any:
 
 
 def _count(start: Any, end: Any, step: Any, name: str) -> float:
-    """How many steps lie between start and end, not rounded; checks them."""
+    """Number of steps between start and end, not rounded; checks them."""
     if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
         raise Unsupported(f"{name}: complex bounds; use linspace")
     if step == 0:
@@ -139,7 +137,7 @@ def range(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Like `arange` with `end` included and always floating point; `arange` is preferred.
+    """Numbers as of `arange`, with `end` included and always floating point; `arange` is preferred.
 
     Shapes: 1-d, of size floor((end - start) / step) + 1.
     Errors: those of `arange`.
@@ -186,6 +184,8 @@ def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> An
     d = target(dtype) or (default.to_complex() if has_complex else default)
     if has_complex and not d.is_complex:
         raise DTypeError(f"{name}: complex bounds {start}, {end} need a complex dtype, got {d}")
+    if d is dt.bool_:
+        raise Unsupported(f'{name}: "{name}_cpu" not implemented for {d}; use another dtype')
     if d.category == 1:
         start, end = int(start), int(end)
     return start, end, steps, d
@@ -208,7 +208,7 @@ def linspace(
     """`steps` numbers evenly spaced from `start` to `end`, both included.
 
     Shapes: 1-d, of size `steps`.
-    Errors: InvalidArgument for a negative number of steps.
+    Errors: InvalidArgument for a negative number of steps; Unsupported for bool.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linspace.html
 
     >>> ad.linspace(0, 1, 5)
@@ -241,7 +241,7 @@ def logspace(
     """`base` to the power of `steps` numbers evenly spaced from `start` to `end`.
 
     Shapes: 1-d, of size `steps`.
-    Errors: InvalidArgument for a negative number of steps.
+    Errors: InvalidArgument for a negative number of steps; Unsupported for bool.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.logspace.html
 
     >>> ad.logspace(0, 2, 3)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.errors import AutogradError
 from .memory import owner_of
 
 _sent: set[type] = set()  # the classes of which shared tensors are sent so
@@ -45,14 +46,14 @@ def shared_memory(nbytes: int, kind: type) -> mmap.mmap:
 
 
 def memory_of(array: np.ndarray[Any, Any]) -> Any:
-    """What processes share an array by, or None."""
+    """The shared memory map that holds an array, or None."""
     base = owner_of(array).base
     found = getattr(base, "obj", base)
     return found if isinstance(found, mmap.mmap) else None
 
 
 def _send_memory_of(kind: type) -> None:
-    """From now on tensors of this class that are shared are sent by their memory."""
+    """Registers how tensors of this class that are shared are sent: by their memory."""
     if kind not in _sent:
         from multiprocessing.reduction import ForkingPickler
 
@@ -61,6 +62,11 @@ def _send_memory_of(kind: type) -> None:
 
 
 def _reduced(x: Any) -> Any:
+    if not x.is_leaf:
+        raise AutogradError(
+            "pickle: a tensor with history cannot be sent to another process, which backward does "
+            "not reach; detach() it first"
+        )
     rebuild, (kind, values, *rest) = x.__reduce__()
     data = x._data
     memory = memory_of(data) if type(data) is np.ndarray else None

@@ -12,13 +12,14 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument
-from .creation import empty, finish
+from .allocation import finish
+from .creation import empty
 from .memory import TypedStorage, UntypedStorage
 from .values import array_from
 
 
 class _OfDtype(type):
-    """Storages are of such a class by their dtype, as PyTorch's are."""
+    """Metaclass by which a storage is an instance of the class of its dtype, as in PyTorch."""
 
     dtype: dt.dtype
 

@@ -10,10 +10,11 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
 from ...core.mode import MODE
-from ...core.scalar import Scalar
+from ...core.symbolic_scalar import SymbolicFloat
 from ...core.tensor_base import TensorBase
-from ...eager.writes import values_of
-from ...graph.lazy import LazyValue, concrete
+from ...runtime.lazy import LazyValue, concrete
+from ...runtime.writes import values_of
+from ..promotion import assert_number, integer_range
 
 
 def target(dtype: Any) -> dt.dtype | None:
@@ -130,12 +131,6 @@ def _plain_array(data: Any, dtype: dt.dtype | None) -> Any:
         return array.astype(dtype.numpy)
 
 
-def integer_range(dtype: dt.dtype) -> tuple[int, int]:
-    """The smallest and largest number that PyTorch converts (unsigned types wrap negatives)."""
-    info = dt.iinfo(dtype)
-    return (info.min if dtype.is_signed else -info.max, info.max)
-
-
 def convert_number(value: Any, dtype: dt.dtype, name: str) -> Any:
     """A Python number as an element of `dtype`; InvalidArgument where it does not fit."""
     if isinstance(value, complex):
@@ -156,9 +151,11 @@ def convert_number(value: Any, dtype: dt.dtype, name: str) -> Any:
             )
         return int(value) & high if value < 0 and not dtype.is_signed else int(value)
     if dtype.category == 0:
+        if isinstance(value, int):
+            assert_number(value, dtype, name, fits=True)
         return bool(value)
     try:
-        return value if type(value) is Scalar else float(value)
+        return value if type(value) is SymbolicFloat else float(value)
     except OverflowError:
         raise InvalidArgument(f"{name}: Overflow: {value} does not fit in {dtype}") from None
 
@@ -272,7 +269,7 @@ def _scalar(data: Any) -> Any:
 
 
 def fill_number(value: Any, name: str) -> Any:
-    """A number given as such or as a 0-d tensor."""
+    """A number that was given as a number or as a 0-d tensor."""
     if isinstance(value, TensorBase):
         if value.ndim:
             raise InvalidType(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
-from ...eager.dispatch import apply, run_known
-from ...eager.public import METHODS, explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import METHODS, explaining, public
 from ..promotion import cast, common_dtype, number, promote
 from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided, unary_samples
 from .pointwise import (
@@ -38,9 +39,6 @@ from .pointwise import (
     unary,
     widen,
 )
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
 
 __all__ = [
     "add", "addcdiv", "addcmul", "div", "divide", "floor_divide", "fmod", "gcd", "lcm", "lerp",
@@ -88,7 +86,7 @@ class Mul(Elementwise):
     samples = binary_samples(dtypes=FLOATS + INTS + COMPLEX)
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
-        """Each input's gradient is g times the other input."""
+        """g times the other input, for each input."""
         return (lambda: g * conj(x2), lambda: g * conj(x1))
 
 
@@ -146,7 +144,7 @@ def _add_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         if name == "sub":
             assert_kind(name, common, NUMBERS)
         return add(input, mul(other, bool(alpha)))
-    return apply(ADDCMUL, *values, 1, fitting(alpha, common))
+    return apply(ADDCMUL, *values, 1, fitting(alpha, common, name))
 
 
 @public(inplace=True)
@@ -371,7 +369,7 @@ def true_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
 
 
 class Fmod(Elementwise):
-    """What a division rounded towards zero leaves over; it has the sign of `input`.
+    """Remainder of a division rounded towards zero; it has the sign of `input`.
 
     >>> ad.fmod(ad.tensor([-3., 3.]), 2)
     tensor([-1.,  1.])
@@ -392,13 +390,13 @@ class Fmod(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:
-        """By the definition."""
+        """Reference value by the definition."""
         x1, x2 = np.asarray(widen(x1)), np.asarray(widen(x2))
         return x1 - np.trunc(x1 / x2) * x2
 
 
 class Remainder(Elementwise):
-    """What a division rounded down leaves over; it has the sign of `other`.
+    """Remainder of a division rounded down; it has the sign of `other`.
 
     >>> ad.remainder(ad.tensor([-3., 3.]), 2)
     tensor([1., 1.])
@@ -422,7 +420,7 @@ class Remainder(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, x1: Any, x2: Any) -> Any:
-        """By the definition."""
+        """Reference value by the definition."""
         x1, x2 = np.asarray(widen(x1)), np.asarray(widen(x2))
         return x1 - np.floor(x1 / x2) * x2
 
@@ -504,7 +502,7 @@ class Addcmul(Elementwise):
     samples = _three_samples(-2.0, (0.5,))
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any, value: Any) -> Any:
-        """As written."""
+        """x1 + value * x2 * x3."""
         if not hasattr(x3, "dtype"):
             return xp.add(x1, xp.multiply(x2, x3 * value))
         product = xp.multiply(x2, x3)
@@ -516,7 +514,7 @@ class Addcmul(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
-        """By the definition, in the widest precision."""
+        """Reference value by the definition, in the widest precision."""
         x1, x2, x3, value = map(widen, arrays)
         return x1 + value * x2 * x3
 
@@ -529,7 +527,7 @@ class Addcdiv(Elementwise):
     samples = _three_samples(0.5, (0.5,))
 
     def compute(self, xp: Any, x1: Any, x2: Any, x3: Any, value: Any) -> Any:
-        """As written."""
+        """x1 + value * x2 / x3."""
         return xp.add(x1, xp.divide(x2 if value == 1 else x2 * value, x3))
 
     def gradient(self, g: Tensor, x2: Any, x3: Any, x4: Any) -> tuple[Any, ...]:
@@ -538,7 +536,7 @@ class Addcdiv(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
-        """By the definition, in the widest precision."""
+        """Reference value by the definition, in the widest precision."""
         x1, x2, x3, value = map(widen, arrays)
         return x1 + value * x2 / x3
 
@@ -551,7 +549,7 @@ class Lerp(Elementwise):
     samples = _three_samples(-2.0, ())
 
     def compute(self, xp: Any, start: Any, end: Any, weight: Any) -> Any:
-        """From the nearer end, so that a weight of 0 or 1 gives that end exactly."""
+        """Interpolation from the nearer end, so that a weight of 0 or 1 gives that end exactly."""
         step = xp.subtract(end, start)
         if not hasattr(weight, "dtype"):
             if abs(weight) < 0.5:
@@ -566,7 +564,7 @@ class Lerp(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
-        """By the definition, in the widest precision."""
+        """Reference value by the definition, in the widest precision."""
         start, end, weight = map(widen, arrays)
         return (1 - weight) * start + weight * end
 

@@ -1,4 +1,4 @@
-"""Comparison, tests of one element, selection, and the comparison of whole tensors."""
+"""Comparison beyond relations: selection, the larger and smaller, clamping, closeness."""
 
 from __future__ import annotations
 
@@ -8,29 +8,47 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
-from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, leading, overridden, unusual
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.public import explaining, public
-from ...eager.tensors import fresh
-from ..samples import COMPLEX, FLOATS, INTS, array, binary_samples, strided
-from .logic import logical_and, logical_or, special_samples
-from .pointwise import (
-    ORDERED,
-    Comparison,
-    Elementwise,
-    alias,
-    binary,
-    operand,
-    promoted,
-    to_out,
-    unary,
-    widen,
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import explaining, public
+from ...runtime.tensors import fresh
+from ..samples import FLOATS, INTS, array, binary_samples, strided
+from .logic import logical_and, logical_or
+from .pointwise import ORDERED, Elementwise, alias, binary, operand, promoted, to_out
+from .relational import Eq as Eq
+from .relational import Ge as Ge
+from .relational import Gt as Gt
+from .relational import Isfinite as Isfinite
+from .relational import Isinf as Isinf
+from .relational import Isnan as Isnan
+from .relational import Le as Le
+from .relational import Lt as Lt
+from .relational import Ne as Ne
+from .relational import Signbit as Signbit
+from .relational import (
+    eq,
+    ge,
+    greater,
+    greater_equal,
+    gt,
+    isfinite,
+    isinf,
+    isnan,
+    isneginf,
+    isposinf,
+    le,
+    less,
+    less_equal,
+    lt,
+    ne,
+    not_equal,
+    signbit,
 )
 
 __all__ = [
@@ -41,198 +59,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-# ---- two tensors compared ------------------------------------------------------------------------
-
-
-def _comparison_samples(dtypes: tuple[dt.dtype, ...]) -> Any:
-    """Samples in which about half of the elements are equal, and NaN is among them."""
-    usual: Any = binary_samples(dtypes=dtypes)
-
-    def samples(cls: Any) -> Iterable[Sample]:
-        yield from usual.__func__(cls)
-        for dtype in (dt.int64, dt.bool_):
-            yield Sample(cls(), (array((4, 5), dtype), array((4, 5), dtype, seed=1)), dtype.name)
-        x1 = np.array([np.nan, 0.0, 1.0, np.inf, np.nan, -np.inf])
-        x2 = np.array([np.nan, -0.0, 1.0, np.inf, 1.0, np.inf])
-        yield Sample(cls(), (x1, x2), "special")
-
-    return classmethod(samples)
-
-
-class Eq(Comparison):
-    """Whether elements of `input` and `other` are equal.
-
-    >>> ad.eq(ad.tensor([1, 2]), 1)
-    tensor([ True, False])
-    """
-
-    ufunc = "equal"
-    samples = _comparison_samples(FLOATS + INTS + COMPLEX)
-
-
-class Ne(Comparison):
-    """Whether elements of `input` and `other` differ.
-
-    >>> ad.ne(ad.tensor([1, 2]), 1)
-    tensor([False,  True])
-    """
-
-    ufunc = "not_equal"
-    samples = _comparison_samples(FLOATS + INTS + COMPLEX)
-
-
-class _Order(Comparison, abstract=True):
-    kinds = ORDERED
-    samples = _comparison_samples(FLOATS + INTS)
-
-
-class Lt(_Order):
-    """Whether elements of `input` are less than those of `other`.
-
-    >>> ad.lt(ad.tensor([1, 2]), 2)
-    tensor([ True, False])
-    """
-
-    ufunc = "less"
-
-
-class Le(_Order):
-    """Whether elements of `input` are less than or equal to those of `other`.
-
-    >>> ad.le(ad.tensor([1, 2]), 1)
-    tensor([ True, False])
-    """
-
-    ufunc = "less_equal"
-
-
-class Gt(_Order):
-    """Whether elements of `input` are greater than those of `other`.
-
-    >>> ad.gt(ad.tensor([1, 2]), 1)
-    tensor([False,  True])
-    """
-
-    ufunc = "greater"
-
-
-class Ge(_Order):
-    """Whether elements of `input` are greater than or equal to those of `other`.
-
-    >>> ad.ge(ad.tensor([1, 2]), 2)
-    tensor([False,  True])
-    """
-
-    ufunc = "greater_equal"
-
-
-eq, ne, lt = binary(Eq()), binary(Ne()), binary(Lt())
-le, gt, ge = binary(Le()), binary(Gt()), binary(Ge())
-not_equal = alias(ne, "not_equal")
-less, less_equal = alias(lt, "less"), alias(le, "less_equal")
-greater, greater_equal = alias(gt, "greater"), alias(ge, "greater_equal")
-
-
-# ---- one tensor tested ---------------------------------------------------------------------------
-
-
-class Isnan(Comparison):
-    """Whether each element is NaN.
-
-    >>> ad.isnan(ad.tensor([1., float("nan")]))
-    tensor([False,  True])
-    """
-
-    ufunc = "isnan"
-    samples = special_samples(FLOATS + COMPLEX + INTS)
-
-
-class Isinf(Comparison):
-    """Whether each element is infinite.
-
-    >>> ad.isinf(ad.tensor([1., float("inf")]))
-    tensor([False,  True])
-    """
-
-    ufunc = "isinf"
-    samples = special_samples(FLOATS + COMPLEX + INTS)
-
-
-class Isfinite(Comparison):
-    """Whether each element is neither infinite nor NaN.
-
-    >>> ad.isfinite(ad.tensor([1., float("inf")]))
-    tensor([ True, False])
-    """
-
-    ufunc = "isfinite"
-    samples = special_samples(FLOATS + COMPLEX + INTS)
-
-
-class Signbit(Comparison):
-    """Whether each element's sign bit is set: negative numbers and -0.
-
-    >>> ad.signbit(ad.tensor([-0., 0., -1.]))
-    tensor([ True, False,  True])
-    """
-
-    kinds = ORDERED
-    samples = special_samples(FLOATS + INTS)
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's signbit; integers have none."""
-        return x < 0 if x.dtype.kind in "biu" else xp.signbit(x)
-
-    def reference(self, x: Any) -> Any:
-        """NumPy's, in the widest precision."""
-        return np.signbit(widen(x))
-
-
-isnan = unary(Isnan(), floating=False, inplace=False)
-isinf = unary(Isinf(), floating=False, inplace=False)
-isfinite = unary(Isfinite(), floating=False, inplace=False)
-signbit = unary(Signbit(), floating=False, inplace=False)
-
-
-@public(out=True)
-def isposinf(input: Tensor) -> Tensor:
-    """Whether each element is positive infinity.
-
-    Dtypes: any but complex; the result is bool.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html
-
-    >>> ad.isposinf(ad.tensor([-float("inf"), float("inf")]))
-    tensor([False,  True])
-    """
-    return _is_infinity("isposinf", input, float("inf"))
-
-
-@public(out=True)
-def isneginf(input: Tensor) -> Tensor:
-    """Whether each element is negative infinity.
-
-    Dtypes: any but complex; the result is bool.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html
-
-    >>> ad.isneginf(ad.tensor([-float("inf"), float("inf")]))
-    tensor([ True, False])
-    """
-    return _is_infinity("isneginf", input, -float("inf"))
-
-
-def _is_infinity(name: str, x: Any, infinity: float) -> Tensor:
-    assert_tensor(name, x)
-    if x.dtype.is_complex:
-        raise DTypeError(f"{name}: does not support complex inputs; use x.real or x.imag")
-    return eq(x, infinity)
-
-
 # ---- selection -----------------------------------------------------------------------------------
 
 
 class Where(Elementwise):
     """The elements of the second input where the first is true, of the third where it is not."""
 
+    numbers_fit = True
     exact = True
     needs = ("", "x1", "x1")
 
@@ -419,7 +252,7 @@ class Fmin(_Extremum):
 
 
 def tensors(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Both as tensors, where one may be a number."""
+    """The operands as tensors, where one may be a number."""
     if not isinstance(x1, TensorBase):
         return x2.new_tensor(x1), x2
     return x1, x2 if isinstance(x2, TensorBase) else x1.new_tensor(x2)  # type: ignore[attr-defined]
@@ -434,6 +267,7 @@ class ClampMin(Elementwise):
 
     ufunc = "maximum"
     kinds = ORDERED
+    numbers_fit = True
     exact = True
     samples = binary_samples(dtypes=FLOATS + INTS)
 
@@ -447,6 +281,7 @@ class ClampMax(Elementwise):
 
     ufunc = "minimum"
     kinds = ORDERED
+    numbers_fit = True
     exact = True
     samples = binary_samples(dtypes=FLOATS + INTS)
 
@@ -459,6 +294,7 @@ class Clamp(Elementwise):
     """The elements, kept between two bounds; the upper one wins where they cross."""
 
     kinds = ORDERED
+    numbers_fit = True
     exact = True
 
     def compute(self, xp: Any, x: Any, low: Any, high: Any) -> Any:

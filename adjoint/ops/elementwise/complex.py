@@ -8,20 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, ShapeError
-from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view, run_known
-from ...eager.public import METHODS, explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, apply_view, run_known
+from ...runtime.public import METHODS, explaining, public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, strided, unary_samples
 from ..shape.sizes import hold_sizes
-from .comparison import eq, where
+from .comparison import where
 from .functions import square
 from .pointwise import COMPLEX_ONLY, Analytic, Elementwise, Floating, to_out
+from .relational import eq
 from .trigonometry import cos, sin
 
 __all__ = [
@@ -94,7 +95,7 @@ class Conj(Elementwise):
         return (conj(g),)
 
     def reference(self, x: Any) -> Any:
-        """From the parts."""
+        """Reference value from the parts."""
         return x.real - 1j * x.imag if x.dtype.kind == "c" else x
 
 
@@ -111,7 +112,7 @@ class Complex(Floating):
         return spec.with_(dtype=spec.dtype.to_complex())
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
-        """Both parts written into one new array."""
+        """A new array with both parts written into it."""
         if type(x1) is np.ndarray and type(x2) is np.ndarray and xp.moves:
             found = xp.paired(x1, x2)
             if found is not NotImplemented:
@@ -128,7 +129,7 @@ class Complex(Floating):
         return (lambda: real(g), lambda: imag(g))
 
     def reference(self, x1: Any, x2: Any) -> Any:
-        """By arithmetic."""
+        """Reference value by arithmetic."""
         return x1 + 1j * x2
 
 
@@ -341,7 +342,7 @@ class Angle(Analytic):
     samples = unary_samples(dtypes=COMPLEX + FLOATS)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Of real numbers: pi for negative ones, 0 for others, NaN for NaN."""
+        """Angle in radians; for real numbers pi where negative, 0 elsewhere, NaN for NaN."""
         if x.dtype.kind == "c":
             return xp.arctan2(x.imag, x.real)
         zero, pi = xp.asarray(0, dtype=x.dtype), xp.asarray(np.pi, dtype=x.dtype)
@@ -399,7 +400,7 @@ class ViewAsReal(Op):
     linear = True
 
     def infer(self, spec: Spec) -> Spec:
-        """One more dimension; real."""
+        """A spec of one more dimension; real."""
         if not spec.dtype.is_complex:
             raise DTypeError(
                 f"view_as_real: is only supported for complex tensors, got {spec.dtype}"
@@ -437,7 +438,7 @@ class ViewAsComplex(Op):
     linear = True
 
     def infer(self, spec: Spec) -> Spec:
-        """One dimension less; complex."""
+        """A spec of one dimension less; complex."""
         if spec.dtype not in (dt.float32, dt.float64):
             raise DTypeError(
                 "view_as_complex: is only supported for float32 and float64 tensors, got "
@@ -469,7 +470,7 @@ class ViewAsComplex(Op):
         yield Sample(cls(), (array((0, 2)),), "empty")
 
     def reference(self, x: Any) -> Any:
-        """By arithmetic."""
+        """Reference value by arithmetic."""
         return x[..., 0] + 1j * x[..., 1]
 
 

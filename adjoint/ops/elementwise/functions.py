@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError
-from ...core.mistakes import assert_tensor
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.public import public
+from ...core.tensor_type import Tensor
+from ...runtime.public import public
 from ..promotion import cast
 from ..samples import ALL_FLOATS, COMPLEX, FLOATS, INTS, unary_samples
 from .comparison import where
@@ -56,7 +56,7 @@ class Sgn(Elementwise):
     samples = unary_samples(dtypes=(*FLOATS, *INTS, dt.bool_, *COMPLEX))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By comparison for real numbers, so that NaN and -0 give 0."""
+        """Sign by comparison for real numbers, so that NaN and -0 give 0."""
         if x.dtype.kind == "c":
             size = xp.abs(x)
             return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
@@ -152,7 +152,7 @@ class Rsqrt(Analytic):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By the logarithm; 0 and negative numbers apart."""
+        """Reference value by the logarithm; 0 and negative numbers apart."""
         x = widen(x)
         value = np.exp(-0.5 * np.log(x))
         return np.where(x == 0, np.copysign(np.inf, x.real), value) if x.dtype != complex else value
@@ -313,7 +313,7 @@ class Sigmoid(Analytic):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By the hyperbolic tangent."""
+        """Reference value by the hyperbolic tangent."""
         return (1 + np.tanh(widen(x) / 2)) / 2
 
 

@@ -149,7 +149,7 @@ class BitwiseLeftShift(Elementwise):
         return xp.where(fits, xp.left_shift(x1, xp.where(fits, x2, 0)), 0).astype(dtype)
 
     def reference(self, x1: Any, x2: Any) -> Any:
-        """By products of Python's integers, cut to the dtype."""
+        """Reference value by products of Python's integers, cut to the dtype."""
         bits = 8 * x1.dtype.itemsize
 
         def shift(a: int, b: int) -> int:
@@ -180,7 +180,7 @@ class BitwiseRightShift(Elementwise):
         return xp.right_shift(x1, xp.where((x2 >= 0) & (x2 < bits), x2, bits - 1)).astype(dtype)
 
     def reference(self, x1: Any, x2: Any) -> Any:
-        """By quotients of Python's integers."""
+        """Reference value by quotients of Python's integers."""
         bits = 8 * x1.dtype.itemsize
 
         def shift(a: int, b: int) -> Any:

@@ -1,4 +1,4 @@
-"""What the elementwise ops have in common: a base class, and what makes their public functions."""
+"""Base class of the elementwise ops, and the makers of their public functions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError
-from ...core.mistakes import assert_tensor
 from ...core.op import Op
-from ...core.scalar import Number, Scalar
 from ...core.spec import Spec, broadcast_shapes
+from ...core.symbolic_scalar import SymbolicFloat, SymbolicNumber
 from ...core.tensor_base import TensorBase
-from ...eager.dispatch import apply
-from ...eager.operators import binary_operator, unary_operator
-from ...eager.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
-from ...eager.tensors import fresh
+from ...runtime.dispatch import apply
+from ...runtime.op_functions import binary_operator, unary_operator
+from ...runtime.public import FUNCTIONS, INPLACE, METHODS, with_out, write_out
+from ...runtime.tensors import fresh
 from ..promotion import cast, number, promote
 from ..samples import ALL_FLOATS, unary_samples
 
@@ -38,6 +38,7 @@ class Elementwise(Op, abstract=True):
     # Whether a number beside float16 or bfloat16 keeps its precision, as it does in PyTorch for
     # products and quotients; otherwise it takes part as the nearest value of that dtype.
     wide_numbers: ClassVar[bool] = False
+    numbers_fit: ClassVar[bool] = False  # are ints refused that the dtype does not hold? or wrapped
     pointwise = True
 
     def infer(self, *specs: Any) -> Spec:
@@ -104,7 +105,9 @@ _KINDS = {d: "f" if d.is_floating_point else d.numpy.kind for d in dt.BY_NUMPY.v
 
 
 def kind_of(d: dt.dtype) -> str:
-    """One letter: b (bool), i, u (signed and unsigned integer), f (floating point), c (complex)."""
+    """Kind of a dtype as one letter: b (bool), i, u (signed and unsigned integer), f (floating
+    point), c (complex).
+    """
     return _KINDS[d]
 
 
@@ -154,7 +157,9 @@ def promoted(
                 break
         else:
             return list(values)  # the usual case: nothing to convert
-    common, operands = promote(name, *map(operand, values), floating=floating)
+    common, operands = promote(
+        name, *map(operand, values), floating=floating, fits=getattr(op, "numbers_fit", False)
+    )
     if kinds:
         assert_kind(name, common, kinds)
     narrow = common in dt.LOW_PRECISION and not getattr(op, "wide_numbers", False)
@@ -164,23 +169,25 @@ def promoted(
                 v
                 if isinstance(v, TensorBase)
                 else v.rounded(common.numpy)
-                if type(v) is Scalar
+                if type(v) is SymbolicFloat
                 else v.operand(common)
-                if type(v) is Number
+                if type(v) is SymbolicNumber
                 else fresh(np.asarray(v).astype(common.numpy))
                 for v in operands
             ]
     return operands
 
 
-def fitting(value: Any, to: dt.dtype) -> Any:
-    """A Python number as an array of dtype `to` takes it: for narrow dtypes, its nearest value."""
-    value = number(value, to)
+def fitting(value: Any, to: dt.dtype, name: str) -> Any:
+    """A Python number as an array of dtype `to` takes it: for narrow dtypes, its nearest value; an
+    int that an integer dtype does not hold is refused.
+    """
+    value = number(value, to, name, fits=True)
     if to in dt.LOW_PRECISION:
         with np.errstate(over="ignore"):
-            if type(value) is Scalar:
+            if type(value) is SymbolicFloat:
                 return value.rounded(to.numpy)
-            if type(value) is Number:
+            if type(value) is SymbolicNumber:
                 return value.operand(to)
             return float(np.asarray(value).astype(to.numpy))
     return value

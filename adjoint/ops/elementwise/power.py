@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
-from ...core.mistakes import assert_tensor
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import explaining, public
 from ..promotion import cast, common_dtype, number
 from ..samples import COMPLEX, FLOATS, array, strided
 from .arithmetic import MUL, mul
@@ -29,7 +29,7 @@ __all__ = ["float_power", "ldexp", "pow"]
 
 
 class Pow(Elementwise):
-    """One tensor to the power of another. Roots and inverses are of this op, too: theirs save their
+    """Power of one tensor to another. Roots and inverses are of this op, too: theirs save their
     results, and PyTorch's power saves its input, so that the result may be changed in place.
     """
 
@@ -155,7 +155,7 @@ def _pow(input: Any, exponent: Any) -> Any:
             f"{exponent}; convert the tensor with .float()"
         )
     base = cast(input, common)
-    return square(base) if exponent == 2 else apply(POW, base, fitting(exponent, common))
+    return square(base) if exponent == 2 else apply(POW, base, fitting(exponent, common, "pow"))
 
 
 @public(inplace=True, out=True)

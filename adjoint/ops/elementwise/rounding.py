@@ -12,19 +12,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError
-from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.fused import checking
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.fused import checking
+from ...runtime.public import explaining, public
 from .. import return_types
 from ..promotion import cast
 from ..samples import ALL_FLOATS, FLOATS, INTS, array, binary_samples, strided, unary_samples
-from .comparison import eq, isfinite, tensors, where
+from .comparison import tensors, where
 from .functions import exp2
 from .pointwise import (
     ANALYTIC,
@@ -39,6 +39,7 @@ from .pointwise import (
     unary,
     widen,
 )
+from .relational import eq, isfinite
 
 __all__ = [
     "ceil", "copysign", "fix", "floor", "frac", "frexp", "heaviside", "nan_to_num",
@@ -93,7 +94,7 @@ class Ceil(Rounding):
 
 
 class Trunc(Rounding):
-    """Each element without its fraction.
+    """The elements without their fractions.
 
     >>> ad.trunc(ad.tensor([-1.5, 1.5]))
     tensor([-1.,  1.])
@@ -110,7 +111,7 @@ class Round(Rounding):
 
 @dataclass(eq=False, repr=False)
 class RoundDecimals(Elementwise):
-    """Each element rounded to a number of decimals (before the point where negative)."""
+    """The elements rounded to a number of decimals (before the point where negative)."""
 
     decimals: int
     kinds: ClassVar[str] = FLOATING
@@ -148,7 +149,7 @@ _round = unary(Round(), floating=False, name="round")
 
 @public(inplace=True, out=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Each element rounded to a number of decimals; halves go to the even neighbour.
+    """The elements rounded to a number of decimals; halves go to the even neighbour.
 
     Dtypes: the dtype of `input`; integers are round already.
     Errors: DTypeError for bool and complex tensors, and for integers with `decimals`.
@@ -182,7 +183,7 @@ def frac(input: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class NanToNum(Elementwise):
-    """Each element, with other numbers for NaN and the infinities."""
+    """The elements, with other numbers for NaN and the infinities."""
 
     nan: float
     posinf: float
@@ -199,7 +200,7 @@ class NanToNum(Elementwise):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By masks."""
+        """Reference value by masks."""
         if x.dtype.kind == "c":
             return self.reference(x.real) + 1j * self.reference(x.imag)
         x = np.where(np.isnan(x), self.nan, x)
@@ -227,7 +228,7 @@ _limits = functools.cache(dt.finfo)
 def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """Each element, with `nan` for NaN and `posinf`, `neginf` for the infinities.
+    """The elements, with `nan` for NaN and `posinf`, `neginf` for the infinities.
 
     Dtypes: any; None for an infinity takes the greatest finite number of the dtype.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html
@@ -320,7 +321,7 @@ class Frexp(Op):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By logarithms."""
+        """Reference value by logarithms."""
         x = np.asarray(x, np.float64)
         usable = np.isfinite(x) & (x != 0)
         exponent = np.floor(np.log2(np.abs(np.where(usable, x, 1)))).astype(int) + 1
@@ -356,7 +357,7 @@ class Heaviside(Elementwise):
     samples = binary_samples(dtypes=FLOATS + INTS)
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
-        """By comparison; NaN counts as neither negative nor zero, as in PyTorch."""
+        """Step function by comparison; NaN counts as neither negative nor zero, as in PyTorch."""
         dtype = (x1 if hasattr(x1, "dtype") else x2).dtype
         return xp.where(xp.equal(x1, 0), x2, xp.greater(x1, 0).astype(dtype)).astype(dtype)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...core.mistakes import assert_tensor
-from ...core.types import Tensor
-from ...eager.public import public
+from ...core.argument_errors import assert_tensor
+from ...core.tensor_type import Tensor
+from ...runtime.public import public
 from ..samples import ALL_FLOATS, binary_samples, unary_samples
-from .comparison import eq, where
+from .comparison import where
 from .functions import reciprocal, rsqrt
 from .pointwise import ORDERED, Analytic, Floating, alias, assert_kind, binary, conj, unary
+from .relational import eq
 
 __all__ = [
     "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cos", "deg2rad",

@@ -14,9 +14,9 @@ from ...core.errors import DTypeError, IndexingError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view
-from ...eager.public import FUNCTIONS
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, apply_view
+from ...runtime.public import FUNCTIONS
 from ..samples import KINDS, array, each_dtype
 from ..shape.movement import Movement
 from .slicing import Item, basic_index
@@ -80,15 +80,15 @@ class Advanced(Op, abstract=True):
         return (*rest[:place], *selected, *rest[place:])
 
     def _place(self) -> int:
-        """Where the selected dimensions stand in the result."""
+        """Position of the selected dimensions in the result."""
         axes = self.axes
         return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
     def _in_front(
         self, size: int, ndim: int, index: Any, flag: bool
     ) -> tuple[tuple[int, ...], Any, tuple[int, ...]]:
-        """For tensors of `ndim` dimensions behind that of a batch: the axes and the index with
-        which they are indexed; and the order in which the dimensions of what that gives come.
+        """Axes and index for tensors of `ndim` dimensions behind that of a batch, with which they
+        are indexed; and the order in which the dimensions of what that gives come.
         """
         axes = tuple(axis + 1 for axis in self.axes)
         several = len(axes) > 1
@@ -147,7 +147,7 @@ class Index(Advanced):
     library = "moves"
 
     def bounds(self, spec: Spec) -> Any:
-        """What an index of it must be within; see `IndexSum.bounds`."""
+        """Bounds of a valid index; see `IndexSum.bounds`."""
         return self.axes, tuple(spec.shape[axis] for axis in self.axes)
 
     def infer(self, spec: Spec, index: Spec) -> Spec:
@@ -176,7 +176,9 @@ class Index(Advanced):
             raise
 
     def batch(self, size: int, flags: Any, x: Any, index: Any) -> Any:  # type: ignore[override]
-        """By places in the batch, too; of one tensor that all share, by more places in it."""
+        """A batch as one index that has positions in the batch, too; one tensor that all share gets
+        more positions instead.
+        """
         if not flags[0]:
             index = index.movedim(0, 1) if len(self.axes) > 1 else index
             return apply(self, x, index).movedim(self._place(), 0)
@@ -200,7 +202,7 @@ class Index(Advanced):
         yield Sample(cls((0,)), (array((3, 2)), np.zeros((0,), np.int64)), "empty")
 
     def reference(self, x: Any, index: Any) -> Any:
-        """By flat positions."""
+        """Reference value by flat positions."""
         return np.take(x.ravel(), self._positions(x.shape, index))
 
 
@@ -213,7 +215,9 @@ class IndexSum(Advanced):
     library = "moves"
 
     def bounds(self, g: Spec) -> Any:
-        """What an index must be within: one that an `Index` of equal bounds has taken is taken."""
+        """Bounds of a valid index: an index that an `Index` of equal bounds has taken is valid
+        here.
+        """
         return self.axes, tuple(self.shape[axis] for axis in self.axes)
 
     def infer(self, g: Spec, index: Spec) -> Spec:
@@ -225,7 +229,7 @@ class IndexSum(Advanced):
         return g.with_(shape=self.shape)
 
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
-        """By flat position, in pieces that keep the positions few."""
+        """Sums by flat position, in pieces that keep the positions few."""
         if not is_device_array(g) and xp.moves and len(self.axes) == 1:
             found = xp.place(
                 None, self.axes[0], index, g, add=True, negative=True, shape=self.shape
@@ -247,14 +251,14 @@ class IndexSum(Advanced):
         return result
 
     def batch(self, size: int, flags: Any, g: Any, index: Any) -> Any:  # type: ignore[override]
-        """Into places in the batch, too."""
+        """The op for a batch: its index has positions in the batch, too."""
         g = g if flags[0] else g.expand(size, *g._data.shape)
         axes, index, order = self._in_front(size, len(self.shape), index, flags[1])
         g = g.permute([order.index(i) for i in range(len(order))])
         return apply(IndexSum(axes, (size, *self.shape)), g, index)
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
-        """The same elements of g."""
+        """Elements of g at the index."""
         return (apply(Index(self.axes), g, index), None)
 
     @classmethod
@@ -350,7 +354,7 @@ class IndexPut(Advanced):
     def batch(  # type: ignore[override]
         self, size: int, flags: Any, x: Any, index: Any, value: Any
     ) -> Any:
-        """Into places in the batch, too."""
+        """The op for a batch: its index has positions in the batch, too."""
         shape = index._data.shape[1:] if flags[1] else index._data.shape
         shape = self.result_shape(x._data.shape[1:] if flags[0] else x._data.shape, shape)
         x = x if flags[0] else x.expand(size, *x._data.shape).contiguous()
@@ -467,7 +471,7 @@ class Overwrite(Movement):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """The same shape, broadcast, another dtype, a number; a part."""
+        """Values of equal shape, broadcast, of another dtype, a number; a part."""
         yield Sample(cls(), (array((2, 3)), array((2, 3), seed=1)))
         yield Sample(cls(), (array((2, 3)), array((3,))), "broadcast")
         yield Sample(cls(), (array((2, 3), dt.bfloat16), array((2, 1), dt.float32)), "dtype")
@@ -477,7 +481,7 @@ class Overwrite(Movement):
         yield Sample(cls(((0, 2, 1), None, 1)), (array((2, 3)), array((1,))), "column")
 
     def reference(self, x: Any, value: Any) -> Any:
-        """By position."""
+        """Reference value by position."""
         places = np.arange(x.size).reshape(x.shape)[basic_index(self.items).key]
         values = np.zeros(x.size) + x.astype(np.float64).reshape(-1)
         values[places.reshape(-1)] = (np.zeros(places.shape) + value).reshape(-1)

@@ -42,7 +42,7 @@ def straightened(
 
 
 def _dimensions(part: Any) -> int:
-    """How many dimensions of the tensor a part of an index stands for."""
+    """Number of dimensions of the tensor that a part of an index stands for."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     if isinstance(part, TensorBase) and part.dtype.category == 0:

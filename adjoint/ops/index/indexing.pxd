@@ -1,4 +1,4 @@
 from ...core.overrides cimport concerns
-from ...eager.dispatch cimport apply_view
+from ...runtime.dispatch cimport apply_view
 
 cdef object _simple(tuple shape, object index)

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
-from ...core.scalar import Number
-from ...core.sizes import indices
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from ...core.symbolic_scalar import SymbolicNumber
+from ...core.symbolic_sizes import indices
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view, run_known
-from ...eager.fused import writing
-from ...eager.public import FUNCTIONS, METHODS, explaining, public, write_in_place
-from ...eager.tensors import fresh
-from ...eager.writes import copied, values_of, write_by_kernel
-from ...graph.cells import Cell
-from ..create.creation import names_on
+from ...core.tensor_type import Tensor
+from ...runtime.cells import Cell
+from ...runtime.dispatch import apply, apply_view, run_known
+from ...runtime.fused import writing
+from ...runtime.public import FUNCTIONS, METHODS, explaining, public, write_in_place
+from ...runtime.tensors import fresh
+from ...runtime.writes import copied, values_of, write_by_kernel
+from ..create.allocation import names_on
 from ..create.values import convert_number
 from ..promotion import cast, note_real
 from ..shape.movement import Movement, is_row_major, to_shape
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def _simple(shape: tuple[int, ...], index: Any) -> Any:
-    """What `_parse` gives, for the commonest indices alone: an int, a slice, an int64 tensor, a
+    """Result of `_parse` for the commonest indices alone: an int, a slice, an int64 tensor, a
     mask.
     """
     if not shape:
@@ -72,7 +72,11 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
 
 def _indices(part: slice, size: Any) -> Any:
     """`part.indices(size)`, of which numbers may be sizes that are not known yet."""
-    if type(size) is int and type(part.start) is not Number and type(part.stop) is not Number:
+    if (
+        type(size) is int
+        and type(part.start) is not SymbolicNumber
+        and type(part.stop) is not SymbolicNumber
+    ):
         return part.indices(size)
     return indices(part, size)
 
@@ -173,7 +177,7 @@ class Reindex(Movement, abstract=True):
         return basic_index(_parse(SimpleNamespace(_data=SimpleNamespace(shape=shape)), index)[0])
 
     def infer(self, spec: Spec) -> Spec:
-        """What the index selects of this shape."""
+        """The spec of the indexed part."""
         return self._for(spec.shape).infer(spec)  # type: ignore[no-any-return]
 
     def compute(self, xp: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Each row's entry at a class index, as classification losses want it."""
+"""The entry of each row at a class index, as classification losses want it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.elements import are_below
 from ...core.errors import DTypeError, IndexingError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.elements import are_below
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
 from ..samples import array
 
 __all__: list[str] = []  # losses are made of these
@@ -39,7 +39,7 @@ class _Picking(Op, abstract=True):
         return (*shape[: self.axis], classes, *shape[self.axis + 1 :])
 
     def _kept(self, index: Any, classes: int) -> Any:
-        """Which entries are not ignored; None for all.
+        """Mask of the entries that are not ignored; None for all.
 
         Errors: IndexingError for other entries outside the classes.
         """
@@ -77,7 +77,7 @@ class Pick(_Picking):
         return x.with_(shape=self._shape(x, index, 1))
 
     def compute(self, xp: Any, x: Any, index: Any) -> Any:
-        """By position; or as a backend has it."""
+        """Elements by position; or as a backend has it."""
         if type(x) is not np.ndarray:
             return xp.pick(self, x, index)
         if xp.moves and not 0 <= self.ignore < x.shape[self.axis]:
@@ -130,7 +130,7 @@ class PlaceAt(_Picking):
         return g.with_(shape=self._shape(g, index, self.classes))
 
     def compute(self, xp: Any, g: Any, index: Any) -> Any:
-        """By position; or as a backend has it."""
+        """Places elements by position; or as a backend has it."""
         if type(g) is not np.ndarray:
             return xp.place_at(self, g, index)
         kept = self._kept(index, self.classes)
@@ -146,7 +146,7 @@ class PlaceAt(_Picking):
         self._kept(index, self.classes)
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
-        """The same entries of g."""
+        """Entries of g at the index."""
         return (apply(Pick(self.axis, self.ignore), g, index), None)
 
     @classmethod
@@ -159,7 +159,7 @@ class PlaceAt(_Picking):
         yield Sample(cls(0, -100, 3), (array((1, 3)), index.T), "first")
 
     def reference(self, g: Any, index: Any) -> Any:
-        """By comparison with every class."""
+        """Reference value by comparison with every class."""
         classes = np.arange(self.classes).reshape(
             [-1 if i == self.axis else 1 for i in range(index.ndim)]
         )

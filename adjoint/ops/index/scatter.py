@@ -1,8 +1,7 @@
-"""Gather and scatter: one index for every element, along one dimension; and masks."""
+"""Scatter: one index for every element of the source, along one dimension; one-hot rows."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,192 +9,32 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core import policy
+from ...core.argument_errors import assert_tensor
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, InvalidArgument, ShapeError
-from ...core.mistakes import assert_tensor
 from ...core.op import Op, Sample
-from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
+from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.fused import checking, writing
-from ...eager.public import explaining, public
-from ...eager.tensors import fresh
-from ...eager.writes import values_of
-from ..create import creation
-from ..samples import KINDS, array, each_dtype
-from ..shape.sizes import hold_sizes, hold_values
-from .advanced import Index, IndexPut, Overwrite, add_at, wrapped
-from .indexing import assert_index_dtype, one_value
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.fused import checking, writing
+from ...runtime.public import public
+from ...runtime.writes import values_of
+from ..samples import array
+from ..shape.sizes import hold_sizes
+from .advanced import Overwrite, add_at, wrapped
+from .gather import Gather as Gather
+from .gather import GatherSum as GatherSum
+from .gather import _Along, _as_1d, _prepare, gather, take_along_dim
+from .indexing import one_value
+from .masking import MaskedFill as MaskedFill
+from .masking import masked_fill, masked_scatter
 from .slicing import Place
 
 __all__ = [
     "gather", "index_reduce", "masked_fill", "masked_scatter", "one_hot", "scatter",
     "scatter_add", "scatter_reduce", "take_along_dim",
 ]  # fmt: skip
-
-
-class _Along(Op, abstract=True):
-    """Base of ops that take, for every element of an index, the place along `axis`; from its end
-    too only where `negative`.
-    """
-
-    axis: int
-    negative: bool = False
-
-    def _positions(self, shape: tuple[int, ...], index: Any) -> Any:
-        """The row-major position, in a tensor of `shape`, that each index entry means."""
-        axis = self.axis
-        checked = wrapped(index, shape[axis], axis, self.negative, self.name)
-        positions = checked * prod(shape[axis + 1 :]) if axis < len(shape) - 1 else checked
-        for i, size in enumerate(index.shape):
-            if i != axis and size > 1:
-                steps = np.arange(size) * prod(shape[i + 1 :])
-                positions = positions + steps.reshape((-1,) + (1,) * (index.ndim - i - 1))
-        return positions
-
-    def _assert_like(self, spec: Spec, src: Any) -> None:
-        if isinstance(src, Spec) and src.dtype is not spec.dtype:
-            raise DTypeError(
-                f"{self.name}: scatter(): Expected self.dtype to be equal to src.dtype, got "
-                f"{spec.dtype} and {src.dtype}; convert one with .to()"
-            )
-
-    def _assert_fits(self, shape: tuple[int, ...], index: Spec, src: Any = None) -> None:
-        name = self.name
-        if index.dtype not in (dt.int64, dt.int32):
-            raise DTypeError(
-                f"{name}: {name}(): Expected dtype int32/int64 for index, got {index.dtype}; "
-                "convert it with .long()"
-            )
-        if len(index.shape) != len(shape):
-            raise ShapeError(
-                f"{name}: Index tensor must have the same number of dimensions as input tensor: "
-                f"index {index.shape}, input {shape}"
-            )
-        for i, size in enumerate(index.shape):
-            if i != self.axis and size > shape[i]:
-                raise ShapeError(
-                    f"{name}: Size does not match at dimension {i} expected index "
-                    f"{list(index.shape)} to be no larger than self {list(shape)} apart from "
-                    f"dimension {self.axis}"
-                )
-        if isinstance(src, Spec) and (
-            len(src.shape) != len(shape)
-            or any(size > have for size, have in zip(index.shape, src.shape, strict=True))
-        ):
-            raise ShapeError(
-                f"{name}: Expected index {list(index.shape)} to be no larger than self "
-                f"{list(shape)} apart from dimension {self.axis} and to be no larger size than "
-                f"src {list(src.shape)}"
-            )
-
-
-@dataclass(eq=False, repr=False)
-class Gather(_Along):
-    """The elements at the index entries along `axis`."""
-
-    axis: int
-    negative: bool = False
-    needs = ("x2 spec1", "")
-    exact = True
-    strict = True
-    library = "moves"
-
-    def infer(self, spec: Spec, index: Spec) -> Spec:
-        """The index's shape."""
-        self._assert_fits(spec.shape, index)
-        return spec.with_(shape=index.shape)
-
-    def compute(self, xp: Any, x: Any, index: Any) -> Any:
-        """By flat position."""
-        if is_device_array(x):
-            size, axis = x.shape[self.axis], self.axis
-            return xp.gather(x, axis, wrapped(index, size, axis) if self.negative else index)
-        if xp.moves:
-            found = xp.gather(x, self.axis, index, self.negative)
-            if found is not NotImplemented:
-                return found
-        return xp.take(x.reshape(-1), self._positions(x.shape, index))
-
-    def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """g added where the elements came from."""
-        return (apply(GatherSum(self.axis, spec.shape, self.negative), g, index), None)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Each axis, repeated entries, a smaller index, dtypes, empty."""
-        index = np.array([[0, 1, 1], [2, 0, 1]])
-        yield from each_dtype(cls(0), KINDS, (3, 3), index)
-        yield Sample(cls(1), (array((4, 3)), index), "smaller")
-        yield Sample(cls(1), (array((2, 3, 2)), index[:, :, None] % 3), "3-d")
-        yield Sample(cls(0), (array((3, 2)).T, index[:, :1] % 2), "transposed")
-        yield Sample(cls(0), (array((3,)), np.zeros((0,), np.int64)), "empty")
-
-    def reference(self, x: Any, index: Any) -> Any:
-        """NumPy's take_along_axis."""
-        kept = tuple(
-            slice(None) if i == self.axis else slice(size) for i, size in enumerate(index.shape)
-        )
-        return np.take_along_axis(x[kept], index, self.axis)
-
-
-@dataclass(eq=False, repr=False)
-class GatherSum(_Along):
-    """Zeros of `shape` with the first input added at the index entries along `axis`."""
-
-    axis: int
-    shape: tuple[int, ...]
-    negative: bool = False
-    needs = ("x2", "")
-    library = "moves"
-
-    def infer(self, g: Spec, index: Spec) -> Spec:
-        """The shape."""
-        self._assert_fits(self.shape, index)
-        if g.shape != index.shape:
-            raise ShapeError(f"gather: values of shape {g.shape} for an index of {index.shape}")
-        return g.with_(shape=self.shape)
-
-    def compute(self, xp: Any, g: Any, index: Any) -> Any:
-        """By flat position."""
-        if not is_device_array(g) and xp.moves:
-            found = xp.place(
-                None, self.axis, index, g,
-                add=True, along=True, negative=self.negative, shape=self.shape,
-            )  # fmt: skip
-            if found is not NotImplemented:
-                return found
-        result = xp.zeros(self.shape, g.dtype)
-        if is_device_array(g):
-            size, axis = self.shape[self.axis], self.axis
-            xp.scatter(
-                result, axis, wrapped(index, size, axis) if self.negative else index, g, True
-            )
-        else:
-            add_at(result, self._positions(self.shape, index), g)
-        return result
-
-    def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
-        """The same elements of g."""
-        return (apply(Gather(self.axis, self.negative), g, index), None)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Each axis, dtypes."""
-        index = np.array([[0, 1, 1], [2, 0, 1]])
-        yield from each_dtype(cls(0, (3, 3)), KINDS, (2, 3), index)
-        yield Sample(cls(1, (4, 3)), (array((2, 3)), index), "larger")
-
-    def reference(self, g: Any, index: Any) -> Any:
-        """Element by element."""
-        result = np.zeros(self.shape, np.complex128 if g.dtype.kind == "c" else np.float64)
-        for place in np.ndindex(*index.shape):
-            target = list(place)
-            target[self.axis] = index[place]
-            result[tuple(target)] += g[place]
-        return result
 
 
 @dataclass(eq=False, repr=False)
@@ -308,7 +147,7 @@ class ScatterReduce(_Along):
         return spec
 
     def compute(self, xp: Any, x: Any, index: Any, src: Any) -> Any:
-        """One by one, by flat position."""
+        """Reduces elements one by one, by flat position."""
         if is_device_array(x):
             return xp.scatter_reduce(x, self.axis, index, src, self.reduce, self.include_self)
         result = x.copy()
@@ -338,8 +177,8 @@ class ScatterReduce(_Along):
         return limits.min if self.reduce == "amax" else limits.max
 
     def gradient(self, g: Any, x1: Any, x2: Any, x3: Any, y: Any) -> tuple[Any, ...]:
-        """As PyTorch defines it: a product without the element itself, equal shares of a mean,
-        equal shares for all that attain an extremum.
+        """The gradient as PyTorch defines it: a product without the element itself, equal shares of
+        a mean, equal shares for all that attain an extremum.
         """
         axis, index = self.axis, x2
         src = x3
@@ -396,7 +235,7 @@ class ScatterReduce(_Along):
         yield Sample(cls(0, "prod"), (array((3, 3)), index, zeros), "zeros")
 
     def reference(self, x: Any, index: Any, src: Any) -> Any:
-        """From the list of values of each element."""
+        """Reference value from the list of values of each element."""
         found: dict[Any, list[Any]] = {}
         for place in np.ndindex(*index.shape):
             target = list(place)
@@ -410,75 +249,6 @@ class ScatterReduce(_Along):
             value = reduce[self.reduce](np.array(several, result.dtype))
             result[where] = np.floor(value) if integer else value
         return result
-
-
-@dataclass(eq=False, repr=False)
-class MaskedFill(Op):
-    """The first input with one value where the mask is True."""
-
-    needs = ("x2", "", "x2")
-    exact = True
-
-    def infer(self, spec: Spec, mask: Spec, value: Any) -> Spec:
-        """The broadcast shape of the first two."""
-        return spec.with_(shape=broadcast_shapes(spec.shape, mask.shape, op="masked_fill"))
-
-    def compute(self, xp: Any, x: Any, mask: Any, value: Any) -> Any:
-        """Write into a copy; kernels select."""
-        if type(x) is not np.ndarray and not is_device_array(x):
-            return xp.where(mask, value, x)
-        shape = x.shape if x.shape == mask.shape else np.broadcast_shapes(x.shape, mask.shape)
-        result = x.copy() if x.shape == shape else xp.broadcast_to(x, shape).copy()
-        self.write(xp, result, mask, value)
-        return result
-
-    def write(self, xp: Any, x: Any, mask: Any, value: Any) -> None:
-        """Assign where the mask is True; of many elements by position, which is faster where few
-        are meant.
-        """
-        if is_device_array(x) or not x.flags.c_contiguous:
-            np.copyto(x, value, where=mask, casting="unsafe")
-            return
-        wide = mask if mask.shape == x.shape else np.broadcast_to(mask, x.shape)
-        if x.size <= policy.SCATTER_FEW:
-            np.putmask(x, wide, value)
-        else:
-            x.reshape(-1)[np.flatnonzero(wide)] = value
-
-    def batch(  # type: ignore[override]
-        self, size: int, flags: Any, x: Any, mask: Any, value: Any
-    ) -> Any:
-        """As the entries of the first two, whose dimensions are as many."""
-        each = (x, mask, value)
-        ndim = max(t._data.ndim - flag for t, flag in zip(each[:2], flags, strict=False))
-        x = x if flags[0] else x.expand(size, *x._data.shape)
-        lifted = [
-            t.reshape(size, *(1,) * (ndim + 1 - t._data.ndim), *t._data.shape[1:]) if flag else t
-            for t, flag in zip((x, mask, value), (True, *flags[1:]), strict=True)
-        ]
-        return apply(self, *lifted)
-
-    def gradient(self, g: Tensor, mask: Tensor) -> tuple[Any, ...]:
-        """g where it was kept; the rest of it for the value."""
-        return (
-            lambda: apply(self, g, mask, 0),
-            None,
-            lambda: apply(self, g, mask.logical_not(), 0),
-        )
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Each dtype, broadcast both ways, 0-d values, empty."""
-        mask = array((2, 3), dt.bool_, seed=2)
-        yield from each_dtype(cls(), KINDS, (2, 3), mask, 1)
-        yield Sample(cls(), (array((2, 3)), mask[:1], array(())), "value")
-        yield Sample(cls(), (array((3,)), mask, array(())), "broadcast")
-        yield Sample(cls(), (array((0, 3)), mask[:0], 2.0), "empty")
-        yield Sample(cls(), (array(()), np.array(True), 2.0), "0-d")
-
-    def reference(self, x: Any, mask: Any, value: Any) -> Any:
-        """By arithmetic."""
-        return np.where(mask, value, x.astype(np.complex128 if x.dtype.kind == "c" else float))
 
 
 @dataclass(eq=False, repr=False)
@@ -535,93 +305,11 @@ class OneHot(Op):
         yield Sample(cls(2), (np.zeros((0, 3), np.int64),), "empty")
 
     def reference(self, index: Any) -> Any:
-        """By comparison with every place."""
+        """Reference value by comparison with every place."""
         return (index[..., None] == np.arange(self.count)).astype(np.int64)
 
 
 # ---- public functions ----------------------------------------------------------------------------
-
-
-def _prepare(input: Any, dim: int, index: Any, name: str) -> int:
-    """The axis, after checking the arguments that all have in common."""
-    assert_tensor(name, input)
-    assert_index_dtype(index, name)
-    return normalize_axis(dim, input._data.ndim, name)
-
-
-def _as_1d(x: Any) -> Any:
-    return x if not isinstance(x, TensorBase) or x._data.ndim else x.reshape(1)  # type: ignore[attr-defined]
-
-
-@public(out=True)
-def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """result[i][j] = input[index[i][j]][j] for dim 0, and likewise for others.
-
-    Shapes: `index` has as many dimensions as `input` and, but for `dim`, none larger; the result
-    has its shape.
-    Errors: IndexingError for an entry out of range; ShapeError where shapes do not fit.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.gather.html
-
-    >>> ad.gather(ad.tensor([[1, 2], [3, 4]]), 1, ad.tensor([[0, 0], [1, 0]]))
-    tensor([[1, 1],
-            [4, 3]])
-    """
-    if isinstance(input, TensorBase):
-        found = run_known(_gathering(dim, input._data.ndim), (input, index))
-        if found is not None:
-            return found
-    axis = _prepare(input, dim, index, "gather")
-    if not index._data.size:
-        nothing = creation.finish(np.zeros(index._data.shape, np.int64), index.device)
-        return apply(Index((0,)), input.reshape(-1), nothing)
-    if not input._data.ndim or not index._data.ndim:
-        one = apply(Gather(axis), _as_1d(input), _as_1d(index))
-        return one.reshape(index._data.shape)
-    return apply(_gathering(dim, input._data.ndim), input, index)
-
-
-@functools.lru_cache(maxsize=256, typed=True)
-def _gathering(dim: int, ndim: int, negative: bool = False) -> Gather:
-    return Gather(normalize_axis(dim, ndim, "gather"), negative)
-
-
-@public(out=True)
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """The elements at the indices along `dim`, other dimensions broadcast; flat without `dim`.
-
-    Errors: IndexingError for an index out of range; ShapeError where shapes do not fit.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.take_along_dim.html
-
-    >>> x = ad.tensor([[3, 1], [2, 4]])
-    >>> ad.take_along_dim(x, ad.tensor([[1], [0]]), dim=1)
-    tensor([[1],
-            [2]])
-    """
-    if dim is None:
-        assert_index_dtype(indices, "take_along_dim")
-        return gather(input.reshape(-1), 0, indices.reshape(-1))
-    found = run_known(_gathering(dim, input._data.ndim, True), (input, indices))
-    if found is not None:
-        return found
-    assert_index_dtype(indices, "take_along_dim")
-    if input._data.ndim != indices._data.ndim:
-        raise ShapeError(
-            f"take_along_dim: input and indices should have the same "
-            f"number of dimensions, but got {input._data.ndim} dimensions for input, and "
-            f"{indices._data.ndim} dimensions for indices"
-        )
-    axis = normalize_axis(dim, input._data.ndim, "take_along_dim")
-    shape, index_shape = list(input._data.shape), list(indices._data.shape)
-    if not shape or not indices._data.size:
-        wrapped(indices._data, 1, axis)
-        return gather(input, axis, indices * 0)
-    length, count = shape[axis], index_shape[axis]
-    shape[axis] = index_shape[axis] = 1
-    if shape != index_shape:
-        common = list(broadcast_shapes(shape, index_shape, op="take_along_dim"))
-        input = input.expand(*common[:axis], length, *common[axis + 1 :])
-        indices = indices.expand(*common[:axis], count, *common[axis + 1 :])
-    return apply(_gathering(dim, input._data.ndim, True), input, indices)
 
 
 def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: bool) -> Any:
@@ -762,74 +450,16 @@ def index_reduce(
     return scatter_reduce(input, axis, wide, source, reduce, include_self=include_self)
 
 
-@writing
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
-    """A copy of `input` with one value (a number or a 0-d tensor) where `mask` is True.
-
-    Shapes: `input` and `mask` broadcast (in place, only `mask` does).
-    Errors: DTypeError for a mask that is not bool; ShapeError for a value with dimensions.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_fill.html
-
-    >>> ad.masked_fill(ad.tensor([1., 2.]), ad.tensor([True, False]), 0)
-    tensor([0., 2.])
-    """
-    assert_tensor("masked_fill", mask, "mask")
-    if mask.dtype is not dt.bool_:
-        raise DTypeError(
-            "masked_fill: masked_fill_ only supports boolean masks, but got mask with dtype "
-            f"{mask.dtype}; compare it, e.g. mask != 0"
-        )
-    return _MASKED_FILL, input, mask, one_value(input, value, "masked_fill")
-
-
-_MASKED_FILL = MaskedFill()
-
-
-@public(inplace=True)
-@explaining
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy of `input` with the elements where `mask` is True taken, in order, from `source`.
-
-    Shapes: `input` and `mask` broadcast; `source` has at least as many elements as are True.
-    Errors: DTypeError for other dtypes; ShapeError where `source` is too short.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_scatter.html
-
-    >>> ad.masked_scatter(ad.zeros(3), ad.tensor([True, False, True]), ad.tensor([1., 2.]))
-    tensor([1., 0., 2.])
-    """
-    if mask.dtype is not dt.bool_:
-        raise DTypeError(
-            f"masked_scatter: masked_scatter_ only supports boolean masks, but got mask with dtype "
-            f"{mask.dtype}"
-        )
-    if source.dtype is not input.dtype:
-        raise DTypeError(
-            "masked_scatter: expected self and source to have same dtypes but got "
-            f"{input.dtype} and {source.dtype}"
-        )
-    shape = broadcast_shapes(input._data.shape, mask._data.shape, op="masked_scatter")
-    known = values_of(
-        mask,
-        "masked_scatter takes as many elements as a mask selects; take them by "
-        "source.reshape(-1)[mask.reshape(-1).cumsum(0) - 1] (clamped), and select by where()",
-    )
-    places = np.flatnonzero(np.broadcast_to(known, shape))
-    if source._data.size < places.size:
-        raise ShapeError(
-            f"masked_scatter: Number of elements of source ({source._data.size}) < number of ones "
-            f"in mask ({places.size})"
-        )
-    values = source.reshape(-1)[: places.size]
-    input = hold_sizes("masked_scatter", input)
-    chosen = hold_values("masked_scatter", fresh(places), mask)
-    flat = apply(IndexPut((0,)), input.expand(shape).reshape(-1), chosen, values)
-    return flat.reshape(shape)
-
-
 @public(method=False)
 @checking
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     """Vectors of zeros with a one at the place that each entry names.
+
+        y[i, c] = 1 where tensor[i] is c, else 0
+
+    Args:
+        tensor: Classes as integers.
+        num_classes: Number of classes; -1 for one more than the largest entry. Default: -1.
 
     Shapes: (...) -> (..., num_classes); -1 takes one more than the largest entry.
     Dtypes: int64 in and out.

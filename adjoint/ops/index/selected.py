@@ -1,4 +1,4 @@
-"""What a mask selects in a function that is being captured, where nobody knows how much it is.
+"""Masked selection in a function that is being captured, where its size is unknown.
 
 `x[mask]` stands there for a tensor of the shape of x: what is computed from it element by element
 is computed for all, and a write to what the same mask selects takes the selected ones. Elements
@@ -17,10 +17,10 @@ from ...core.device import register_backend
 from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.tensor_base import TensorBase
-from ...eager.public import FUNCTIONS
-from ...eager.tensors import wrap
-from ...graph.lazy import LazyValue
-from ...graph.node import new_node
+from ...runtime.lazy import LazyValue
+from ...runtime.node import new_node
+from ...runtime.public import FUNCTIONS
+from ...runtime.tensors import wrap
 from ..promotion import Cast
 
 __all__ = ["Selected", "of_selected", "refuse", "select", "selected_values", "write_selected"]
@@ -33,7 +33,9 @@ _UNKNOWN = (
 
 
 class _Count:
-    """How many elements a mask selects: equal to itself, and otherwise not to be known."""
+    """Unknown number of elements that a mask selects: equal to itself, and otherwise not to be
+    known.
+    """
 
     def _refuse(self, *_: Any) -> NoReturn:
         refuse("the size of x[mask]")
@@ -54,8 +56,8 @@ class _Count:
 
 
 class Selected(LazyValue):
-    """What stands where the array of `x[mask]` would: `full`, a tensor of the shape of x, of which
-    `mask`, a tensor that broadcasts to it, selects elements.
+    """Placeholder for the array of `x[mask]`: `full`, a tensor of the shape of x, of which `mask`,
+    a tensor that broadcasts to it, selects elements.
     """
 
     __slots__ = ("full", "mask", "place", "rest")
@@ -86,7 +88,7 @@ def select(part: Any, place: int, mask: Any) -> Any:
 
 
 def broadcast_mask(mask: Any, rest: int) -> Any:
-    """A mask as booleans that broadcast to what it selects from, with `rest` dimensions more."""
+    """A mask as booleans that broadcast to the indexed tensor, with `rest` dimensions more."""
     flags = mask if mask.dtype is dt.bool_ else mask != 0
     return flags.reshape(*mask._data.shape, *(1,) * rest) if rest else flags
 
@@ -96,7 +98,7 @@ def _or_one(mask: Any, x: Any) -> Any:
 
 
 def of_selected(op: Op, inputs: tuple[Any, ...], run: Callable[..., Any]) -> Any:
-    """What `run(op, inputs)` gives where an input may be what a mask selects; NotImplemented where
+    """Result of `run(op, inputs)` where an input may be a masked selection; NotImplemented where
     none is.
 
     Errors: Unsupported for what needs to know how much is selected.
@@ -126,8 +128,8 @@ def of_selected(op: Op, inputs: tuple[Any, ...], run: Callable[..., Any]) -> Any
 
 
 def selected_values(value: Any, part: Any, place: int, mask: Any) -> Any:
-    """Of `value`, what a mask has selected: a tensor of the shape of `part` whose elements are to
-    be written where `mask` selects some from dimension `place` on.
+    """The full tensor of `value`, a masked selection: it has the shape of `part`, and its elements
+    are to be written where `mask` selects some from dimension `place` on.
 
     Errors: Unsupported for what another mask has selected.
     """
@@ -140,7 +142,7 @@ def selected_values(value: Any, part: Any, place: int, mask: Any) -> Any:
 
 
 def _full(x: Any) -> Any:
-    """The tensor that stands for what a mask has selected, with a history where that has one."""
+    """The full tensor behind a masked selection, with a history where that has one."""
     if x._leaf is not None:
         refuse("requires_grad_() of x[mask]")
     full = x._data.full
@@ -148,7 +150,7 @@ def _full(x: Any) -> Any:
 
 
 def refuse(what: str) -> NoReturn:
-    """Say of something that it needs to know what is selected."""
+    """Raises the error for an operation that needs the number of selected elements."""
     raise Unsupported(f"compile: the function reads a value: {what}: {_UNKNOWN}")
 
 
@@ -182,7 +184,7 @@ def _are_equal(a: Any, b: Any) -> bool:
 
 
 def write_selected(x: Any, y: Any) -> None:
-    """What `x` selects is another value from now on."""
+    """Replaces the value of the masked selection `x`."""
     x._data = y._data
 
 

@@ -12,16 +12,16 @@ import numpy as np
 
 from ...backends import numpy as backend
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.device import is_device_array
 from ...core.errors import IndexingError, ShapeError, Unsupported
-from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view
-from ...eager.public import explaining, public, rebinding
-from ...graph.lazy import LazyValue
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, apply_view
+from ...runtime.lazy import LazyValue
+from ...runtime.public import explaining, public, rebinding
 from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
@@ -98,7 +98,7 @@ class BasicIndex(Movement):
         yield Sample(cls(()), (array((), dt.bfloat16),), "0-d")
 
     def reference(self, x: Any) -> Any:
-        """By taking positions."""
+        """Reference value by taking positions."""
         places = np.arange(x.size).reshape(x.shape)[self.key]
         return np.take(x.ravel(), places)
 
@@ -204,7 +204,7 @@ class Diagonal(Movement):
         yield Sample(cls(5, 0, 1), (array((3, 3)),), "outside")
 
     def reference(self, x: Any) -> Any:
-        """By index."""
+        """Reference value by index."""
         moved = np.moveaxis(x, (self.axis1, self.axis2), (-2, -1))
         rows, columns = np.indices(moved.shape[-2:])
         return moved[..., columns - rows == self.offset]
@@ -249,7 +249,7 @@ class PlaceDiagonal(Movement):
         yield Sample(cls((4, 3), -2, 0, 1), (array((2,), dt.float32),), "below")
 
     def reference(self, x: Any) -> Any:
-        """By index."""
+        """Reference value by index."""
         result = np.zeros(self.shape, x.dtype)
         moved = np.moveaxis(result, (self.axis1, self.axis2), (-2, -1))
         rows, columns = np.indices(moved.shape[-2:])
@@ -293,7 +293,7 @@ class Unfold(Movement):
         )
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """Each element gets the sum over the windows that show it."""
+        """The cotangents summed for each element over the windows that show it."""
         return (apply(SumWindows(self.axis, self.size, self.step, spec.shape[self.axis]), g),)
 
     @classmethod
@@ -392,7 +392,7 @@ class AsStrided(Movement):
         )
 
     def batch(self, size: int, flags: Any, x: Any) -> Any:  # type: ignore[override]
-        """Another stride, over entries in row-major order."""
+        """A batch as one view with another stride, over entries in row-major order."""
         step = prod(x._data.shape[1:])
         op = AsStrided((size, *self.size), (step, *self.stride), self.offset)
         if not size:
@@ -400,7 +400,7 @@ class AsStrided(Movement):
         return apply(op, x.contiguous())
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """Each element gets the sum over the places that show it."""
+        """The cotangents summed for each element over the places that show it."""
         return (apply(SumStrided(spec.shape, self.size, self.stride, self.offset), g),)
 
     @classmethod
@@ -439,13 +439,13 @@ class SumStrided(Op):
         return result
 
     def batched(self, size: int) -> SumStrided:
-        """Another stride."""
+        """The op for a batch: another stride."""
         step = prod(self.shape)
         shape, sizes = (size, *self.shape), (size, *self.size)
         return SumStrided(shape, sizes, (step, *self.stride), self.offset)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
-        """The same places of g."""
+        """Elements of g at the view's positions."""
         return (apply_view(AsStrided(self.size, self.stride, self.offset), g),)
 
     @classmethod
@@ -456,7 +456,7 @@ class SumStrided(Op):
         yield Sample(cls((3,), (2, 3), (0, 1), 0), (array((2, 3), dt.float32),), "float32")
 
     def reference(self, x: Any) -> Any:
-        """By counting."""
+        """Reference value by counting."""
         places = _positions(self.size, self.stride, self.offset).ravel()
         return np.bincount(places, x.ravel(), prod(self.shape)).reshape(self.shape)
 
@@ -490,7 +490,7 @@ class OfMemory(Movement, abstract=True):
         return xp.as_strided(first, self.size, steps, writeable=x.flags.writeable)
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """What the input's own elements get of the memory's."""
+        """The memory's cotangent at the input's own elements."""
         begin = min(0, self.offset)
         ends = _reach(spec.shape, self.steps), self.offset + _reach(self.size, self.stride)
         memory = SumStrided((max(ends) - begin + 1,), self.size, self.stride, self.offset - begin)
@@ -498,7 +498,7 @@ class OfMemory(Movement, abstract=True):
 
 
 def _reach(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """How far the last element is from the first one."""
+    """Distance of the last element from the first one."""
     return sum((n - 1) * s for n, s in zip(size, stride, strict=True))
 
 
@@ -529,7 +529,7 @@ def part(input: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tens
 
 
 def before(input: Any, axis: int) -> tuple[Item, ...]:
-    """All of the dimensions before `axis`; in a graph, however many that will be."""
+    """Full slices of the dimensions before `axis`; in a graph, however many that will be."""
     if is_of_graph(input):
         return ((0, _ANY_SIZE, 1),) * axis
     return tuple((0, size, 1) for size in input._data.shape[:axis])
@@ -750,7 +750,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             f"as_strided: Negative strides are not supported at the moment, got strides: "
             f"{list(strides)}"
         )
-    here = input.storage_offset()
+    here = input._storage_offset()
     offset = here if storage_offset is None else operator.index(storage_offset)
     last = offset + _reach(sizes, strides)
     for candidate in (input, input._base):
@@ -759,7 +759,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         kinds = type(input._data), type(candidate._data)  # not the data, which lazy ones compute
         if hasattr(kinds[0], "tangent") and not hasattr(kinds[1], "tangent"):
             continue  # the primal of a dual (autograd/forward_ad.py), which has none
-        begin = candidate.storage_offset()
+        begin = candidate._storage_offset()
         whole = begin == 0 and candidate is (input if input._base is None else input._base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
             if isinstance(candidate._data, LazyValue):
@@ -898,7 +898,7 @@ def as_strided_scatter(
     >>> ad.as_strided_scatter(ad.zeros(4), ad.ones(2), (2,), (2,), 0)
     tensor([1., 0., 1., 0.])
     """
-    offset = input.storage_offset() if storage_offset is None else operator.index(storage_offset)
+    offset = input._storage_offset() if storage_offset is None else operator.index(storage_offset)
     op = AsStrided(
         sizes_of((size,), "as_strided_scatter"), sizes_of((stride,), "as_strided_scatter"), offset
     )

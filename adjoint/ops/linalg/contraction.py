@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.argument_errors import assert_tensor
 from ...core.errors import InvalidArgument, ShapeError
-from ...core.mistakes import assert_tensor
 from ...core.spec import broadcast_shapes, normalize_axis, prod
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.public import explaining, public, with_out
-from ...eager.writes import values_of
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, public, with_out
+from ...runtime.writes import values_of
 from ..elementwise.namespace import conj
 from ..promotion import promote
 from ..shape.sizes import hold_sizes
-from .matmul import matmul, product
+from .matrix_product import matmul, product
 
 __all__ = ["chain_matmul", "cross", "einsum", "kron", "tensordot"]
 
@@ -67,9 +67,9 @@ def _contract(a: Term, b: Term, keep: set[Any], dtype: Any = None) -> Term:
 
 
 class Pair(NamedTuple):
-    """How two tensors are contracted, as stacks of matrices: in which order their dimensions are
-    taken, and what shape that gets (None: the one it has); how many dimensions of the product are
-    those of the stack, and the shape behind them (None, too).
+    """Contraction of two tensors, as stacks of matrices: in which order their dimensions are taken,
+    and what shape that gets (None: the one it has); how many dimensions of the product are those of
+    the stack, and the shape behind them (None, too).
     """
 
     orders: tuple[tuple[int, ...], tuple[int, ...]]
@@ -98,8 +98,8 @@ def _permuted(x: Any, order: Sequence[int]) -> Any:
 def _paired(
     a: Sequence[Any], shape_a: Any, b: Sequence[Any], shape_b: Any, keep: Collection[Any]
 ) -> tuple[Pair | None, tuple[Any, ...]]:
-    """How tensors with these labels and shapes are contracted over the labels that both have and
-    that are not to be kept, and the labels of what that gives; None where there are none.
+    """The contraction of tensors with these labels and shapes over the labels that both have and
+    that are not to be kept, and the labels of the result; None where there are none.
     """
     shared = [x for x in a if x in b]
     summed = [x for x in shared if x not in keep]
@@ -235,7 +235,9 @@ vars(einsum)["operands_apart"] = _operands_apart
 
 
 def _plan_of(equation: str, operands: list[Any]) -> Any:
-    """How an equation was done before with arrays of such shapes; None for the general way."""
+    """The plan by which an equation was done before with arrays of such shapes; None for the
+    general way.
+    """
     if len(operands) != 2:
         return None
     for x in operands:
@@ -246,7 +248,7 @@ def _plan_of(equation: str, operands: list[Any]) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _planned(equation: str, *shapes: tuple[int, ...]) -> tuple[Pair, tuple[int, ...]] | None:
-    """How two tensors are contracted, and the order of the dimensions that this gives; None where
+    """The contraction of two tensors, and the order of the dimensions that this gives; None where
     more is to be done (a label is repeated, broadcast, or summed in one of them), or said.
     """
     (first, second), output = _parse(equation, 2)
@@ -332,7 +334,9 @@ def _assert_sizes(terms: list[Term]) -> None:
 
 
 def _path(terms: list[Term], target: list[Any]) -> Sequence[tuple[int, ...]]:
-    """Which terms to contract, step by step; a result is appended to those that are left."""
+    """Contraction order: the terms to contract, step by step. A result is appended to those that
+    are left.
+    """
     if len(terms) <= 2:
         return [tuple(range(len(terms)))] if len(terms) == 2 else []
     number = {x: i for i, x in enumerate(dict.fromkeys(y for t in terms for y in t.labels))}

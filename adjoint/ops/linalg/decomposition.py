@@ -1,120 +1,35 @@
-"""Matrix decompositions: Cholesky, QR, LU, singular values, eigenvalues."""
+"""Matrix decompositions by elimination and reflections: Cholesky, QR, LU; triangular systems."""
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, LinalgError, ShapeError, Unsupported
-from ...core.mistakes import assert_tensor
+from ...core.errors import LinalgError, ShapeError, Unsupported
 from ...core.op import Op, Sample
 from ...core.spec import Spec
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ..elementwise.namespace import conj
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
 from ..samples import array, each_dtype
-from .matmul import conj_transposed, matmul
-
-NUMERIC = (dt.float64, dt.float32, dt.complex128, dt.complex64)
-
-
-def assert_matrices(name: str, x: Any, square: bool = False) -> None:
-    """Refuse what is not a batch of (square) matrices of a dtype that LAPACK knows."""
-    assert_tensor(name, x)
-    shape = x._data.shape
-    if len(shape) < 2:
-        raise ShapeError(
-            f"{name}: The input tensor A must have at least 2 dimensions, got shape {shape}"
-        )
-    if square and shape[-1] != shape[-2]:
-        raise ShapeError(
-            f"{name}: A must be batches of square matrices, but they are {shape[-2]} by "
-            f"{shape[-1]} matrices"
-        )
-    dtype = x.dtype
-    if dtype.category < 2:
-        raise DTypeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {dtype}; convert "
-            "with .float()"
-        )
-    if dtype in dt.LOW_PRECISION:
-        raise DTypeError(
-            f"{name}: Low precision dtypes not supported. Got {dtype}; convert with .float()"
-        )
-
-
-def where_it_fails(function: Callable[[Any], Any], x: Any) -> tuple[str, Any]:
-    """A message part that names the first matrix of a batch on which `function` fails, and it."""
-    for i, matrix in enumerate(x.reshape(-1, *x.shape[-2:])):
-        try:
-            function(matrix)
-        except np.linalg.LinAlgError:
-            return ("" if x.ndim == 2 else f"(Batch element {i}): "), matrix
-    return "", x
-
-
-def indefinite_minor(matrix: Any) -> int:
-    """The order of the first leading minor that is not positive definite; 0 where all are."""
-
-    def fails(order: int) -> bool:
-        try:
-            np.linalg.cholesky(matrix[:order, :order])
-        except np.linalg.LinAlgError:
-            return True
-        return False
-
-    orders = range(len(matrix) + 1)
-    found = bisect.bisect_left(orders, True, key=fails)
-    return found if found < len(orders) else 0
-
-
-def hermitian_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> Any:
-    """Positive definite matrices with well separated eigenvalues."""
-    x = array(shape, dtype)
-    n = shape[-1]
-    product = x @ np.conj(np.swapaxes(x, -1, -2))
-    return (product + np.diag(np.arange(1.0, n + 1))).astype(dtype.numpy)
-
-
-def general_samples(shape: tuple[int, ...], dtype: dt.dtype = dt.float64) -> Any:
-    """Matrices that are far from singular."""
-    x = array(shape, dtype)
-    return (x + 3 * np.eye(shape[-2], shape[-1]) * np.arange(1.0, shape[-1] + 1)).astype(
-        dtype.numpy
-    )
-
-
-def square_shapes() -> Iterable[tuple[str, tuple[int, ...]]]:
-    """One matrix, a batch, 1 by 1, empty ones."""
-    yield "one", (3, 3)
-    yield "batch", (2, 2, 2)
-    yield "1x1", (1, 1)
-    yield "0x0", (0, 0)
-    yield "empty-batch", (0, 2, 2)
-
-
-def _diagonal(x: Tensor) -> Any:
-    return x.diagonal(0, -2, -1)
-
-
-def _embed(x: Any) -> Any:
-    return x.diag_embed()
-
-
-def _skew(x: Any) -> Any:
-    return x - conj_transposed(x)
-
-
-def _unless_diagonal(x: Any, values: Any) -> Any:
-    """x / values off the diagonal, 0 on it."""
-    n = x.shape[-1]
-    diagonal = x.new_ones((n,)).diag() if n else x.new_ones((0, 0))
-    return x * (1 - diagonal) / (values + diagonal)
+from .matrix_product import conj_transposed, matmul
+from .matrix_samples import (
+    NUMERIC,
+    _diagonal,
+    _embed,
+    _real,
+    general_samples,
+    hermitian_samples,
+    indefinite_minor,
+    square_shapes,
+    where_it_fails,
+)
+from .spectra import SVD as SVD
+from .spectra import Eig as Eig
+from .spectra import Eigh as Eigh
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +74,7 @@ class Cholesky(Op):
             yield Sample(cls(True), inputs, f"upper-{dtype.name}", gradients=False)
 
     def reference(self, a: Any) -> Any:
-        """From the LDL decomposition by elimination."""
+        """Reference value from the LDL decomposition by elimination."""
         wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
         result = np.zeros_like(wide)
         for index in np.ndindex(*a.shape[:-2]):
@@ -192,12 +107,12 @@ class CholeskyGradient(Op):
         return xp.cholesky_gradient(lower, g)
 
     def batch(self, size: int, flags: Any, lower: Any, g: Any) -> Any:  # type: ignore[override]
-        """Both have as many matrices."""
+        """The op itself, for operands with as many matrices."""
         both = zip((lower, g), flags, strict=True)
         return apply(self, *[x if flag else x.expand(size, *x._data.shape) for x, flag in both])
 
     def gradient(self, g: Tensor, x1: Tensor, x2: Any, y: Any) -> tuple[Any, ...]:
-        """Through both factors L^-1, and through S."""
+        """Cotangents through both factors L^-1, and through S."""
         solve = SolveTriangular(False, True, False)
         inner: Any = conj_transposed(apply(solve, x1, g))
         inner = conj_transposed(apply(solve, x1, inner))  # L^-1 g L^-H
@@ -224,7 +139,7 @@ class CholeskyGradient(Op):
             yield Sample(cls(), (lower, array((n, n))), f"big-{n}", gradients=False)
 
     def reference(self, lower: Any, g: Any) -> Any:
-        """By the inverse of the factor."""
+        """Reference value by the inverse of the factor."""
         lower = np.tril(lower)
         inner = np.tril(np.conj(np.swapaxes(lower, -1, -2)) @ g)
         inner = (inner + np.conj(np.swapaxes(np.tril(inner, -1), -1, -2))) / 2
@@ -297,7 +212,7 @@ class SolveTriangular(Op):
             yield Sample(op, (big, array((70, 2))), f"big-{upper}", gradients=False)
 
     def reference(self, a: Any, b: Any) -> Any:
-        """By the inverse of the triangle."""
+        """Reference value by the inverse of the triangle."""
         a = np.triu(a) if self.upper else np.tril(a)
         if self.unitriangular:
             a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
@@ -356,7 +271,7 @@ class QR(Op):
             yield Sample(cls(), (array((4, 3), dtype),), dtype.name, gradients=dtype.category < 3)
 
     def reference(self, a: Any) -> Any:
-        """By SciPy."""
+        """Reference value by SciPy."""
         import scipy.linalg
 
         *batch, m, n = a.shape
@@ -369,186 +284,6 @@ class QR(Op):
             else:
                 q[i] = np.eye(m)[:, :k]
         return q, r
-
-
-def _real(x: Any) -> Any:
-    """The real part, in the same dtype."""
-    return x.real.to(x.dtype) if x.dtype.is_complex else x
-
-
-@dataclass(eq=False, repr=False)
-class SVD(Op):
-    """U, S, V^H with A = U diag(S) V^H; `full` completes U and V to square matrices."""
-
-    full: bool = False
-    n_outputs = 3
-    core = (2,)
-
-    def infer(self, a: Spec) -> tuple[Spec, ...]:
-        """(m, n) gives (m, k), (k,) and (k, n), where k = min(m, n)."""
-        *batch, m, n = a.shape
-        k = min(m, n)
-        u = (*batch, m, m if self.full else k)
-        vh = (*batch, n if self.full else k, n)
-        s = a.with_(shape=(*batch, k), dtype=a.dtype.to_real())
-        return a.with_(shape=u), s, a.with_(shape=vh)
-
-    def compute(self, xp: Any, a: Any) -> Any:
-        """The backend's decomposition."""
-        try:
-            return tuple(xp.linalg.svd(a, full_matrices=self.full))
-        except np.linalg.LinAlgError:
-            where, _ = where_it_fails(np.linalg.svd, a)
-            raise LinalgError(
-                f"linalg.svd: {where}The algorithm failed to converge because the input matrix is "
-                "ill-conditioned, has too many repeated singular values, or contains non-finite "
-                "values."
-            ) from None
-
-    def gradient(self, g: Any, y: Any) -> tuple[Any, ...]:
-        """Townsend (2016), "Differentiating the singular value decomposition"; extra columns of
-        U and V are constants.
-        """
-        (gu, gs, gvh), (u, s, vh) = g, y
-        m, n, k = u.shape[-2], vh.shape[-1], s.shape[-1]
-        if self.full:
-            u, vh = u.narrow(-1, 0, k), vh.narrow(-2, 0, k)
-            gu = None if gu is None else gu.narrow(-1, 0, k)
-            gvh = None if gvh is None else gvh.narrow(-2, 0, k)
-        uh, v = conj_transposed(u), conj_transposed(vh)
-        column, row = s.unsqueeze(-1), s.unsqueeze(-2)
-        gap = row * row - column * column
-        inner: Any = 0
-        if gs is not None:
-            inner = _embed(gs)
-        if gu is not None:
-            turn = _skew(matmul(uh, gu))
-            inner = inner + _unless_diagonal(turn, gap) * row
-            if turn.dtype.is_complex:
-                inner = inner + _embed(_diagonal(turn) / (2 * s))
-        if gvh is not None:
-            inner = inner + column * _unless_diagonal(_skew(matmul(vh, conj_transposed(gvh))), gap)
-        if inner.dtype is not u.dtype:
-            inner = inner.to(u.dtype)
-        result: Any = matmul(u, inner)
-        if gu is not None and m > k:
-            outside = gu / row
-            result = result + outside - matmul(u, matmul(uh, outside))
-        result = matmul(result, vh)
-        if gvh is not None and n > k:
-            outside = gvh / column
-            result = result + matmul(u, outside - matmul(matmul(outside, v), vh))
-        return (result,)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Square, tall, wide, batches, empty; the signs of U and V are LAPACK's."""
-        for label, shape in (*square_shapes(), ("tall", (4, 2)), ("wide", (2, 4))):
-            yield Sample(cls(), (array(shape),), label, reference=False)
-            yield Sample(
-                cls(True), (array(shape),), f"full-{label}", gradients=False, reference=False
-            )
-        for dtype in NUMERIC:
-            x = array((3, 2), dtype)
-            yield Sample(cls(), (x,), dtype.name, gradients=dtype.category < 3, reference=False)
-
-
-@dataclass(eq=False, repr=False)
-class Eigh(Op):
-    """Eigenvalues, ascending, and eigenvectors of Hermitian A, of which one triangle is read."""
-
-    uplo: str = "L"
-    n_outputs = 2
-    core = (2,)
-
-    def infer(self, a: Spec) -> tuple[Spec, Spec]:
-        """(n, n) gives (n,) and (n, n)."""
-        return a.with_(shape=a.shape[:-1], dtype=a.dtype.to_real()), a
-
-    def compute(self, xp: Any, a: Any) -> Any:
-        """The backend's decomposition."""
-        try:
-            return tuple(xp.linalg.eigh(a, UPLO=self.uplo))
-        except np.linalg.LinAlgError:
-            where, _ = where_it_fails(np.linalg.eigh, a)
-            raise LinalgError(
-                f"linalg.eigh: {where}The algorithm failed to converge because the input matrix is "
-                "ill-conditioned or has too many repeated eigenvalues."
-            ) from None
-
-    def gradient(self, g: Any, y: Any) -> tuple[Any, ...]:
-        """Boeddeker et al. (2017), "On the computation of complex-valued gradients"."""
-        (gl, gv), (values, vectors) = g, y
-        adjoint = conj_transposed(vectors)
-        if gv is None:
-            return (matmul(vectors * gl.unsqueeze(-2), adjoint),)
-        gap = values.unsqueeze(-2) - values.unsqueeze(-1)
-        # Vectors only turn: the part of V^H gV that would stretch them is left out.
-        inner: Any = _unless_diagonal(_skew(matmul(adjoint, gv)) * 0.5, gap)
-        if gl is not None:
-            inner = inner + _embed(gl)
-        return (matmul(matmul(vectors, inner), adjoint),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Hermitian; gradients are tested through a symmetric function of the input."""
-        for label, shape in square_shapes():
-            x = hermitian_samples(shape)
-            yield Sample(cls(), (x,), label, gradients=False, reference=False)
-        for dtype in NUMERIC:
-            x = hermitian_samples((3, 3), dtype)
-            yield Sample(cls("U"), (x,), dtype.name, gradients=False, reference=False)
-
-
-class Eig(Op):
-    """Complex eigenvalues, and eigenvectors of length 1, of a square matrix."""
-
-    n_outputs = 2
-    core = (2,)
-
-    def infer(self, a: Spec) -> tuple[Spec, Spec]:
-        """(n, n) gives (n,) and (n, n), complex."""
-        dtype = a.dtype.to_complex()
-        return a.with_(shape=a.shape[:-1], dtype=dtype), a.with_(dtype=dtype)
-
-    def compute(self, xp: Any, a: Any) -> Any:
-        """The backend's decomposition; NumPy gives real results where all are."""
-        try:
-            values, vectors = xp.linalg.eig(a)
-        except np.linalg.LinAlgError as error:
-            where, _ = where_it_fails(np.linalg.eig, a)
-            raise LinalgError(f"linalg.eig: {where}{error}") from None
-        dtype = np.result_type(a.dtype, np.complex64)
-        return values.astype(dtype, copy=False), vectors.astype(dtype, copy=False)
-
-    def gradient(self, g: Any, y: Any) -> tuple[Any, ...]:
-        """Boeddeker et al. (2017), with the eigenvectors kept at length 1."""
-        (gl, gv), (values, vectors) = g, y
-        adjoint = conj_transposed(vectors)
-        inner: Any = 0
-        if gv is not None:
-            turn = matmul(adjoint, gv)
-            length = _real(_diagonal(turn)).unsqueeze(-2)
-            gap = conj(values.unsqueeze(-2) - values.unsqueeze(-1))
-            inner = _unless_diagonal(turn - matmul(adjoint, vectors) * length, gap)
-        if gl is not None:
-            inner = inner + _embed(gl)
-        return (_solve(adjoint, matmul(inner, adjoint)),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Matrices with distinct eigenvalues; gradients are tested on what no phase changes."""
-        for label, shape in square_shapes():
-            yield Sample(cls(), (general_samples(shape),), label, gradients=False, reference=False)
-        for dtype in NUMERIC:
-            x = general_samples((3, 3), dtype)
-            yield Sample(cls(), (x,), dtype.name, gradients=False, reference=False)
-
-
-def _solve(a: Any, b: Any) -> Any:
-    from .solving import Solve  # which needs decompositions for its own functions
-
-    return apply(Solve(), a, b)
 
 
 @dataclass(eq=False, repr=False)
@@ -595,7 +330,7 @@ class LUFactor(Op):
         yield Sample(cls(False), (general_samples((3, 3)),), "no-pivot", reference=False)
 
     def reference(self, a: Any) -> Any:
-        """By SciPy."""
+        """Reference value by SciPy."""
         import scipy.linalg
 
         *batch, m, n = a.shape
@@ -632,7 +367,7 @@ class PermutationMatrix(Op):
         yield Sample(cls(3, dt.float32), (np.array([[2, 2], [1, 3]], np.int32),), "batch")
 
     def reference(self, pivots: Any) -> Any:
-        """By multiplying swaps."""
+        """Reference value by multiplying swaps."""
         result = np.zeros((*pivots.shape[:-1], self.rows, self.rows))
         for index in np.ndindex(*pivots.shape[:-1]):
             p = np.eye(self.rows)
@@ -684,6 +419,6 @@ class PermutedRows(Op):
             yield Sample(op, (np.zeros(0, np.int32), np.zeros((0, 2))), f"empty-{back}")
 
     def reference(self, pivots: Any, b: Any) -> Any:
-        """By the matrix."""
+        """Reference value by the matrix."""
         p = PermutationMatrix(b.shape[-2], dt.float64).reference(pivots)
         return (np.swapaxes(p, -1, -2) if self.back else p) @ b

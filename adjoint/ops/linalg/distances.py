@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.types import Tensor
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, public
 from ..promotion import promote
-from ..shape.arranging import triu_indices
 from ..shape.sizes import hold_sizes
-from .matmul import matmul
+from ..shape.triangles import triu_indices
+from .matrix_product import matmul
 from .norms import vector_norm
 
 __all__ = ["cdist", "pdist"]
@@ -63,6 +63,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if compute_mode not in (None, *_MODES):
         raise InvalidArgument(f"cdist: {compute_mode!r} is not a valid compute_mode: {_MODES}")
     _assert_order("cdist", p, x1)
+    _assert_order("cdist", p, x2)
     a, b = promote("cdist", x1, x2)[1]
     many = max(x1.shape[-2], x2.shape[-2]) > 25
     product = compute_mode == _MODES[1] or (compute_mode in (None, _MODES[0]) and many)
@@ -77,7 +78,13 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 @explaining
 @public(method=False)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distances of each row from those after it.
+    """Distances of each row from those after it.
+
+        y = (|x[i] - x[j]| for i < j), in the p-norm
+
+    Args:
+        input: Values.
+        p: Exponent of the norm, at least 0. Default: 2.0.
 
     Shapes: (N, M): N (N - 1) / 2 distances, those of the first row first.
     Errors: ShapeError for a tensor that is not 2-d; InvalidArgument for a negative p.

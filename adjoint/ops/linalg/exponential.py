@@ -11,13 +11,13 @@ from ...core import dtype as dt
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import explaining, public
 from ..promotion import cast
-from ..shape.joining import cat
-from .decomposition import NUMERIC, assert_matrices, general_samples, square_shapes
-from .matmul import conj_transposed
+from ..shape.concatenation import cat
+from .matrix_product import conj_transposed
+from .matrix_samples import NUMERIC, assert_matrices, general_samples, square_shapes
 
 _PADE = (
     64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0,
@@ -40,7 +40,9 @@ class MatrixExp(Op):
         return a
 
     def compute(self, xp: Any, a: Any) -> Any:
-        """Each matrix is halved until its norm is small, and what comes out is squared as often."""
+        """Scaling and squaring: each matrix is halved until its norm is small, and its exponential
+        is squared as often.
+        """
         size = xp.max(xp.abs(a).sum(-2), axis=-1, initial=0)
         size = xp.where((size > _NORM) & (size < np.inf), size, _NORM)
         halvings = xp.ceil(xp.log2(size / _NORM))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
-from ...core.types import Tensor
-from ...eager.public import explaining
-from .decomposition import assert_matrices
-from .linalg import cholesky, eigh, solve_triangular
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining
+from .linalg import solve_triangular
+from .matrix_factors import cholesky, eigh
+from .matrix_samples import assert_matrices
 
 
 @explaining

@@ -10,15 +10,15 @@ import numpy as np
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, public, with_out
-from ..random.random import draw_normal
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS, explaining, public, with_out
+from ..random.streams import draw_normal
 from ..samples import array
 from ..shape.sizes import hold_sizes
-from .decomposition import assert_matrices
-from .linalg import linalg_qr, linalg_svd
-from .matmul import matmul
+from .matrix_factors import linalg_qr, linalg_svd
+from .matrix_product import matmul
+from .matrix_samples import assert_matrices
 
 __all__ = ["geqrf", "orgqr", "ormqr", "pca_lowrank", "svd_lowrank"]
 
@@ -31,11 +31,11 @@ class Geqrf(Op):
     core = (2,)
 
     def infer(self, spec: Spec) -> tuple[Spec, Spec]:
-        """Like the input, and one scale per reflection."""
+        """Specs of a matrix like the input, and of one scale per reflection."""
         return spec, spec.with_(shape=(*spec.shape[:-2], min(spec.shape[-2:])))
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """LAPACK's."""
+        """Reflections and scales by LAPACK."""
         k = min(x.shape[-2:])
         if not x.size:
             return x.copy(), xp.zeros((*x.shape[:-2], k), x.dtype)

@@ -20,14 +20,14 @@ from ...core.errors import (
 )
 from ...core.mode import MODE
 from ...core.op import Op
-from ...core.types import Tensor
-from ...eager.public import with_out
-from ...eager.record import parents_of, record
-from ...eager.tensors import wrap
-from ...graph.lazy import concrete
+from ...core.tensor_type import Tensor
+from ...runtime.lazy import concrete
+from ...runtime.public import with_out
+from ...runtime.record import parents_of, record
+from ...runtime.tensors import wrap
 from ..return_types import return_type
 from ..shape.sizes import is_of_graph
-from .decomposition import assert_matrices
+from .matrix_samples import assert_matrices
 
 _Factor = return_type("linalg_ldl_factor", "LD", "pivots")
 _FactorEx = return_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
@@ -47,13 +47,13 @@ def _lapack(name: str, routine: str, hermitian: bool, dtype: Any) -> Any:
 
 
 class Underived(Op, abstract=True):
-    """What an op gave that has no gradient, in PyTorch neither."""
+    """Node of a result that has no gradient, in PyTorch neither."""
 
     def __init__(self, said: str) -> None:
         self.said = said
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
-        """Refused.
+        """Refused: there is no gradient.
 
         Errors: AutogradError.
         """

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidArgument, LinalgError, ShapeError, Unsupported
-from ...core.mistakes import assert_tensor
+from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.mode import MODE
 from ...core.spec import normalize_axis, prod
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, public, with_out
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS, explaining, public, with_out
 from ..return_types import return_type
 from ..shape.sizes import hold_sizes, is_of_graph
 from . import contraction
 from .contraction import *  # noqa: F403 - re-exported
-from .decomposition import (
-    QR,
-    SVD,
-    Cholesky,
-    Eig,
-    Eigh,
-    LUFactor,
-    PermutationMatrix,
-    PermutedRows,
-    SolveTriangular,
-    assert_matrices,
-    indefinite_minor,
-)
+from .decomposition import PermutedRows, SolveTriangular
 from .exponential import matrix_exp
-from .matmul import matmul, zeros_from
-from .norms import inverse_and_info, tolerances, zero_pivot
-from .solving import Determinant, Inverse, PseudoInverse, SLogDet, Solve
+from .matmul import zeros_from
+from .matrix_factors import _assert_pivots, cholesky, lu_unpack, qr, svd
+from .matrix_factors import _older_lu as _older_lu  # which files name for Tensor.lu
+from .matrix_factors import cholesky_ex as cholesky_ex
+from .matrix_factors import eig as eig
+from .matrix_factors import eigh as eigh
+from .matrix_factors import eigvals as eigvals
+from .matrix_factors import eigvalsh as eigvalsh
+from .matrix_factors import linalg_qr as linalg_qr
+from .matrix_factors import linalg_svd as linalg_svd
+from .matrix_factors import lu as lu
+from .matrix_factors import lu_factor as lu_factor
+from .matrix_factors import lu_factor_ex as lu_factor_ex
+from .matrix_factors import svdvals as svdvals
+from .matrix_product import matmul
+from .matrix_samples import assert_matrices
+from .norms import inverse_and_info, tolerances
+from .solving import CholeskySolve, Determinant, Inverse, PseudoInverse, SLogDet, Solve
+from .spectra import SVD
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve",
@@ -42,18 +43,8 @@ __all__ = [
     "triangular_solve", *contraction.__all__,
 ]  # fmt: skip
 
-SVDResult = return_type("linalg_svd", "U", "S", "Vh")
-SVDOld = return_type("svd", "U", "S", "V")
-QRResult = return_type("linalg_qr", "Q", "R")
-QROld = return_type("qr", "Q", "R")
-EighResult = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
-EigResult = return_type("linalg_eig", "eigenvalues", "eigenvectors")
 SLogDetResult = return_type("slogdet", "sign", "logabsdet")
-LUResult = return_type("linalg_lu", "P", "L", "U")
-LUFactorResult = return_type("linalg_lu_factor", "LU", "pivots")
-LUFactorExResult = return_type("linalg_lu_factor_ex", "LU", "pivots", "info")
 InvExResult = return_type("linalg_inv_ex", "inverse", "info")
-CholeskyExResult = return_type("linalg_cholesky_ex", "L", "info")
 SolveExResult = return_type("linalg_solve_ex", "result", "info")
 LstsqResult = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 TriangularSolveResult = return_type("triangular_solve", "solution", "cloned_coefficient")
@@ -307,9 +298,9 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
     >>> ad.cholesky_solve(ad.tensor([[8.]]), ad.tensor([[2.]]))
     tensor([[2.]])
     """
-    first, second = (input2.mH, input2) if upper else (input2, input2.mH)
-    middle = solve_triangular(first, input, upper=False)
-    return solve_triangular(second, middle, upper=True)
+    assert_matrices("cholesky_solve", input2, square=True)
+    assert_matrices("cholesky_solve", input)
+    return apply(CholeskySolve(bool(upper)), input, input2)
 
 
 @public(out=True)
@@ -377,328 +368,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 
 # ---- decompositions ------------------------------------------------------------------------------
-
-
-@public(out=True)
-def cholesky(input: Tensor, upper: bool = False) -> Tensor:
-    """L with input = L L^H, or U with U^H U where `upper`, of positive definite matrices.
-
-    Shapes: (..., n, n).
-    Dtypes: float32, float64 and complex.
-    Errors: LinalgError for a matrix that is not positive definite, naming it.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html
-
-    >>> ad.cholesky(ad.tensor([[4., 2.], [2., 5.]]))
-    tensor([[2., 0.],
-            [1., 2.]])
-    """
-    assert_matrices("linalg.cholesky", input, square=True)
-    return apply(Cholesky(bool(upper)), input)
-
-
-@with_out
-def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """The Cholesky factors, and 0 or the order of the minor that is not positive definite.
-
-    Errors: LinalgError for a matrix that is not positive definite, only where `check_errors`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky_ex.html
-
-    >>> ad.linalg.cholesky_ex(ad.tensor([[-1.]])).info
-    tensor(1, dtype=adjoint.int32)
-    """
-    input = hold_sizes("cholesky_ex", input)
-    assert_matrices("linalg.cholesky_ex", input, square=True)
-    info = input.new_zeros(input.shape[:-2], dtype=dt.int32)
-    try:
-        return CholeskyExResult(cholesky(input, upper), info)
-    except LinalgError:
-        if check_errors:
-            raise
-    found = np.zeros(input.shape[:-2], np.int32)
-    matrices, n = input.detach(), input.shape[-1]
-    for index in np.ndindex(*found.shape):
-        try:
-            cholesky(matrices[index], upper)
-        except LinalgError:
-            found[index] = indefinite_minor(matrices[index]._data) or n
-    info = input.new_tensor(found, dtype=dt.int32)
-    bad = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    eye = FUNCTIONS["eye"](n, dtype=input.dtype, device=input.device)
-    factor = cholesky(FUNCTIONS["where"](bad, eye, input), upper)
-    return CholeskyExResult(factor.masked_fill(bad, 0), info)
-
-
-def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:
-    assert_matrices(name, A)
-    A = hold_sizes("qr", A, dims=(-2, -1))  # noqa: N806
-    if mode not in ("reduced", "complete", "r"):
-        raise InvalidArgument(
-            f"{name}: QR received unrecognized mode {mode!r}; use 'reduced', 'complete' or 'r'"
-        )
-    m, n = A.shape[-2:]
-    if m >= n:
-        q, r = apply(QR(mode == "complete"), A)
-    else:  # the square part decides Q; the other columns of R follow
-        q, r = apply(QR(), A.narrow(-1, 0, m))
-        r = FUNCTIONS["cat"]([r, matmul(q.mH, A.narrow(-1, m, n - m))], -1)
-    return (A.new_zeros((0,)) if mode == "r" else q), r
-
-
-@with_out
-def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
-    """Q with orthonormal columns and upper triangular R, A = Q R.
-
-    Shapes: (..., m, n) gives (..., m, k) and (..., k, n), k = min(m, n), or m where `mode` is
-    'complete'; Q is empty where it is 'r'.
-    Dtypes: float32, float64 and complex.
-    Errors: InvalidArgument for another mode.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html
-
-    >>> q, r = ad.linalg.qr(ad.tensor([[0., 2.], [3., 1.]]))
-    >>> (q @ r).round(decimals=4).abs()
-    tensor([[0., 2.],
-            [3., 1.]])
-    """
-    return QRResult(*_qr("linalg.qr", A, mode))
-
-
-@public(out=True)
-def qr(input: Tensor, some: bool = True) -> Any:
-    """Q and R with input = Q R; see `linalg.qr`.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.qr.html
-
-    >>> ad.qr(ad.ones(3, 2)).R.shape
-    adjoint.Size([2, 2])
-    """
-    return QROld(*_qr("qr", input, "reduced" if some else "complete"))
-
-
-@with_out
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """U, S and V^H with A = U diag(S) V^H; S falls. `driver` is for CUDA, and ignored.
-
-    Shapes: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), k = min(m, n); (..., m, k) and
-    (..., k, n) unless `full_matrices`.
-    Dtypes: float32, float64 and complex; S is real.
-    Errors: LinalgError where it does not converge.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html
-
-    >>> ad.linalg.svd(ad.tensor([[3., 0.], [0., 4.]])).S
-    tensor([4., 3.])
-    """
-    assert_matrices("linalg.svd", A)
-    return SVDResult(*apply(SVD(bool(full_matrices)), A))
-
-
-@public(out=True)
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
-    """U, S and V with input = U diag(S) V^H; `linalg.svd` returns V^H.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.svd.html
-
-    >>> ad.svd(ad.tensor([[3., 0.], [0., 4.]])).S
-    tensor([4., 3.])
-    """
-    assert_matrices("svd", input)
-    u, s, vh = apply(SVD(not some), input)
-    if not compute_uv:
-        m, n = input.shape[-2:]
-        batch = input.shape[:-2]
-        return SVDOld(input.new_zeros((*batch, m, m)), s, input.new_zeros((*batch, n, n)))
-    return SVDOld(u, s, vh.mH)
-
-
-@with_out
-def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
-    """The singular values, the largest first.
-
-    Shapes: (..., m, n) gives (..., min(m, n)).
-    Dtypes: float32, float64 and complex; the result is real.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html
-
-    >>> ad.linalg.svdvals(ad.tensor([[3., 0.], [0., 4.]]))
-    tensor([4., 3.])
-    """
-    assert_matrices("linalg.svdvals", A)
-    return apply(SVD(), A)[1]
-
-
-@with_out
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices; one triangle (UPLO) is read.
-
-    Shapes: (..., n, n) gives (..., n) and (..., n, n).
-    Dtypes: float32, float64 and complex; eigenvalues are real.
-    Errors: InvalidArgument for another UPLO; LinalgError where it does not converge.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html
-
-    >>> ad.linalg.eigh(ad.tensor([[2., 0.], [0., 1.]])).eigenvalues
-    tensor([1., 2.])
-    """
-    assert_matrices("linalg.eigh", A, square=True)
-    if UPLO not in ("L", "U", "l", "u"):
-        raise InvalidArgument(
-            f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO!r}"
-        )
-    return EighResult(*apply(Eigh(UPLO.upper()), A))
-
-
-@with_out
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of Hermitian matrices, ascending.
-
-    Shapes: (..., n, n) gives (..., n).
-    Dtypes: float32, float64 and complex; the result is real.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html
-
-    >>> ad.linalg.eigvalsh(ad.tensor([[2., 0.], [0., 1.]]))
-    tensor([1., 2.])
-    """
-    return eigh(A, UPLO).eigenvalues
-
-
-@with_out
-def eig(A: Tensor) -> Any:
-    """The complex eigenvalues and eigenvectors of square matrices.
-
-    Shapes: (..., n, n) gives (..., n) and (..., n, n).
-    Dtypes: float32, float64 and complex; the results are complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html
-
-    >>> ad.linalg.eig(ad.tensor([[2., 0.], [0., 1.]])).eigenvalues
-    tensor([2.+0.j, 1.+0.j])
-    """
-    assert_matrices("linalg.eig", A, square=True)
-    return EigResult(*apply(Eig(), A))
-
-
-@with_out
-def eigvals(A: Tensor) -> Tensor:
-    """The complex eigenvalues of square matrices.
-
-    Shapes: (..., n, n) gives (..., n).
-    Dtypes: float32, float64 and complex; the result is complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html
-
-    >>> ad.linalg.eigvals(ad.tensor([[2., 0.], [0., 1.]]))
-    tensor([2.+0.j, 1.+0.j])
-    """
-    return eig(A).eigenvalues
-
-
-@with_out
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """L and U packed into one matrix, and the row swaps (counted from 1), of A = P L U.
-
-    Shapes: (..., m, n) gives (..., m, n) and int32 of (..., min(m, n)).
-    Dtypes: float32, float64 and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html
-
-    >>> ad.linalg.lu_factor(ad.tensor([[1., 2.], [2., 2.]])).pivots
-    tensor([2, 2], dtype=adjoint.int32)
-    """
-    A = hold_sizes("lu_factor", A)  # noqa: N806
-    assert_matrices("linalg.lu_factor", A)
-    m, n = A.shape[-2:]
-    if m == n or A._node is None:
-        return LUFactorResult(*apply(LUFactor(bool(pivot)), A))
-    # The gradient is known for square matrices: the other columns of U, or rows of L, follow.
-    pivots = apply(LUFactor(bool(pivot)), A.detach())[1]
-    k = min(m, n)
-    rows = apply(PermutedRows(back=True), pivots, A)
-    square = apply(LUFactor(False), rows.narrow(-2, 0, k).narrow(-1, 0, k))[0]
-    if n > m:
-        rest = apply(SolveTriangular(False, True, True), square, rows.narrow(-1, k, n - k))
-    else:
-        rest = apply(SolveTriangular(True, False, False), square, rows.narrow(-2, k, m - k))
-    return LUFactorResult(FUNCTIONS["cat"]([square, rest], -1 if n > m else -2), pivots)
-
-
-@with_out
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
-    """`lu_factor`, and 0 or the number of the first zero on U's diagonal.
-
-    Errors: LinalgError where there is a zero, only where `check_errors`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor_ex.html
-
-    >>> ad.linalg.lu_factor_ex(ad.zeros(1, 1)).info
-    tensor(1, dtype=adjoint.int32)
-    """
-    A = hold_sizes("lu_factor_ex", A)  # noqa: N806
-    lu, pivots = lu_factor(A, pivot=pivot)
-    info = zero_pivot(lu)
-    if check_errors and (found := int(info.max() if info._data.size else 0)):
-        raise LinalgError(
-            f"linalg.lu_factor_ex: U[{found},{found}] is zero and using it on lu_solve would "
-            "result in a division by zero."
-        )
-    return LUFactorExResult(lu, pivots, info)
-
-
-@with_out
-def lu(A: Tensor, *, pivot: bool = True) -> Any:
-    """P, L and U with A = P L U: a permutation, and unit lower and upper triangular matrices.
-
-    Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).
-    Dtypes: float32, float64 and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu.html
-
-    >>> ad.linalg.lu(ad.tensor([[1., 2.], [2., 2.]])).U
-    tensor([[2., 2.],
-            [0., 1.]])
-    """
-    A = hold_sizes("lu", A, dims=(-2, -1))  # noqa: N806
-    packed, pivots = lu_factor(A, pivot=pivot)
-    return LUResult(*lu_unpack(packed, pivots))
-
-
-@public(method="lu")
-def _older_lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
-    """The packed LU factors and pivots, and with `get_infos` where a factor is singular;
-    `adjoint.linalg.lu_factor` is preferred.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu.html
-
-    >>> ad.tensor([[2.]]).lu()[0]
-    tensor([[2.]])
-    """
-    found = lu_factor_ex(A, pivot=pivot, check_errors=not get_infos)
-    return tuple(found) if get_infos else tuple(found)[:2]
-
-
-@public(method=False, out=True)
-def lu_unpack(
-    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> tuple[Any, Any, Any]:
-    """P, L and U from the results of `linalg.lu_factor`.
-
-    Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.lu_unpack.html
-
-    >>> ad.lu_unpack(*ad.linalg.lu_factor(ad.tensor([[2.]])))[2]
-    tensor([[2.]])
-    """
-    LU_data = hold_sizes("lu_unpack", LU_data, dims=(-2, -1))  # noqa: N806
-    _assert_pivots("lu_unpack", LU_pivots)
-    m, n = LU_data.shape[-2:]
-    k = min(m, n)
-    empty = LU_data.new_zeros((0,))
-    p = apply(PermutationMatrix(m, LU_data.dtype), LU_pivots) if unpack_pivots else empty
-    if not unpack_data:
-        return p, empty, empty
-    unit = FUNCTIONS["eye"](m, k, dtype=LU_data.dtype, device=LU_data.device)
-    return p, LU_data.narrow(-1, 0, k).tril(-1) + unit, LU_data.narrow(-2, 0, k).triu()
-
-
-def _assert_pivots(name: str, pivots: Any) -> None:
-    """Refuse what numbers no rows."""
-    assert_tensor(name, pivots, "pivots")
-    if pivots.dtype.category != 1:
-        raise DTypeError(
-            f"{name}: pivots number rows, as linalg.lu_factor gives them, got {pivots.dtype}; "
-            "convert them with .to(int32)"
-        )
 
 
 def _lu_solve(

@@ -1,4 +1,4 @@
-"""`adjoint.linalg`'s norms, and what is measured with them: rank and condition."""
+"""`adjoint.linalg`'s norms, and the rank and condition measured with them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.mode import MODE
 from ...core.spec import normalize_axes, normalize_axis
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, with_out
-from ...graph.lazy import concrete
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.lazy import concrete
+from ...runtime.public import FUNCTIONS, explaining, with_out
 from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from ..shape.sizes import hold_sizes
-from .decomposition import SVD, Eigh, LUFactor, assert_matrices
+from .decomposition import LUFactor
+from .matrix_samples import assert_matrices
 from .solving import Inverse
+from .spectra import SVD, Eigh
 
 
 def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
@@ -206,7 +208,7 @@ def zero_pivot(lu: Any) -> Any:
 def matrix_rank(
     A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Tensor:
-    """How many singular values are larger than max(atol, rtol * the largest).
+    """Number of singular values larger than max(atol, rtol * the largest).
 
     Shapes: batches of matrices give int64 of the batch's shape; tolerances may be tensors.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_rank.html

@@ -11,18 +11,18 @@ import numpy as np
 from ...core.errors import LinalgError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
-from ...core.types import Tensor
-from ...eager.dispatch import apply
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
 from ..elementwise.namespace import conj
 from ..samples import array, each_dtype
-from .decomposition import (
+from .matrix_product import conj_transposed, matmul
+from .matrix_samples import (
     NUMERIC,
     general_samples,
     hermitian_samples,
     square_shapes,
     where_it_fails,
 )
-from .matmul import conj_transposed, matmul
 
 
 def singular(name: str, xp: Any, a: Any) -> LinalgError:
@@ -48,6 +48,7 @@ def _square_samples(cls: Any) -> Iterable[Sample]:
 class Inverse(Op):
     """The inverse of a square matrix."""
 
+    gufunc = "inv"
     core = (2,)
 
     def infer(self, a: Spec) -> Spec:
@@ -69,14 +70,47 @@ class Inverse(Op):
     samples = classmethod(_square_samples)
 
     def reference(self, a: Any) -> Any:
-        """From the singular value decomposition."""
+        """Reference value from the singular value decomposition."""
         u, s, vh = np.linalg.svd(a)
         return np.conj(np.swapaxes(vh, -1, -2)) @ (np.conj(np.swapaxes(u, -1, -2)) / s[..., None])
+
+
+class InverseOrInfinite(Inverse):
+    """The inverse; of a singular matrix, its cofactors over zero: infinite, or NaN."""
+
+    def compute(self, xp: Any, a: Any) -> Any:
+        """The backend's inverse, matrix by matrix where one has none."""
+        try:
+            return xp.linalg.inv(a)
+        except np.linalg.LinAlgError:
+            pass
+        if a.ndim == 2:
+            lu, pivots = xp.lu_factor(a, True)
+            swaps = int(xp.asarray(pivots != xp.arange(1, len(a) + 1)).sum())
+            zero = lu.diagonal().prod() * (-1) ** swaps  # of the determinant's sign
+            cofactors = xp.conj(xp.swapaxes(COFACTORS.compute(xp, a), -1, -2))
+            return cofactors / (zero * xp.ones_like(a))
+        flat = a.reshape(-1, *a.shape[-2:])
+        return xp.stack([self.compute(xp, each) for each in flat]).reshape(a.shape)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """As the inverse, and a batch in which one matrix is singular."""
+        yield from _square_samples(cls)
+        a = general_samples((2, 3, 3))
+        a[1] = 0
+        yield Sample(cls(), (a,), "singular", gradients=False)
+
+    def reference(self, a: Any) -> Any:
+        """Reference value from the singular value decomposition."""
+        with np.errstate(all="ignore"):
+            return super().reference(a)
 
 
 class Solve(Op):
     """X with A X = B, of a square A and a matrix B."""
 
+    gufunc = "solve"
     needs = ("x1 y", "x1")
     core = (2,)
 
@@ -117,17 +151,81 @@ class Solve(Op):
             yield Sample(cls(), inputs, dtype.name)
 
     def reference(self, a: Any, b: Any) -> Any:
-        """By the inverse."""
+        """Reference value by the inverse."""
         return np.linalg.inv(a) @ b
+
+
+@dataclass(eq=False, repr=False)
+class CholeskySolve(Op):
+    """X with A X = B, from A's triangular factor, whose other triangle is not read. The factor has
+    a whole gradient, as (L L^H)^-1 B has of any L.
+    """
+
+    upper: bool
+    library = "moves"
+    needs = ("x2", "x2 y")
+    core = (2,)
+
+    def infer(self, b: Spec, factor: Spec) -> Spec:
+        """B's shape, batches broadcast."""
+        if factor.shape[-1] != factor.shape[-2] or factor.shape[-1] != b.shape[-2]:
+            raise ShapeError(
+                f"cholesky_solve: Incompatible matrix sizes for cholesky_solve: the factor is "
+                f"{factor.shape[-2]}x{factor.shape[-1]}, but the right-hand side has "
+                f"{b.shape[-2]} rows"
+            )
+        batch = broadcast_shapes(b.shape[:-2], factor.shape[:-2], op="cholesky_solve")
+        return b.with_(shape=(*batch, *b.shape[-2:]))
+
+    def compute(self, xp: Any, b: Any, factor: Any) -> Any:
+        """The backend's substitution, forward and back."""
+        other = xp.conj(xp.swapaxes(factor, -1, -2))
+        first, second = (other, factor) if self.upper else (factor, other)
+        middle = xp.solve_triangular(first, b, False, False)
+        return xp.solve_triangular(second, middle, True, False)
+
+    def gradient(self, g: Tensor, x2: Tensor, y: Any) -> tuple[Any, ...]:
+        """The system solved for g; minus the Hermitian part of that times X^H, twice, and L."""
+        gb = apply(self, g, x2)
+
+        def factor() -> Tensor:
+            part = matmul(gb, conj_transposed(y))
+            part = -(part + conj_transposed(part))
+            return matmul(x2, part) if self.upper else matmul(part, x2)
+
+        return (gb, factor)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Both triangles, every dtype, batches that broadcast both ways, none; gradients are tested
+        beside those of solve.
+        """
+        for upper in (False, True):
+            for dtype in NUMERIC:
+                factor = np.tril(general_samples((3, 3), dtype))
+                factor = factor.T if upper else factor
+                label = f"{upper}-{dtype.name}"
+                inputs = (array((3, 2), dtype), factor)
+                yield Sample(cls(upper), inputs, label, gradients=False)
+        one, several = np.tril(general_samples((2, 2))), np.tril(general_samples((3, 2, 2)))
+        yield Sample(cls(False), (array((3, 2, 1)), one), "broadcast-factor", gradients=False)
+        yield Sample(cls(False), (array((2, 1)), several), "broadcast-b", gradients=False)
+        yield Sample(cls(False), (np.zeros((0, 2)), np.zeros((0, 0))), "empty", gradients=False)
+
+    def reference(self, b: Any, factor: Any) -> Any:
+        """Reference value by the inverse."""
+        lower = np.conj(np.swapaxes(np.triu(factor), -1, -2)) if self.upper else np.tril(factor)
+        return np.linalg.inv(lower @ np.conj(np.swapaxes(lower, -1, -2))) @ b
 
 
 class Determinant(Op):
     """The determinant of a square matrix."""
 
+    gufunc = "det"
     core = (2,)
 
     def infer(self, a: Spec) -> Spec:
-        """One number per matrix."""
+        """A spec of one number per matrix."""
         return a.with_(shape=a.shape[:-2])
 
     def compute(self, xp: Any, a: Any) -> Any:
@@ -146,6 +244,11 @@ class Determinant(Op):
         return product if a.dtype.kind == "c" else product.real
 
 
+def _trace(x: Tensor) -> Tensor:
+    """The traces, as matrices of one element."""
+    return x.diagonal(0, -2, -1).sum(-1).unsqueeze(-1).unsqueeze(-1)
+
+
 class Cofactors(Op):
     """The conjugate of the matrix of cofactors, conj(det A) A^-H, of singular matrices too."""
 
@@ -156,8 +259,8 @@ class Cofactors(Op):
         return a
 
     def compute(self, xp: Any, a: Any) -> Any:
-        """By the inverse where that is accurate to half of the digits, so that there is one; else
-        from the singular values: the product of all others in the place of each.
+        """Cofactors by the inverse where that is accurate to half of the digits, so that there is
+        one; else from the singular values: the product of all others in the place of each.
         """
         inverse = self._inverse(xp, a)
         if inverse is not None:
@@ -181,12 +284,9 @@ class Cofactors(Op):
         accurate = first * second < np.finfo(a.dtype).eps ** -0.5
         return inverse if bool(accurate.all()) else None
 
-    def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """The derivative of conj(det A) A^-H, where A is regular."""
-        inverse = conj_transposed(apply(INVERSE, x))
-        scale = conj((g * conj(inverse)).sum((-2, -1)))
-        product = matmul(matmul(y, conj_transposed(g)), inverse)
-        return (scale.unsqueeze(-1).unsqueeze(-1) * y - product,)
+    def gradient(self, g: Tensor, x: Tensor) -> tuple[Any, ...]:
+        """An op of its own, for singular matrices too."""
+        return (apply(COFACTORS_GRADIENT, g, x),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -206,10 +306,101 @@ class Cofactors(Op):
         return np.conj(result)
 
 
+class CofactorsGradient(Op):
+    """The gradient of A from that of its cofactors, of singular matrices too.
+
+    Where A = U S V^H it is that at S, turned: the cofactors of S are products of all other singular
+    values, and those of two places have products of all but two in their derivatives.
+    """
+
+    core = (2, 2)
+
+    def infer(self, g: Spec, a: Spec) -> Spec:
+        """The matrix's spec."""
+        if g != a or a.shape[-1:] != a.shape[-2:-1]:
+            raise ShapeError(f"{self.name}: {g.shape} is no gradient of cofactors of {a.shape}")
+        return a
+
+    def compute(self, xp: Any, g: Any, a: Any) -> Any:
+        """All from the singular values."""
+        n = a.shape[-1]
+        if not a.size:
+            return xp.zeros_like(a)
+        u, s, vh = xp.linalg.svd(a)
+        uh, v = (xp.conj(xp.swapaxes(x, -1, -2)) for x in (u, vh))
+        turned = uh @ g @ v
+        share = self._all_but_two(xp, s, n)
+        eye = xp.eye(n, dtype=bool)
+        sums = (share @ xp.where(eye, turned, 0).sum(-1)[..., None])[..., 0]
+        inner = xp.where(eye, sums[..., None], -share * xp.swapaxes(turned, -1, -2))
+        scale = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
+        return (xp.conj(scale) * (u @ xp.conj(inner) @ vh)).astype(a.dtype, copy=False)
+
+    @staticmethod
+    def _all_but_two(xp: Any, s: Any, n: int) -> Any:
+        """The products of all of `s` but those of row and column; 0 on the diagonal. `s` falls, so
+        that where one but the last three is zero, all are.
+        """
+        start = max(n - 3, 0)
+        head, tail, index = s[..., :start], s[..., start:], xp.arange(n)
+        divides = (index < start) & (s != 0)
+        inverse = xp.where(divides, 1 / xp.where(divides, s, 1), xp.where(index < start, 0, 1))
+        last = index[start:]
+        kept = (last != index[:, None, None]) & (last != index[:, None])
+        rest = xp.where(kept, tail[..., None, None, :], 1).prod(-1)
+        whole = head.prod(-1)[..., None, None] * inverse[..., :, None] * inverse[..., None, :]
+        return xp.where(xp.eye(n, dtype=bool), 0, whole * rest)
+
+    def gradient(self, g: Tensor, x1: Tensor, x2: Tensor) -> tuple[Any, ...]:
+        """The cotangent's is the op itself; A's is the third derivative of the determinant, where A
+        is regular.
+        """
+        direct = apply(COFACTORS_GRADIENT, g, x2)
+
+        def matrix() -> Tensor:
+            inverse = conj_transposed(apply(INVERSE, x2))
+            first, second = (
+                matmul(conj_transposed(x1), inverse),
+                matmul(conj_transposed(g), inverse),
+            )
+            one, two, both = _trace(first), _trace(second), matmul(first, second)
+            inner = both + matmul(second, first) - one * second - two * first
+            scale = conj(apply(Determinant(), x2)).unsqueeze(-1).unsqueeze(-1)
+            return scale * ((one * two - _trace(both)) * inverse + matmul(inverse, inner))
+
+        return (direct, matrix)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Regular and singular matrices, of one to five rows."""
+        for n in (1, 2, 3, 5):
+            yield Sample(cls(), (array((n, n)), general_samples((n, n))), f"{n}")
+        for dtype in NUMERIC:
+            yield Sample(cls(), (array((3, 3), dtype), general_samples((3, 3), dtype)), dtype.name)
+        yield Sample(cls(), (array((2, 3, 3)), general_samples((2, 3, 3))), "batch")
+        yield Sample(cls(), (np.zeros((0, 0)), np.zeros((0, 0))), "empty")
+        for rank in range(5):
+            x = array((5, rank), seed=1) @ array((rank, 5), seed=2)
+            yield Sample(cls(), (array((5, 5)), x), f"rank-{rank}", gradients=False)
+
+    def reference(self, g: Any, a: Any) -> Any:
+        """Cofactors are linear in each element: differences are exact."""
+        cofactors = Cofactors().reference
+        result = np.zeros(a.shape, a.dtype)
+        for *batch, i, j in np.ndindex(*a.shape):
+            matrix = a[tuple(batch)]
+            moved = matrix.copy()
+            moved[i, j] += 1
+            change = np.conj(cofactors(moved) - cofactors(matrix))
+            result[(*batch, i, j)] = np.conj((g[tuple(batch)] * change).sum())
+        return result
+
+
 class SLogDet(Op):
     """The sign of the determinant and the logarithm of its absolute value."""
 
     n_outputs = 2
+    gufunc = "slogdet"
     core = (2,)
 
     def infer(self, a: Spec) -> tuple[Spec, Spec]:
@@ -229,7 +420,8 @@ class SLogDet(Op):
             scale = turn if scale is None else scale + turn
         if scale is None:
             return (None,)
-        return (scale.unsqueeze(-1).unsqueeze(-1) * conj_transposed(apply(INVERSE, x)),)
+        inverse = conj_transposed(apply(InverseOrInfinite(), x))
+        return (scale.unsqueeze(-1).unsqueeze(-1) * inverse,)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -239,7 +431,7 @@ class SLogDet(Op):
         yield Sample(cls(), (np.zeros((2, 2)),), "singular", gradients=False)
 
     def reference(self, a: Any) -> Any:
-        """From the determinant."""
+        """Reference value from the determinant."""
         found = np.linalg.det(a.astype(np.complex128 if a.dtype.kind == "c" else np.float64))
         size = np.abs(found)
         with np.errstate(divide="ignore"):
@@ -260,7 +452,7 @@ class PseudoInverse(Op):
         return a.with_(shape=(*a.shape[:-2], a.shape[-1], a.shape[-2]))
 
     def compute(self, xp: Any, a: Any, atol: Any, rtol: Any) -> Any:
-        """From the eigenvalues or the singular values."""
+        """The pseudo-inverse from the eigenvalues or the singular values."""
         try:
             if self.hermitian:
                 values, vectors = xp.linalg.eigh(a)
@@ -306,7 +498,7 @@ class PseudoInverse(Op):
         yield Sample(cls(True), (x, 0.0, 1e-8), "hermitian", gradients=False)
 
     def reference(self, a: Any, atol: Any, rtol: Any) -> Any:
-        """By SciPy."""
+        """Reference value by SciPy."""
         import scipy.linalg
 
         result = np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
@@ -316,4 +508,4 @@ class PseudoInverse(Op):
         return result
 
 
-INVERSE, COFACTORS = Inverse(), Cofactors()
+INVERSE, COFACTORS, COFACTORS_GRADIENT = Inverse(), Cofactors(), CofactorsGradient()

@@ -1,10 +1,9 @@
-"""Activation functions. Those whose composition would keep several tensors alive for backward, or
-lose precision, are primitives; the others are compositions.
+"""Smooth activations; the piecewise ones are in `piecewise`. Those whose composition would keep
+several tensors alive for backward, or lose precision, are primitives; the others are compositions.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,32 +11,42 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.mistakes import assert_tensor
+from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Sample
-from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
-from ...core.spec import Spec, normalize_axis
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.fused import checking, fused
-from ...eager.public import explaining, public
-from ..elementwise.comparison import clamp, ge, gt, le, lt, where
+from ...core.spec import normalize_axis
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.fused import checking, fused
+from ...runtime.public import explaining, public
+from ..elementwise.comparison import where
 from ..elementwise.functions import abs, exp, sigmoid, tanh
-from ..elementwise.pointwise import (
-    ANALYTIC,
-    NUMBERS,
-    REAL,
-    Analytic,
-    Elementwise,
-    Floating,
-    conj,
-    unary,
-)
+from ..elementwise.pointwise import ANALYTIC, NUMBERS, Analytic, Floating, conj
+from ..elementwise.relational import le
 from ..promotion import cast
-from ..random.random import followed, rand_like, torch_generator
-from ..samples import FLOATS, array, binary_samples, unary_samples
+from ..samples import FLOATS, array, unary_samples
 from ..shape.sizes import hold_sizes
 from ..special.special import erf
+from .piecewise import Relu as Relu
+from .piecewise import ReluGradient as ReluGradient
+from .piecewise import (
+    _inplace,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    hardtanh_,
+    leaky_relu,
+    leaky_relu_,
+    prelu,
+    relu,
+    relu6,
+    relu_,
+    rrelu,
+    rrelu_,
+    softshrink,
+    threshold,
+    threshold_,
+)
 from .softmax import assert_dtype, log_softmax, softmax, softmin, wide
 
 __all__ = [
@@ -65,60 +74,6 @@ def _with_fields(base: Any, *variants: tuple[Any, ...]) -> Any:
     return classmethod(samples)
 
 
-class Relu(Elementwise):
-    """max(x, 0); NaN stays NaN.
-
-    A primitive because the gradient reads only the output: nothing else is kept, and the in-place
-    form works.
-    """
-
-    kinds = REAL
-    exact = True
-    samples = unary_samples(dtypes=(*FLOATS, dt.int64))
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The larger of x and 0."""
-        return xp.maximum(x, x.dtype.type(0))
-
-    def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """g, but 0 where y <= 0 (so 0 at 0, and g at NaN)."""
-        return (apply(_RELU_GRADIENT, g, y),)
-
-    def gradient_over(self, xp: Any, g: Any, y: Any) -> None:
-        """The same: what is 0 is written, the rest stays."""
-        xp.zero_where(g, y <= 0)
-
-    @np.errstate(all="ignore")
-    def reference(self, x: Any) -> Any:
-        """By selection."""
-        return np.where(np.asarray(x <= 0), 0, np.asarray(x, np.float64))
-
-
-class ReluGradient(Elementwise):
-    """g where y > 0 (or NaN), otherwise 0.
-
-    A primitive because the result depends on y, with gradient 0: second derivatives of a
-    piecewise linear network are zeros, not missing.
-    """
-
-    kinds = REAL
-    needs = ("x2", "spec2")
-    exact = True
-    samples = binary_samples(number=False)
-
-    def compute(self, xp: Any, g: Any, y: Any) -> Any:
-        """By selection: an infinite g does not become NaN."""
-        return xp.where_not_above_zero(y, g.dtype.type(0), g)
-
-    def gradient(self, g: Tensor, y: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """The same for g; 0 for y."""
-        return (lambda: apply(self, g, y), lambda: g.new_zeros(spec.shape))
-
-    def reference(self, g: Any, y: Any) -> Any:
-        """By a product."""
-        return np.asarray(g, np.float64) * (np.asarray(y, np.float64) > 0)
-
-
 @dataclass(eq=False, repr=False)
 class Elu(Floating):
     """scale x where x > 0, otherwise scale alpha (exp(rate x) - 1).
@@ -143,7 +98,7 @@ class Elu(Floating):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By masks."""
+        """Reference value by masks."""
         x = np.asarray(x, np.float64)
         y = np.array(x * self.scale)
         y[x <= 0] = self.scale * self.alpha * np.expm1(self.rate * x[x <= 0])
@@ -173,7 +128,7 @@ class Gelu(Floating):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By SciPy's distribution function, or by the logistic form of tanh."""
+        """Reference value by SciPy's distribution function, or by the logistic form of tanh."""
         import scipy.special
 
         x = np.asarray(x, np.float64)
@@ -223,7 +178,7 @@ class Silu(Analytic):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By tanh."""
+        """Reference value by tanh."""
         x = x if x.dtype.kind == "c" else np.asarray(x, np.float64)
         return x * (0.5 + 0.5 * np.tanh(x / 2))
 
@@ -251,7 +206,7 @@ class Softplus(Floating):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By logaddexp."""
+        """Reference value by logaddexp."""
         x = np.asarray(x, np.float64)
         y = np.logaddexp(x * self.beta, 0) / self.beta
         return np.where(x * self.beta > self.threshold, x, y)
@@ -275,7 +230,7 @@ class Mish(Floating):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """With tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
+        """Reference value with tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
         x = np.asarray(x, np.float64)
         e = np.exp(np.minimum(x, 20))
         n = e * (e + 2)
@@ -306,201 +261,8 @@ def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
     return cast(g * (t + x * sigmoid(x) * (1 - t * t)), input.dtype)
 
 
-_RELU_GRADIENT, _SILU, _MISH, _SOFTPLUS = ReluGradient(), Silu(), Mish(), Softplus()
-_relu = unary(Relu(), floating=False, method=False)
+_SILU, _MISH, _SOFTPLUS = Silu(), Mish(), Softplus()
 _LOG_SIGMOID = Softplus(1.0, float("inf"))
-
-
-# ---- rectifiers ----------------------------------------------------------------------------------
-
-
-@public(inplace=True)
-def relu(input: Tensor) -> Tensor:
-    """max(input, 0), elementwise; the gradient at 0 is 0.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: real numbers, kept.
-    Errors: DTypeError for bool and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html
-
-    >>> ad.relu(ad.tensor([-1., 2.]))
-    tensor([0., 2.])
-    """
-    if FOLLOWED and concerns(input):
-        said = overridden(relu, (input,), {})
-        if said is not ABSENT:
-            return said
-    return _relu(input)
-
-
-@public(method=False, inplace=True)
-@checking
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
-    """input limited to [min_val, max_val]; the gradient is 0 at and beyond both ends.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: real numbers, kept.
-    Errors: InvalidArgument where min_val > max_val; DTypeError for bool and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardtanh.html
-
-    >>> ad.hardtanh(ad.tensor([-2., 0.5, 2.]))
-    tensor([-1.0000,  0.5000,  1.0000])
-    """
-    assert_dtype("hardtanh", input, REAL)
-    if min_val > max_val:
-        raise InvalidArgument(
-            f"hardtanh: min_val cannot be greater than max_val, got {min_val} > {max_val}; "
-            "swap them"
-        )
-    if input._data.dtype.kind in "iu":
-        min_val, max_val = int(min_val), int(max_val)
-    return _hardtanh, input, min_val, max_val
-
-
-@fused
-def _hardtanh(input: Tensor, low: float, high: float) -> Tensor:
-    return where(ge(input, high), high, where(le(input, low), low, input))
-
-
-@public(method=False, inplace=True)
-def relu6(input: Tensor) -> Tensor:
-    """input limited to [0, 6]; the gradient is 0 at and beyond both ends.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: real numbers, kept.
-    Errors: DTypeError for bool and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu6.html
-
-    >>> ad.relu6(ad.tensor([-1., 3., 8.]))
-    tensor([0., 3., 6.])
-    """
-    assert_dtype("relu6", input, REAL)
-    return hardtanh(input, 0.0, 6.0)
-
-
-@public(method=False, inplace=True)
-@checking
-def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Any:
-    """input where it is positive, otherwise negative_slope * input.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html
-
-    >>> ad.leaky_relu(ad.tensor([-1., 2.]), 0.1)
-    tensor([-0.1000,  2.0000])
-    """
-    assert_dtype("leaky_relu", input)
-    return _leaky_relu, input, negative_slope
-
-
-@fused
-def _leaky_relu(input: Tensor, slope: float) -> Tensor:
-    return where(gt(input, 0), input, input * slope)
-
-
-@public()
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where it is positive, otherwise weight * input.
-
-    Shapes: `weight` has one element, or one for each channel (dimension 1) of `input`.
-    Dtypes: floating point, the same for both.
-    Errors: ShapeError where `weight` does not fit; DTypeError where the dtypes differ.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html
-
-    >>> ad.prelu(ad.tensor([-1., 2.]), ad.tensor([0.25]))
-    tensor([-0.2500,  2.0000])
-    """
-    assert_dtype("prelu", input)
-    assert_dtype("prelu", weight)
-    if weight.dtype is not input.dtype:
-        raise DTypeError(
-            f"prelu: type promotion is not supported, got {input.dtype} and {weight.dtype}; "
-            "convert one with .to()"
-        )
-    if weight.ndim > 1:
-        raise ShapeError(
-            f"prelu: expected `weight` to be a scalar or 1D tensor, got {tuple(weight.shape)}; "
-            "reshape it"
-        )
-    if weight.numel() != 1:
-        channels = input.shape[1] if input.ndim > 1 else 1
-        if not input.ndim or channels != weight.numel():
-            raise ShapeError(
-                f"prelu: weight has {weight.numel()} elements, input of shape "
-                f"{tuple(input.shape)} has {channels} channels; give one weight, or one for each "
-                "channel"
-            )
-        weight = weight.reshape((-1,) + (1,) * (input.ndim - 2))
-    elif weight.ndim > input.ndim:
-        weight = weight.reshape(())
-    positive = gt(input, 0)
-    # The product sees 0 in place of what is positive: an infinity there would spoil its gradient.
-    return where(positive, input, weight * where(positive, 0, input))
-
-
-def _slopes(input: Any, lower: float, upper: float) -> Any:
-    """Uniform numbers for `input`; PyTorch's generator draws them where it is not positive only."""
-    own = torch_generator(None, input.device)
-    if own is None:
-        return rand_like(input) * (upper - lower) + lower
-    negative = le(input.detach(), 0)
-    count = int(negative.sum())
-    drawn = followed(own, input.device, "uniform", (lower, upper), (count,), dt.float64)
-    return input.new_zeros(input.shape).masked_scatter(negative, cast(drawn, input.dtype))
-
-
-@explaining
-@public(method=False, inplace=True)
-def rrelu(
-    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
-) -> Tensor:
-    """leaky_relu whose slope is drawn from [lower, upper] for each element where `training`, and
-    is their mean otherwise.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: InvalidArgument where lower > upper; DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rrelu.html
-
-    >>> ad.rrelu(ad.tensor([-1., 2.]), 0.1, 0.3)
-    tensor([-0.2000,  2.0000])
-    """
-    assert_dtype("rrelu", input)
-    if lower > upper:
-        raise InvalidArgument(
-            f"rrelu: lower bound should be less than or equal to the upper bound, got {lower} > "
-            f"{upper}; swap them"
-        )
-    if not training:
-        return leaky_relu(input, (lower + upper) / 2)
-    slope = _slopes(input, lower, upper)
-    return where(gt(input, 0), input, input * slope)
-
-
-@public(method=False, inplace=True)
-@checking
-def threshold(input: Tensor, threshold: float, value: float) -> Any:
-    """input where it is above `threshold`, otherwise `value`.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: real numbers, kept.
-    Errors: DTypeError for bool and complex.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.threshold.html
-
-    >>> ad.threshold(ad.tensor([0.5, 2.]), 1, 7)
-    tensor([7., 2.])
-    """
-    assert_dtype("threshold", input, REAL)
-    if input._data.dtype.kind in "iu":
-        threshold, value = int(threshold), int(value)
-    return _threshold, input, threshold, value
-
-
-@fused
-def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    return where(le(input, threshold), value, input)
 
 
 # ---- smooth units --------------------------------------------------------------------------------
@@ -509,7 +271,14 @@ def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 @public(method=False, inplace=True)
 @checking
 def elu(input: Tensor, alpha: float = 1.0) -> Any:
-    """input where it is positive, otherwise alpha * (exp(input) - 1).
+    """Exponential linear unit (Clevert et al., 2016).
+
+        y = x                       where x > 0
+        y = alpha (exp(x) - 1)      elsewhere
+
+    Args:
+        input: Values.
+        alpha: Minus the limit of y for very negative x. Default: 1.0.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -526,7 +295,13 @@ def elu(input: Tensor, alpha: float = 1.0) -> Any:
 @public(method=False, inplace=True)
 @checking
 def selu(input: Tensor) -> Any:
-    """elu scaled so that layers keep mean 0 and variance 1 (Klambauer et al., 2017).
+    """Scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
+
+        y = 1.0507 x                           where x > 0
+        y = 1.0507 * 1.6733 (exp(x) - 1)       elsewhere
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -543,7 +318,13 @@ def selu(input: Tensor) -> Any:
 @public(method=False, inplace=True)
 @checking
 def celu(input: Tensor, alpha: float = 1.0) -> Any:
-    """input where it is positive, otherwise alpha * (exp(input / alpha) - 1).
+    """Exponential linear unit whose slope is continuous for every alpha (Barron, 2017).
+
+        y = max(0, x) + min(0, alpha (exp(x / alpha) - 1))
+
+    Args:
+        input: Values.
+        alpha: Minus the limit of y for very negative x; not 0. Default: 1.0.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -562,7 +343,14 @@ def celu(input: Tensor, alpha: float = 1.0) -> Any:
 @public(method=False)
 @checking
 def gelu(input: Tensor, approximate: str = "none") -> Any:
-    """input * Phi(input), Phi the normal distribution function, or its approximation by "tanh".
+    """Gaussian error linear unit (Hendrycks and Gimpel, 2016).
+
+        y = x Phi(x), Phi the distribution function of the standard normal distribution
+        y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2      for "tanh"
+
+    Args:
+        input: Values.
+        approximate: "none" for the first formula, "tanh" for the second. Default: "none".
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -583,7 +371,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Any:
 @public(method=False, inplace=True)
 @checking
 def silu(input: Tensor) -> Any:
-    """input * sigmoid(input), also called swish.
+    """Sigmoid linear unit, also called swish.
+
+        y = x sigmoid(x)
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point and complex, kept.
@@ -600,7 +393,12 @@ def silu(input: Tensor) -> Any:
 @public(method=False, inplace=True)
 @checking
 def mish(input: Tensor) -> Any:
-    """input * tanh(softplus(input)).
+    """Mish (Misra, 2019): x times the hyperbolic tangent of its softplus.
+
+        y = x tanh(log(1 + exp(x)))
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -617,7 +415,15 @@ def mish(input: Tensor) -> Any:
 @public(method=False)
 @checking
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold.
+    """Smooth form of the rectified linear unit.
+
+        y = log(1 + exp(beta x)) / beta      where beta x <= threshold
+        y = x                                elsewhere
+
+    Args:
+        input: Values.
+        beta: How sharp the bend at zero is. Default: 1.0.
+        threshold: Value of beta x above which y is x. Default: 20.0.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -634,7 +440,12 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
 @explaining
 @public(method=False)
 def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(input)), without overflow.
+    """Logarithm of the sigmoid, computed without overflow.
+
+        y = log(1 / (1 + exp(-x)))
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: floating point, kept.
@@ -651,7 +462,12 @@ def logsigmoid(input: Tensor) -> Tensor:
 @public(method=False)
 @checking
 def softsign(input: Tensor) -> Any:
-    """input / (1 + |input|).
+    """Smooth sign, which approaches its limits slowly.
+
+        y = x / (1 + |x|)
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: integers become floats.
@@ -673,7 +489,12 @@ def _softsign(input: Tensor) -> Tensor:
 @public(method=False)
 @checking
 def tanhshrink(input: Tensor) -> Any:
-    """input - tanh(input).
+    """Difference of a value and its hyperbolic tangent.
+
+        y = x - tanh(x)
+
+    Args:
+        input: Values.
 
     Shape: any; the result has the shape of `input`.
     Dtypes: integers become floats.
@@ -695,11 +516,18 @@ def _tanhshrink(input: Tensor) -> Tensor:
 @public(method=False)
 @checking
 def glu(input: Tensor, dim: int = -1) -> Any:
-    """a * sigmoid(b), where a and b are the halves of input along `dim`.
+    """Gated linear unit (Dauphin et al., 2017).
+
+        y = a sigmoid(b), a and b the halves of the input along `dim`
+
+    Args:
+        input: Values.
+        dim: Dimension that is halved. Default: -1.
 
     Shapes: (..., 2 n, ...) -> (..., n, ...).
     Dtypes: floating point, kept.
-    Errors: ShapeError where the size along `dim` is odd; IndexingError for a dim out of range.
+    Errors: ShapeError where the size along `dim` is odd, or the input has no dimension;
+    IndexingError for a dim out of range.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.glu.html
 
     >>> ad.glu(ad.tensor([4., 0.]))
@@ -724,134 +552,9 @@ def _gated(input: Any, axis: int) -> Tensor:
     return halves.select(axis, 0) * sigmoid(halves.select(axis, 1))
 
 
-# ---- piecewise linear ----------------------------------------------------------------------------
-
-
-@public(method=False, inplace=True)
-@checking
-def hardsigmoid(input: Tensor) -> Any:
-    """relu6(input + 3) / 6.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html
-
-    >>> ad.hardsigmoid(ad.tensor([-4., 0., 4.]))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    assert_dtype("hardsigmoid", input)
-    return _hardsigmoid, input
-
-
-@fused
-def _hardsigmoid(input: Tensor) -> Tensor:
-    # At the ends, and at NaN, the gradient is 0.
-    inside = where(lt(input, 3), (input + 3) / 6, math.nan)
-    return where(ge(input, 3), 1, where(le(input, -3), 0, inside))
-
-
-@public(method=False, inplace=True)
-@checking
-def hardswish(input: Tensor) -> Any:
-    """input * relu6(input + 3) / 6.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html
-
-    >>> ad.hardswish(ad.tensor([-4., 1., 4.]))
-    tensor([-0.0000,  0.6667,  4.0000])
-    """
-    assert_dtype("hardswish", input)
-    return _hardswish, input
-
-
-@fused
-def _hardswish(input: Tensor) -> Tensor:
-    # The gradient is 0 at the lower end, and 1 at the upper end and at NaN.
-    inside = gt(input, -3) & lt(input, 3)
-    x = where(inside, input, 0)
-    return where(inside, x * (x + 3) / 6, where(le(input, -3), input * 0, input))
-
-
-@public()
-@checking
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
-    """input where |input| > lambd, otherwise 0.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardshrink.html
-
-    >>> ad.hardshrink(ad.tensor([-1., 0.3]))
-    tensor([-1.,  0.])
-    """
-    assert_dtype("hardshrink", input)
-    return _hardshrink, input, lambd
-
-
-@fused
-def _hardshrink(input: Tensor, lambd: float) -> Tensor:
-    return where(ge(input, -lambd) & le(input, lambd), 0, input)
-
-
-@public(method=False)
-@checking
-def softshrink(input: Tensor, lambd: float = 0.5) -> Any:
-    """input moved towards 0 by lambd; 0 where |input| <= lambd.
-
-    Shape: any; the result has the shape of `input`.
-    Dtypes: floating point, kept.
-    Errors: InvalidArgument for a negative lambd; DTypeError for other dtypes.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softshrink.html
-
-    >>> ad.softshrink(ad.tensor([-1., 0.3]))
-    tensor([-0.5000,  0.0000])
-    """
-    assert_dtype("softshrink", input)
-    if not lambd >= 0:
-        raise InvalidArgument(f"softshrink: lambda must not be negative, got {lambd}; use {-lambd}")
-    return _softshrink, input, lambd
-
-
-@fused
-def _softshrink(input: Tensor, lambd: float) -> Tensor:
-    return input - clamp(input, -lambd, lambd)
-
-
 # ---- in place ------------------------------------------------------------------------------------
 
 
-def _inplace(function: Any) -> Any:
-    """The function form of the in-place method, as torch.nn.functional has it."""
-    name = f"{function.__name__}_"
-
-    def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        assert_tensor(name, input)
-        return getattr(input, name)(*args, **kwargs)
-
-    change.__name__ = change.__qualname__ = name
-    change.__doc__ = f"""In-place version of `{function.__name__}`: changes `input` and returns it.
-
-    Shape: any.
-    Errors: those of `{function.__name__}`; AutogradError for a leaf that requires grad.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.{name}.html
-
-    >>> x = ad.tensor([-1.0, 2.0])
-    >>> ad.{name}(x{", 0.0, 0.0" if name == "threshold_" else ""}) is x
-    True
-    """
-    return change
-
-
-relu_ = _inplace(relu)
-leaky_relu_ = _inplace(leaky_relu)
 elu_ = _inplace(elu)
 selu_ = _inplace(selu)
 celu_ = _inplace(celu)
-hardtanh_ = _inplace(hardtanh)
-threshold_ = _inplace(threshold)
-rrelu_ = _inplace(rrelu)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +14,21 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS, explaining, public
 from ..elementwise.comparison import where
 from ..samples import array
 from ..shape.sizes import hold_sizes
-from .pooling import MaxPool, MaxPoolIndices, pool_geometry
+from .adaptive_maxima import (
+    _bounds,
+    _output_sizes,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from .pooling import pool_geometry
+from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
 
 __all__ = [
@@ -41,13 +50,13 @@ class SumPool(Op):
     linear = True
 
     def count(self, shape: Any) -> Sizes:
-        """How many windows there are along each dimension."""
+        """Number of windows along each dimension."""
         rank = len(self.kernel)
         size = tuple(shape[len(shape) - rank :])
         return window_count(size, self.kernel, self.stride, self.padding, (1,) * rank)
 
     def infer(self, x: Spec) -> Spec:
-        """One element per window."""
+        """A spec of one element per window."""
         lead = x.shape[: len(x.shape) - len(self.kernel)]
         return x.with_(shape=(*lead, *self.count(x.shape)))
 
@@ -123,7 +132,7 @@ class SumPoolInput(Op):
             yield Sample(cls(*options, size), (values,), label)
 
     def reference(self, g: Any) -> Any:
-        """By the matrix of SumPool."""
+        """Reference value by the matrix of SumPool."""
         op = SumPool(self.kernel, self.stride, self.padding)
         rows = [op.reference(e.reshape(self.size)).ravel() for e in np.eye(prod(self.size))]
         lead = g.shape[: g.ndim - len(self.kernel)]
@@ -138,7 +147,7 @@ class SumPoolInput(Op):
 def _sum_op(
     rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, ceil_mode: bool
 ) -> SumPool:
-    """The op with these arguments; one and the same each time, so that it is known."""
+    """The op with these arguments, cached: equal calls get the same object."""
     name, ones = f"avg_pool{rank}d", (1,) * rank
     kernel = per_dimension(kernel, rank, name, "kernel_size")
     strides, pairs = pool_geometry(name, size, kernel, stride, padding, ones, ceil_mode)
@@ -201,11 +210,27 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window over the last dimension.
+    """Mean of each window of signals.
 
-    Shapes: (batch, channels, length) or without batch; `stride` is `kernel_size` unless given.
-    Dtypes: floating point.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch.
+    Dtypes: floating point, complex and int64.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool1d.html
 
     >>> ad.avg_pool1d(ad.tensor([[1., 3., 2., 0.]]), 2)
@@ -224,11 +249,30 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window over the last two dimensions.
+    """Mean of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch; `stride`: as `kernel_size`.
-    Dtypes: floating point.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+        divisor_override: Divisor of each sum. Default: None, the number of elements in the window.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch.
+    Dtypes: floating point, complex and int64.
+    Errors: ShapeError where no window fits; InvalidArgument for a divisor of 0, and for padding of
+    more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html
 
     >>> from adjoint.ops.nn.averaging import avg_pool2d
@@ -249,11 +293,30 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window over the last three dimensions.
+    """Mean of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; `stride`: as `kernel_size`.
-    Dtypes: floating point.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+        y[i] = sum over k of x[stride i + k - padding] / number of elements
+
+    Padding counts as zeros. The number of windows is floor((size + 2 padding - kernel_size) /
+    stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        count_include_pad: Whether the divisor counts the padding in a window. Default: True.
+        divisor_override: Divisor of each sum. Default: None, the number of elements in the window.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch.
+    Dtypes: floating point, complex and int64.
+    Errors: ShapeError where no window fits; InvalidArgument for a divisor of 0, and for padding of
+    more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html
 
     >>> from adjoint.ops.nn.averaging import avg_pool3d
@@ -263,21 +326,6 @@ def avg_pool3d(
     return _avg_pool(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
-
-
-def _output_sizes(name: str, input: Tensor, output_size: Any, rank: int) -> tuple[Sizes, Sizes]:
-    """The sizes of the input and the output; None keeps a size."""
-    if input._data.ndim not in (rank + 1, rank + 2):
-        batched(input, rank, name)
-    size = tuple(input._data.shape[-rank:])
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
-    sizes = tuple(n if o is None else o for o, n in zip(given, size, strict=False))
-    return size, per_dimension(sizes, rank, name, "output_size", 0)
-
-
-def _bounds(n: int, count: int) -> Iterable[tuple[int, int]]:
-    """Where each of `count` windows that cover n elements begins and ends."""
-    return ((i * n // count, -(-(i + 1) * n // count)) for i in range(count))
 
 
 def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
@@ -321,49 +369,20 @@ def _constant(beside: Tensor, array: Any, dtype: dt.dtype) -> Tensor:
     return beside.new_tensor(array, dtype=dtype)  # type: ignore[attr-defined, no-any-return]
 
 
-def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
-    size, count = _output_sizes(f"adaptive_max_pool{rank}d", input, output_size, rank)
-    input = hold_sizes(f"adaptive_max_pool{rank}d", input, dims=range(-rank, 0))
-    if all(c and n % c == 0 for n, c in zip(size, count, strict=True)):
-        kernel = tuple(n // c for n, c in zip(size, count, strict=True))
-        op = MaxPool(kernel, kernel, ((0, 0),) * rank, (1,) * rank)
-        result: Any = apply(op, input)
-        if not return_indices:
-            return result
-        return result, apply(MaxPoolIndices(*op.options), input, result)
-    lead = tuple(input.shape[:-rank])
-    windows: Any = input
-    shape: list[int] = []
-    place: Any = np.zeros((), np.int64)  # in the flattened image, for each window and element
-    for i, (n, c) in enumerate(zip(size, count, strict=True)):
-        bounds = list(_bounds(n, c))
-        width = max((end - start for start, end in bounds), default=1)
-        # Shorter windows repeat their last element, which never comes first.
-        table = np.array([[min(s + j, e - 1) for j in range(width)] for s, e in bounds], np.int64)
-        index = input.new_tensor(table.reshape(-1), dtype=dt.int64)
-        windows = FUNCTIONS["index_select"](windows, i - rank, index)
-        shape += [c, width]
-        place = place[..., None, None] * n + table.reshape(c, width)
-    order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
-    first = len(lead)
-    windows = windows.reshape(*lead, *shape)
-    windows = windows.permute(*range(first), *(first + i for i in order))
-    windows = windows.reshape(*lead, *count, prod(shape[1::2]))
-    values, chosen = windows.max(-1)
-    if not return_indices:
-        return values
-    table = place.transpose(order).reshape(*count, prod(shape[1::2]))
-    places = input.new_tensor(table, dtype=dt.int64).expand(*windows.shape)
-    return values, places.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-
-
 @explaining
 @public(method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of windows that cover the input, as many as `output_size` says.
+    """Mean of each of output_size windows that cover the signals evenly.
 
-    Shapes: (batch, channels, length) or without batch; None keeps a size.
+        y[i] = mean of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
+
+    Args:
+        input: Values.
+        output_size: Size of the output, an int or one per dimension; None in it keeps a size.
+
+    Shapes: (batch, channels, length) or without batch -> the same with output_size.
     Dtypes: floating point.
+    Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool1d.html
 
     >>> ad.adaptive_avg_pool1d(ad.ones(1, 5), 2).shape
@@ -374,10 +393,17 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
 @explaining
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of windows that cover the input, as many as `output_size` says.
+    """Mean of each of output_size windows that cover the images evenly.
 
-    Shapes: (batch, channels, height, width) or without batch; None keeps a size.
+        y[i] = mean of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
+
+    Args:
+        input: Values.
+        output_size: Size of the output, an int or one per dimension; None in it keeps a size.
+
+    Shapes: (batch, channels, height, width) or without batch -> the same with output_size.
     Dtypes: floating point.
+    Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html
 
     >>> from adjoint.ops.nn.averaging import adaptive_avg_pool2d
@@ -388,10 +414,17 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of windows that cover the input, as many as `output_size` says.
+    """Mean of each of output_size windows that cover the volumes evenly.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; None keeps a size.
+        y[i] = mean of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
+
+    Args:
+        input: Values.
+        output_size: Size of the output, an int or one per dimension; None in it keeps a size.
+
+    Shapes: (batch, channels, depth, height, width) or without batch -> the same with output_size.
     Dtypes: floating point.
+    Errors: ShapeError for other ranks.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html
 
     >>> from adjoint.ops.nn.averaging import adaptive_avg_pool3d
@@ -401,57 +434,17 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(3, input, output_size)
 
 
-@explaining
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover the input, with their places where `return_indices`.
-
-    Shapes: (batch, channels, length) or without batch; None keeps a size.
-    Dtypes: any real; the indices are int64.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool1d.html
-
-    >>> from adjoint.ops.nn.averaging import adaptive_max_pool1d
-    >>> adaptive_max_pool1d(ad.ones(1, 5), 2).shape
-    adjoint.Size([1, 2])
-    """
-    return _adaptive_max_pool(1, input, output_size, return_indices)
-
-
-@explaining
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover the input, with their places where `return_indices`.
-
-    Shapes: (batch, channels, height, width) or without batch; None keeps a size.
-    Dtypes: any real; the indices are int64.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool2d.html
-
-    >>> from adjoint.ops.nn.averaging import adaptive_max_pool2d
-    >>> adaptive_max_pool2d(ad.ones(1, 5, 5), 2).shape
-    adjoint.Size([1, 2, 2])
-    """
-    return _adaptive_max_pool(2, input, output_size, return_indices)
-
-
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover the input, with their places where `return_indices`.
-
-    Shapes: (batch, channels, depth, height, width) or without batch; None keeps a size.
-    Dtypes: any real; the indices are int64.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool3d.html
-
-    >>> from adjoint.ops.nn.averaging import adaptive_max_pool3d
-    >>> adaptive_max_pool3d(ad.ones(1, 5, 5, 5), 2).shape
-    adjoint.Size([1, 2, 2, 2])
-    """
-    return _adaptive_max_pool(3, input, output_size, return_indices)
-
-
 def _lp_pool(
     rank: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
 ) -> Tensor:
     kernel = per_dimension(kernel_size, rank, f"lp_pool{rank}d", "kernel_size")
+    if isinstance(norm_type, float) and math.isinf(norm_type):  # the largest or least size
+        sign = math.copysign(1.0, norm_type)
+        sizes: Any = FUNCTIONS["abs"](input) * sign
+        return FUNCTIONS[f"max_pool{rank}d"](sizes, kernel, stride, 0, 1, ceil_mode) * sign
     powers: Any = FUNCTIONS["pow"](input, norm_type)
     means = _avg_pool(rank, powers, kernel, stride, 0, ceil_mode, True, None)
-    sums: Any = means.sign() * means.abs() * prod(kernel)
+    sums: Any = means.sign() * means.abs().relu() * prod(kernel)  # relu: no gradient at zero
     return sums ** (1.0 / norm_type)
 
 
@@ -459,9 +452,21 @@ def _lp_pool(
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The `norm_type`-th root of the sum of the elements' powers in each window.
+    """p-norm of each window of signals.
 
-    Shapes: (batch, channels, length) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        input: Values.
+        norm_type: Exponent p; of inf the largest size, of -inf the least.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch.
+    Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool1d.html
 
     >>> from adjoint.ops.nn.averaging import lp_pool1d
@@ -475,9 +480,22 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The `norm_type`-th root of the sum of the elements' powers in each window.
+    """p-norm of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        input: Values.
+        norm_type: Exponent p; of inf the largest size, of -inf the least.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch.
+    Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html
 
     >>> from adjoint.ops.nn.averaging import lp_pool2d
@@ -491,9 +509,22 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The `norm_type`-th root of the sum of the elements' powers in each window.
+    """p-norm of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch.
+        y[i] = (sum over k of x[stride i + k]^p)^(1 / p)
+
+    Args:
+        input: Values.
+        norm_type: Exponent p; of inf the largest size, of -inf the least.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch.
+    Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool3d.html
 
     >>> from adjoint.ops.nn.averaging import lp_pool3d
@@ -501,104 +532,3 @@ def lp_pool3d(
     adjoint.Size([1, 2, 2, 2])
     """
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def _max_unpool(
-    rank: int,
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    output_size: Any,
-) -> Tensor:
-    name = f"max_unpool{rank}d"
-    kernel = per_dimension(kernel_size, rank, name, "kernel_size")
-    strides = kernel if stride is None else per_dimension(stride, rank, name, "stride")
-    pads = per_dimension(padding, rank, name, "padding", 0)
-    if output_size is None:
-        size = tuple(
-            (n - 1) * s - 2 * p + k
-            for n, s, p, k in zip(input.shape[-rank:], strides, pads, kernel, strict=True)
-        )
-    else:
-        size = tuple(output_size)[-rank:]
-    input = hold_sizes(name, input)
-    lead = tuple(input.shape[:-rank])
-    values, places = (x.reshape(*lead, -1) for x in (input, indices))
-    if places._data.size and not 0 <= places._data.min() <= places._data.max() < prod(size):
-        raise InvalidArgument(
-            f"{name}: found an invalid max index (output of size {size}); pass the output_size of "
-            "the pooled input"
-        )
-    zeros = input.new_zeros((*lead, prod(size)))
-    return zeros.scatter(-1, places, values).reshape(*lead, *size)
-
-
-@explaining
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:
-    """Zeros with the results of `max_pool1d` back at their indices.
-
-    Shapes: (batch, channels, length) or without batch.
-    Errors: InvalidArgument for an index outside of the output.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool1d.html
-
-    >>> i = ad.zeros(1, 2, dtype=ad.int64)
-    >>> from adjoint.ops.nn.averaging import max_unpool1d
-    >>> max_unpool1d(ad.ones(1, 2), i, 2).shape
-    adjoint.Size([1, 4])
-    """
-    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
-
-
-@explaining
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:
-    """Zeros with the results of `max_pool2d` back at their indices.
-
-    Shapes: (batch, channels, height, width) or without batch.
-    Errors: InvalidArgument for an index outside of the output.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html
-
-    >>> i = ad.zeros(1, 2, 2, dtype=ad.int64)
-    >>> from adjoint.ops.nn.averaging import max_unpool2d
-    >>> max_unpool2d(ad.ones(1, 2, 2), i, 2).shape
-    adjoint.Size([1, 4, 4])
-    """
-    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
-
-
-@explaining
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
-) -> Tensor:
-    """Zeros with the results of `max_pool3d` back at their indices.
-
-    Shapes: (batch, channels, depth, height, width) or without batch.
-    Errors: InvalidArgument for an index outside of the output.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool3d.html
-
-    >>> i = ad.zeros(1, 2, 2, 2, dtype=ad.int64)
-    >>> from adjoint.ops.nn.averaging import max_unpool3d
-    >>> max_unpool3d(ad.ones(1, 2, 2, 2), i, 2).shape
-    adjoint.Size([1, 4, 4, 4])
-    """
-    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

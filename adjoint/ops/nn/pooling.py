@@ -13,9 +13,9 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import explaining, public
 from ..samples import array, each_dtype
 from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
@@ -39,7 +39,7 @@ class Pool(Op, abstract=True):
         return window_count(size, self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
-        """One element per window, as in the second input, if there is one."""
+        """A spec of one element per window, as in the second input, if there is one."""
         lead = len(x.shape) - len(self.kernel)
         shape = (*x.shape[:lead], *self.count(x))
         if rest and rest[0].shape != shape:
@@ -106,16 +106,16 @@ def _to_input(op: MaxPool) -> MaxPoolInput:
 
 
 def _pooled(cls: Any) -> Iterable[tuple[str, Any, Any, Any]]:
-    """Of each geometry: its label, the op of `cls`, what was pooled, and the op that pools."""
+    """Label, op of `cls`, pooled array and pooling op, of each geometry."""
     for label, shape, *options in _geometries():
         yield label, cls(*options), array(shape), MaxPool(*options)  # type: ignore[arg-type]
 
 
 class MaxPoolIndices(Pool):
-    """Where in its flattened image each window's maximum is; inputs x and its pooled y."""
+    """Index of each window's maximum in its flattened image; inputs x and its pooled y."""
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
-        """One index per window."""
+        """A spec of one index per window."""
         return Pool.infer(self, x, *rest).with_(dtype=dt.int64)
 
     def compute(self, xp: Any, x: Any, y: Any) -> Any:
@@ -129,7 +129,7 @@ class MaxPoolIndices(Pool):
             yield Sample(op, (x, pool.reference(x)), label)
 
     def reference(self, x: Any, y: Any) -> Any:
-        """By the windows of the positions."""
+        """Reference value by the windows of the positions."""
         size = x.shape[x.ndim - len(self.kernel) :]
         at = np.broadcast_to(np.arange(int(np.prod(size))).reshape(size), x.shape)
         places = _windows(self, x, -np.inf).argmax(-1)[..., None]
@@ -163,7 +163,7 @@ class MaxPoolInput(Pool):
             yield Sample(op, (x, y, array(y.shape, seed=1)), label, gradients=False)
 
     def reference(self, x: Any, y: Any, g: Any) -> Any:
-        """By the indices."""
+        """Reference value by the indices."""
         at = MaxPoolIndices(*self.options).reference(x, y)
         lead = x.shape[: x.ndim - len(self.kernel)]
         result = np.zeros((*lead, int(np.prod(x.shape[len(lead) :]))))
@@ -176,7 +176,7 @@ class MaxPoolSelect(Pool):
     """The elements of the third input at the places where x has its windows' maxima y."""
 
     def infer(self, x: Spec, *rest: Spec) -> Spec:
-        """One element per window."""
+        """A spec of one element per window."""
         y, h = rest
         if h.shape != x.shape:
             raise ShapeError(f"{self.name}: {h.shape} is not of the images' shape, {x.shape}")
@@ -198,7 +198,7 @@ class MaxPoolSelect(Pool):
             yield Sample(op, inputs, label, gradients=False)
 
     def reference(self, x: Any, y: Any, h: Any) -> Any:
-        """By the indices."""
+        """Reference value by the indices."""
         at = MaxPoolIndices(*self.options).reference(x, y)
         lead = x.shape[: x.ndim - len(self.kernel)]
         size, places = int(np.prod(x.shape[len(lead) :])), int(np.prod(at.shape[len(lead) :]))
@@ -249,7 +249,7 @@ def pool_geometry(
 def _pool_op(
     rank: int, size: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> MaxPool:
-    """The op with these arguments; one and the same each time, so that it is known."""
+    """The op with these arguments, cached: equal calls get the same object."""
     name = f"max_pool{rank}d"
     kernel = per_dimension(kernel, rank, name, "kernel_size")
     dilations = per_dimension(dilation, rank, name, "dilation")
@@ -293,11 +293,30 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window over the last dimension.
+    """Largest value of each window of signals.
 
-    Shapes: (batch, channels, length) or (channels, length); `stride` is `kernel_size` unless given.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+
+    Shapes: (batch, channels, length) -> (batch, channels, out), or without batch.
     Dtypes: any real; the indices, where asked for, are int64.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool1d.html
 
     >>> ad.max_pool1d(ad.tensor([[1., 3., 2., 0.]]), 2)
@@ -317,11 +336,31 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window over the last two dimensions.
+    """Largest value of each window of images.
 
-    Shapes: (batch, channels, height, width) or without batch; `stride`: as `kernel_size`.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels, out_height, out_width), or without
+    batch.
     Dtypes: any real; the indices into height * width, where asked for, are int64.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html
 
     >>> ad.max_pool2d(ad.tensor([[[1., 3.], [2., 0.]]]), 2)
@@ -340,11 +379,31 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window over the last three dimensions.
+    """Largest value of each window of volumes.
 
-    Shapes: (batch, channels, depth, height, width) or without batch; `stride`: as `kernel_size`.
+        y[i] = max over k of x[stride i + dilation k - padding]
+
+    Padding never wins. The number of windows is floor((size + 2 padding - dilation (kernel_size -
+    1) - 1) / stride) + 1.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or one per dimension.
+        stride: Distance between neighbouring windows, an int or one per dimension. Default: None,
+            kernel_size.
+        padding: Width of the padding on both sides, an int or one per dimension; at most half of
+            the window. Default: 0.
+        dilation: Distance between neighbouring elements of a window, an int or one per dimension.
+            Default: 1.
+        ceil_mode: Round the number of windows up, not down: the last one may reach over the end.
+            Default: False.
+        return_indices: Return the places of the maxima, too, as indices into the flattened spatial
+            dimensions. Default: False.
+
+    Shapes: (batch, channels, depth, height, width) -> (batch, channels, out_depth, out_height,
+    out_width), or without batch.
     Dtypes: any real; the indices into depth * height * width, where asked for, are int64.
-    Errors: ShapeError where no window fits; InvalidArgument for too much padding.
+    Errors: ShapeError where no window fits; InvalidArgument for padding of more than half a window.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html
 
     >>> ad.max_pool3d(ad.ones(1, 2, 2, 2), 2).item()

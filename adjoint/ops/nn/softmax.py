@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.mistakes import assert_tensor
+from ...core.argument_errors import assert_tensor
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
-from ...core.types import Tensor
-from ...eager.fused import checking, fused
-from ...eager.public import public
+from ...core.tensor_type import Tensor
+from ...runtime.fused import checking, fused
+from ...runtime.public import public
 from ..elementwise.functions import exp
 from ..elementwise.pointwise import FLOATING, assert_kind
 from ..promotion import cast
@@ -22,7 +22,7 @@ from ..samples import FLOATS, array, each_dtype, strided
 
 
 def assert_dtype(name: str, x: Any, kinds: str = FLOATING) -> None:
-    """Refuse what is not a tensor of one of `kinds`."""
+    """Refuse arguments that are not tensors of one of `kinds`."""
     assert_tensor(name, x)
     assert_kind(name, x.dtype, kinds)
 
@@ -67,11 +67,11 @@ class _Normalised(Op, abstract=True):
     samples = classmethod(_softmax_samples)
 
     def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
+        """The input's spec."""
         return spec
 
     def gradient(self, g: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """Of one element there is none."""
+        """The slope; zero for a 0-d tensor, whose only element is constant."""
         return (self.slope(g, y, self.axes) if self.axes else g * 0,)
 
 
@@ -114,7 +114,7 @@ class LogSoftmax(_Normalised):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By SciPy's logsumexp."""
+        """Reference value by SciPy's logsumexp."""
         import scipy.special
 
         x = np.asarray(x, np.float64)

@@ -11,9 +11,9 @@ import numpy as np
 from ...core.errors import ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import explaining
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import explaining
 from ..samples import array
 from .windows import Pairs, Sizes, batched, per_dimension, reference_windows, window_count
 
@@ -33,11 +33,11 @@ class Unfold(Op):
     linear = True
 
     def count(self, size: Any) -> Sizes:
-        """How many windows there are along each dimension."""
+        """Number of windows along each dimension."""
         return window_count(tuple(size), self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self, x: Spec) -> Spec:
-        """One column per window."""
+        """A spec of one column per window."""
         count = self.count(x.shape[2:])
         if min(count) < 1:
             raise ShapeError(
@@ -55,7 +55,7 @@ class Unfold(Op):
         return columns.reshape(len(x), x.shape[1] * prod(self.kernel), prod(count))
 
     def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """Every element goes back to where it came from."""
+        """The cotangents added up at the places that the elements came from."""
         op = Fold(self.kernel, self.stride, self.padding, self.dilation, tuple(spec.shape[2:]))
         return (apply(op, g),)
 
@@ -94,7 +94,7 @@ class Fold(Op):
     linear = True
 
     def count(self) -> Sizes:
-        """How many windows images have along each dimension."""
+        """Number of windows of images along each dimension."""
         return window_count(self.size, self.kernel, self.stride, self.padding, self.dilation)
 
     def infer(self, x: Spec) -> Spec:
@@ -137,7 +137,7 @@ class Fold(Op):
             yield Sample(cls(*options, shape[2:]), (array(columns),), label)
 
     def reference(self, x: Any) -> Any:
-        """By the matrix of Unfold."""
+        """Reference value by the matrix of Unfold."""
         op = Unfold(self.kernel, self.stride, self.padding, self.dilation)
         shape = (1, x.shape[1] // prod(self.kernel), *self.size)
         columns = [op.reference(e.reshape(shape)).ravel() for e in np.eye(prod(shape))]
@@ -149,10 +149,21 @@ class Fold(Op):
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """The windows of images as columns (im2col).
+    """Windows of images as columns (im2col).
 
-    Shapes: (batch, channels, height, width) gives (batch, channels * kh * kw, windows); also
-    without batch.
+        y[n, (c, k), i] = x[n, c, stride i + dilation k - padding]
+
+    Here i and k are pairs, whose numbers are counted in one.
+
+    Args:
+        input: Values.
+        kernel_size: Size of the windows, an int or a pair.
+        dilation: Distance between neighbouring elements of a window, an int or a pair. Default: 1.
+        padding: Width of the padding on both sides, an int or a pair. Default: 0.
+        stride: Distance between neighbouring windows, an int or a pair. Default: 1.
+
+    Shapes: (batch, channels, height, width) -> (batch, channels kernel_height kernel_width,
+    windows), or without batch.
     Errors: ShapeError where no window fits.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.unfold.html
 
@@ -181,10 +192,23 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Images from columns (col2im); elements that meet are added.
+    """Images from columns (col2im): elements that meet are added.
 
-    Shapes: (batch, channels * kh * kw, windows) gives (batch, channels, *output_size); also
-    without batch.
+        y[n, c, stride i + dilation k - padding] += x[n, (c, k), i], for all c, i and k
+
+    Here i and k are pairs, whose numbers are counted in one. It is the transpose of unfolding, not
+    its inverse.
+
+    Args:
+        input: Values.
+        output_size: Size of the images, an int or a pair.
+        kernel_size: Size of the windows, an int or a pair.
+        dilation: Distance between neighbouring elements of a window, an int or a pair. Default: 1.
+        padding: Width of the padding on both sides, an int or a pair. Default: 0.
+        stride: Distance between neighbouring windows, an int or a pair. Default: 1.
+
+    Shapes: (batch, channels kernel_height kernel_width, windows) -> (batch, channels,
+    *output_size), or without batch.
     Errors: ShapeError where the columns do not fit the arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fold.html
 

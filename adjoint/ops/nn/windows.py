@@ -1,4 +1,4 @@
-"""What convolution and pooling share: windows that slide over images, and their arguments."""
+"""Windows that slide over images, shared by convolution and pooling, and their arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
-from ...core.types import Tensor
+from ...core.tensor_type import Tensor
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -16,7 +16,7 @@ Pairs = tuple[tuple[int, int], ...]
 def window_count(
     size: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
 ) -> Sizes:
-    """How many windows fit along each dimension."""
+    """Number of windows that fit along each dimension."""
     return tuple(
         (n + lo + hi - (k - 1) * d - 1) // s + 1
         for n, k, s, (lo, hi), d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -26,8 +26,8 @@ def window_count(
 def reference_windows(
     x: Any, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes, fill: Any = 0
 ) -> Any:
-    """What the windows show of the last dimensions, (..., *count, *kernel), by NumPy: what ops are
-    compared with. Padding after a dimension may be negative.
+    """The windows of the last dimensions, (..., *count, *kernel), by NumPy, as the reference of
+    ops. Padding after a dimension may be negative.
     """
     rank = len(kernel)
     ends = zip(x.shape[-rank:], padding, strict=True)
@@ -40,7 +40,7 @@ def reference_windows(
 
 
 def hashable(value: Any) -> Any:
-    """An argument that may be a list of ints as a key for what was made of it."""
+    """An argument, which may be a list of ints, as a cache key."""
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from ...core.device import device as Device  # noqa: N812 - the draws have a fie
 from ...core.errors import InvalidArgument
 from ...core.op import Op, Sample
 from ...core.spec import Spec
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS
 
 
 @dataclass(eq=False, repr=False)
@@ -33,7 +31,7 @@ class Draw(Op, abstract=True):
     library = "draws"
 
     def infer(self, *specs: Any) -> Any:
-        """As asked."""
+        """The spec of the draw, from its fields."""
         return Spec(self.shape, self.dtype, self.device)  # type: ignore[attr-defined]
 
     def rng(self, xp: Any) -> Any:
@@ -43,7 +41,7 @@ class Draw(Op, abstract=True):
         return xp.generator(self.seed, self.draw)
 
     def fresh(self) -> Any:
-        """The same stream from a generator made for it, for the references."""
+        """A NumPy generator of the stream, made for the references."""
         return np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, self.draw, 0]))
 
 
@@ -95,7 +93,7 @@ class Uniform(Numbers):
         return (np.floor(values * 2.0**digits) * 2.0**-digits).astype(self.dtype.numpy)
 
     def reference(self) -> Any:
-        """From the raw bits."""
+        """Reference value from the raw bits."""
         count = math.prod(self.shape)
         if self.dtype is dt.float64:
             raw = self.fresh().bit_generator.random_raw(count)
@@ -121,7 +119,7 @@ class Normal(Numbers):
         return values.astype(self.dtype.numpy, copy=False)
 
     def reference(self) -> Any:
-        """One by one, in order."""
+        """Reference values, computed one by one, in order."""
         rng, kind = self.fresh(), _low(self.dtype)
         count = math.prod(self.shape) * (1 + self.dtype.is_complex)
         values = np.array([rng.standard_normal(dtype=kind) for _ in np.arange(count)], np.float64)
@@ -141,7 +139,7 @@ class Exponential(Numbers):
         return values.astype(self.dtype.numpy, copy=False)
 
     def reference(self) -> Any:
-        """One by one, in order."""
+        """Reference values, computed one by one, in order."""
         rng, kind = self.fresh(), _low(self.dtype)
         count = math.prod(self.shape)
         return np.array(
@@ -184,16 +182,16 @@ class Permutation(Draw):
 
     @property
     def shape(self) -> tuple[int]:  # type: ignore[override]
-        """Of the result."""
+        """Shape of the result."""
         return (self.n,)
 
     def compute(self, xp: Any) -> Any:
-        """By shuffling."""
+        """Shuffles the numbers."""
         values = xp.drawn_permutation(self.seed, self.draw, self.n)
         return values.astype(self.dtype.numpy, copy=False)
 
     def batch(self, size: int, flags: Any) -> Any:  # type: ignore[override]
-        """By the order of uniform numbers."""
+        """Permutations by sorting uniform numbers."""
         shape = (size, self.n)
         keys = apply(Uniform(self.seed, self.draw, shape, dt.float64, self.device))
         return keys.argsort(-1).to(self.dtype)
@@ -224,7 +222,7 @@ class Mask(Draw):
     samples = _shapes_and_dtypes((*_REAL, dt.int64, dt.bool_), 0.75, 1.0)
 
     def compute(self, xp: Any) -> Any:
-        """By 32 bits for each place."""
+        """Mask drawn by 32 bits for each place."""
         return xp.drawn_mask(
             self.seed, self.draw, self.keep, self.value, self.shape, self.dtype.numpy
         )
@@ -240,7 +238,7 @@ class Mask(Draw):
 
 @dataclass(eq=False, repr=False)
 class MaskAt(Op):
-    """Where `Mask` chooses, for a seed and a draw that are inputs: other numbers, the same op."""
+    """A mask as of `Mask`, for a seed and a draw that are inputs: other numbers, the same op."""
 
     keep: float
     shape: tuple[int, ...]
@@ -248,7 +246,7 @@ class MaskAt(Op):
     drawn = True
 
     def infer(self, seed: Spec, draw: Spec) -> Spec:
-        """As asked."""
+        """The spec of the mask, from the fields."""
         return Spec(self.shape, dt.bool_, seed.device)
 
     def compute(self, xp: Any, seed: Any, draw: Any) -> Any:
@@ -272,8 +270,8 @@ class MaskAt(Op):
 
 @dataclass(eq=False, repr=False)
 class Followed(Draw, abstract=True):
-    """What PyTorch's generator draws by a `method` of `Twister`: `seed` is what takes the numbers
-    from it, now or, in a compiled function, as a run begins.
+    """A draw from PyTorch's generator by a `method` of `Twister`: `seed` takes the numbers from it,
+    now or, in a compiled function, as a run begins.
     """
 
     method: str
@@ -289,7 +287,7 @@ class Followed(Draw, abstract=True):
         return self.seed.take(self)  # type: ignore[attr-defined]
 
     def batch(self, size: int, flags: Any) -> Any:  # type: ignore[override]
-        """For all examples at once."""
+        """The draw for all examples at once."""
         if self.method == "permutation":
             return FUNCTIONS["stack"]([apply(self) for _ in range(size)])
         return apply(replace(self, shape=(size, *self.shape), order=None))
@@ -320,15 +318,15 @@ class Once:
         return op.on(self.twister)
 
     def poisson(self, rate: Any) -> Any:
-        """As the method of NumPy's generators."""
+        """Poisson-distributed numbers, as the method of NumPy's generators."""
         return self._rejecting("poisson", rate)
 
     def standard_gamma(self, shape: Any) -> Any:
-        """As the method of NumPy's generators."""
+        """Gamma-distributed numbers, as the method of NumPy's generators."""
         return self._rejecting("gamma", shape)
 
     def binomial(self, trials: Any, p: Any) -> Any:
-        """As the method of NumPy's generators."""
+        """Binomial numbers, as the method of NumPy's generators."""
         return self._rejecting("binomial", *np.broadcast_arrays(trials, p))
 
     def _rejecting(self, method: str, *parameters: Any) -> Any:
@@ -342,7 +340,7 @@ class OfParameter(Draw, abstract=True):
     differentiable = True
 
     def infer(self, spec: Spec) -> Spec:
-        """Like the parameter."""
+        """The parameter's spec."""
         return spec
 
 
@@ -378,7 +376,7 @@ class Bernoulli(ZeroGradient):
         return (xp.drawn_uniform(self.seed, self.draw, x.shape, np.float64) < x).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         return np.array([float(rng.random() < p) for p in x.ravel()]).reshape(x.shape)
 
@@ -398,7 +396,7 @@ class Poisson(ZeroGradient):
         return np.asarray(self.rng(xp).poisson(x)).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         return np.array([float(rng.poisson(rate)) for rate in x.ravel()]).reshape(x.shape)
 
@@ -445,7 +443,7 @@ class Multinomial(Draw):
         return spec.with_(shape=(*spec.shape[:-1], self.count), dtype=dt.int64)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """With replacement: by the cumulated weights; without: by racing exponential clocks."""
+        """Draws with replacement by the cumulated weights, without by racing exponential clocks."""
         rows, totals = assert_weights(x, self.count, self.replacement)
         if self.replacement:
             totals /= totals[:, -1:]
@@ -470,7 +468,7 @@ class Multinomial(Draw):
         yield Sample(cls(1, 2, 9, True), (weights.astype(np.float32),), "float32")
 
     def reference(self, x: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         result: list[Any] = []
         for row in x.reshape(-1, x.shape[-1]).astype(np.float64):

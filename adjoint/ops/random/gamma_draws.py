@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,12 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Sample
 from ...core.spec import Spec, broadcast_shapes
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, public
 from ..special.incomplete import beta_shift, gamma_shift
 from .draws import Draw, OfParameter
-from .random import Generator, rejecting
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .generators import Generator
+from .streams import rejecting
 
 __all__ = ["binomial"]
 
@@ -60,7 +59,7 @@ class StandardGamma(OfParameter):
         return (g * gamma_shift(x, y),)
 
     def reference(self, x: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         values = [rng.standard_gamma(float(a)) for a in x.ravel()]
         return np.maximum(np.array(values).reshape(x.shape), np.finfo(x.dtype).tiny)
@@ -86,12 +85,14 @@ class StandardDirichlet(OfParameter):
         return _as_positive(shares / shares.sum(-1, keepdims=True), x)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
-        """Each share moves as a beta draw does, at the cost of the others in proportion."""
+        """Implicit gradient: each share moves as a beta draw does, at the cost of the others in
+        proportion.
+        """
         rest = x.sum(-1, keepdim=True) - x
         return (beta_shift(x, rest, y) * (g - (y * g).sum(-1, keepdim=True)),)
 
     def reference(self, x: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         gammas = [rng.standard_gamma(float(a) + 1) for a in x.ravel()]
         clocks = [rng.standard_exponential() for _ in x.ravel()]
@@ -144,7 +145,7 @@ class Binomial(Draw):
         yield Sample(cls(1, 2), (counts, np.zeros((2, 0))), "empty", gradients=False)
 
     def reference(self, x1: Any, x2: Any) -> Any:
-        """One by one."""
+        """Reference values, computed one by one."""
         rng = self.fresh()
         counts, chances = np.broadcast_arrays(x1, x2)
         pairs = zip(counts.ravel(), chances.ravel(), strict=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core import fork_safety
 from ...core.errors import InvalidArgument
 
 __all__ = ["Twister"]
@@ -43,7 +43,7 @@ class Twister:
     _unused: bool  # no word was drawn since it was seeded: PyTorch says so in its state
 
     def __init__(self, seed: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safety.lock()
         self._bits = np.random.MT19937(0)
         self._draws = np.random.Generator(self._bits)
         seeded: Any = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)
@@ -80,7 +80,7 @@ class Twister:
     # ---- words ----
 
     def copy(self) -> Twister:
-        """Another one in this state."""
+        """A copy in this state."""
         return Twister.of_bytes(self.to_bytes(0))[1]
 
     def words(self, count: int) -> Any:
@@ -164,8 +164,9 @@ class Twister:
         held = [] if self._spare is None or not count else [self._spare]
         pairs = (count - len(held) + 1) // 2
         u = self._double(2 * pairs).reshape(-1, 2)
-        radius, angle = np.sqrt(-2.0 * np.log1p(-u[:, 1])), 2.0 * np.pi * u[:, 0]
-        both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()
+        radius, angle = np.sqrt(-2.0 * _each(math.log1p, -u[:, 1])), 2.0 * np.pi * u[:, 0]
+        cosine, sine = _each(math.cos, angle), _each(math.sin, angle)
+        both = np.stack([radius * cosine, radius * sine], 1).ravel()
         found = np.concatenate([held, both]) if held else both
         if count:
             self._spare = float(found[count]) if len(found) > count else None
@@ -173,19 +174,19 @@ class Twister:
 
     def log_normal(self, count: int, kind: Any, _: bool, mean: float, std: float) -> Any:
         """Numbers whose logarithm is normal."""
-        return _to(np.exp(self._pairs(count) * std + mean), kind)
+        return _to(_each(math.exp, self._pairs(count) * std + mean), kind)
 
     def exponential(self, count: int, kind: Any, _: bool, rate: float = 1.0) -> Any:
         """Numbers with the exponential distribution."""
-        return _to(np.log1p(-self._double(count)) * (-1.0 / rate), kind)
+        return _to(_each(math.log1p, -self._double(count)) * (-1.0 / rate), kind)
 
     def geometric(self, count: int, kind: Any, _: bool, p: float) -> Any:
         """Numbers of trials up to the first success."""
-        return _to(np.ceil(np.log(self._double(count)) / math.log1p(-p)), kind)
+        return _to(np.ceil(_each(math.log, self._double(count)) / math.log1p(-p)), kind)
 
     def cauchy(self, count: int, kind: Any, _: bool, median: float, sigma: float) -> Any:
         """Numbers with the Cauchy distribution."""
-        return _to(np.tan(np.pi * (self._double(count) - 0.5)) * sigma + median, kind)
+        return _to(_each(math.tan, np.pi * (self._double(count) - 0.5)) * sigma + median, kind)
 
     def integers(self, count: int, kind: Any, _: bool, low: int, high: int) -> Any:
         """Whole numbers of [low, high), by the remainder of one word or two."""
@@ -220,7 +221,7 @@ class Twister:
     # ---- draws that reject: each number takes as many words as it takes ----
 
     def rejecting(self, method: str, *parameters: Any) -> Any:
-        """In float64, one number for each element of `parameters`, in their order."""
+        """Numbers in float64, one for each element of `parameters`, in their order."""
         with self._lock:
             one: Callable[..., float] = getattr(self, f"_{method}")
             before, unused = self._bits.state, self._unused
@@ -346,6 +347,16 @@ def _boxes(u: Any, count: int) -> Any:
     np.multiply(radius, np.cos(angle), out=found[:, 0])
     np.multiply(radius, np.sin(angle), out=found[:, 1])
     return found.ravel()
+
+
+def _each(function: Callable[[float], float], values: Any) -> Any:
+    """A function of the C library's, of each number in float64.
+
+    PyTorch calls them. NumPy has its own where the processor has AVX-512, whose last bit may be
+    another one; it would stay, in the spare number of a state.
+    """
+    found = np.fromiter(map(function, values.ravel().tolist()), np.float64, values.size)
+    return found.reshape(values.shape)
 
 
 def _tail(k: float) -> float:

@@ -15,13 +15,13 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, public
-from ...eager.tensors import fresh
-from ...eager.writes import values_of
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS, explaining, public
+from ...runtime.tensors import fresh
+from ...runtime.writes import values_of
 from .. import return_types
-from ..create.creation import names_on
+from ..create.allocation import names_on
 from ..create.ranges import linspace
 from ..promotion import cast
 from ..samples import array
@@ -67,7 +67,7 @@ class BinCount(Op):
         yield Sample(cls(0), (x,), "no-bins")
 
     def reference(self, x: Any, weights: Any = None) -> Any:
-        """By comparing all pairs."""
+        """Reference value by comparing all pairs."""
         equal = x.ravel()[None] == np.arange(self.bins)[:, None]
         if weights is None:
             return equal.sum(1)
@@ -136,8 +136,8 @@ def _range(name: str, low: Any, high: Any, input: Any, margin: float) -> tuple[f
 
 @public(out=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements fall into each of `bins` equal bins from `min` to `max` (those of the data
-    where both are 0); elements outside are left out.
+    """Number of elements in each of `bins` equal bins from `min` to `max` (those of the data where
+    both are 0); elements outside are left out.
 
     Dtypes: floating point, also of the result.
     Errors: InvalidArgument for no bins, or a `min` above `max`.
@@ -162,7 +162,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def histogram(
     input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:
-    """How many elements (or what weight) fall between neighbouring edges, and the edges.
+    """Number of elements (or their weight) between neighbouring edges, and the edges.
 
     Shapes: `bins` is a number of equal bins over `range` (that of the data where None), or the
     edges in ascending order; the last bin includes its right edge.
@@ -207,7 +207,7 @@ def histogram(
 def histogramdd(
     input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:
-    """How many points (or what weight) fall into each box of a grid, and the grid's edges.
+    """Number of points (or their weight) in each box of a grid, and the grid's edges.
 
     Shapes: `input` (..., D) holds points of D coordinates; `bins` is one number for all
     dimensions, one for each, or the edges of each; `range` has two numbers for each dimension.

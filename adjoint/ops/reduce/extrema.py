@@ -11,10 +11,10 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.spec import Spec, normalize_axes, normalize_axis, prod, reduced_shape
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.fused import checking
-from ...eager.public import public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.fused import checking
+from ...runtime.public import public
 from .. import return_types
 from ..samples import FLOATS, INTS
 from .reduction import Reduction, reduction, reduction_samples, wide
@@ -50,7 +50,7 @@ class Extremum(Reduction, abstract=True):
         return (share_evenly(g, x, y, self.axes, self.nan_equal),)
 
     def reference(self, x: Any) -> Any:
-        """By sorting."""
+        """Reference value by sorting."""
         axes = self.axes
         kept = tuple(a for a in range(x.ndim) if a not in axes)
         rows = np.transpose(wide(x), kept + axes)
@@ -116,7 +116,7 @@ class ArgExtremum(Reduction, abstract=True):
         return apply(type(self)((1,), False), flat).reshape(size, *shape)
 
     def reference(self, x: Any) -> Any:
-        """By a stable sort."""
+        """Reference value by a stable sort."""
         key = wide(x).astype(np.float64) * (1 if self.function == "argmin" else -1)
         if len(self.axes) == 1:
             found = np.argsort(key, axis=self.axes[0], kind="stable").take([0], self.axes[0])
@@ -219,7 +219,7 @@ def _extremum(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
 @public(out=True)
 @checking
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Where the largest element is along `dim`, or in the flattened tensor: the first of several.
+    """Index of the largest element along `dim`, or in the flattened tensor: the first of several.
 
     Errors: IndexingError for no elements; DTypeError for bool and complex.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.argmax.html
@@ -233,7 +233,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 @public(out=True)
 @checking
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Where the smallest element is along `dim`, or in the flattened tensor: the first of several.
+    """Index of the smallest element along `dim`, or in the flattened tensor: the first of several.
 
     Errors: IndexingError for no elements; DTypeError for bool and complex.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.argmin.html

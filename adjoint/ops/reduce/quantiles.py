@@ -13,9 +13,9 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import public
 from .. import return_types
 from ..samples import FLOATS, array, each_dtype, strided
 from ..shape.sizes import hold_sizes
@@ -32,11 +32,11 @@ class Median(Op):
     ignore_nan: bool = False
 
     def infer(self, spec: Spec) -> Spec:
-        """One element."""
+        """A spec of one element."""
         return spec.with_(shape=())
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By a partition; NaN for no elements."""
+        """Median by a partition; NaN for no elements."""
         flat = x.reshape(-1)
         missing = flat != flat
         if missing.any():
@@ -73,7 +73,7 @@ class Median(Op):
         yield Sample(cls(), (array((0,)),), "empty", gradients=False)
 
     def reference(self, x: Any) -> Any:
-        """By NumPy's quantile."""
+        """Reference value by NumPy's quantile."""
         if x.size == 0:
             return np.float64(np.nan)
         function = np.nanquantile if self.ignore_nan else np.quantile
@@ -87,7 +87,7 @@ class MedianPlace(OnePlace):
     ignore_nan: bool = False
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By rank; the first NaN where there is one, unless they are ignored."""
+        """Position by rank; the first NaN where there is one, unless they are ignored."""
         middle = (x.shape[self.axis] - 1) // 2
         if x.dtype.kind != "f":
             return xp.take(ranked_places(x, self.axis, kth=middle), [middle], self.axis)
@@ -109,7 +109,7 @@ class MedianPlace(OnePlace):
                     yield sample
 
     def reference(self, x: Any) -> Any:
-        """Where the element equals NumPy's quantile."""
+        """Reference position, where the element equals NumPy's quantile."""
         x = x.astype(np.float64)
         if not x.size:
             return np.zeros(np.take(x, [0], self.axis).shape, np.int64)
@@ -125,7 +125,7 @@ class ModePlace(OnePlace):
     """
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """Where the longest run of equal elements ends, once sorted."""
+        """Position at which the longest run of equal elements ends, once sorted."""
         places = xp.moveaxis(ranked_places(x, self.axis), self.axis, -1)
         values = xp.take_along_axis(xp.moveaxis(x, self.axis, -1), places, -1)
         count = xp.arange(values.shape[-1])
@@ -144,7 +144,7 @@ class ModePlace(OnePlace):
         yield Sample(cls(1), (np.array([[1, 2, 2, 1, 3], [4, 4, 4, 0, 0]]),), "runs")
 
     def reference(self, x: Any) -> Any:
-        """By counting pairs."""
+        """Reference value by counting pairs."""
         if not x.size:
             return np.zeros(np.take(x, [0], self.axis).shape, np.int64)
         rows = np.moveaxis(x.astype(np.float64), self.axis, -1)

@@ -14,10 +14,10 @@ from ...core.errors import DTypeError, ShapeError
 from ...core.op import Op, Sample, snake_case
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ...core.spec import prod as count
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view
-from ...eager.fused import checking
-from ...eager.public import FUNCTIONS, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, apply_view
+from ...runtime.fused import checking
+from ...runtime.public import FUNCTIONS, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
@@ -45,7 +45,7 @@ class Reduction(Op, abstract=True):
         return value.reshape(reduced_shape(shape, axes, True))
 
     def size(self, shape: tuple[int, ...]) -> int:
-        """How many elements of an input of `shape` make one of the output."""
+        """Number of elements of an input of `shape` that make one of the output."""
         return count(shape[axis] for axis in self.axes)
 
 
@@ -128,7 +128,7 @@ class Mean(Reduction):
         return (apply_view(Expand(spec.shape), g),)
 
     def reference(self, x: Any) -> Any:
-        """By weights of a dot product."""
+        """Reference value by weights of a dot product."""
         n = self.size(x.shape)
         weights = np.ones_like(wide(x)) / n if n else np.ones_like(wide(x))
         return np.sum(wide(x) * weights, axis=self.axes, keepdims=self.keepdims)
@@ -161,8 +161,8 @@ class Prod(Reduction):
 
 
 def products_of_others(x: Any) -> Any:
-    """For each element of the last dimension, the product of all others, by a tree: up it go the
-    products of two halves; down it, what lies outside each half.
+    """The product of all other elements of the last dimension, for each of them, by a tree: up it
+    go the products of two halves; down it, what lies outside each half.
     """
     cat = FUNCTIONS["cat"]
     size = x.shape[-1]
@@ -202,11 +202,11 @@ class Logical(Reduction, abstract=True):
         return super().infer(spec).with_(dtype=dt.bool_)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By the backend's logical operator."""
+        """Reduction by the backend's logical operator."""
         return getattr(xp, self.ufunc).reduce(x, self.axes, None, None, self.keepdims)
 
     def reference(self, x: Any) -> Any:
-        """By counting."""
+        """Reference value by counting."""
         true = np.sum(x != 0, axis=self.axes, keepdims=self.keepdims)
         return true > 0 if self.function == "any" else true == self.size(x.shape)
 
@@ -233,7 +233,7 @@ class LogSumExp(Reduction):
     samples = reduction_samples(FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By taking the largest (real part) out of the exponentials, unless it is infinite."""
+        """Sum with the largest (real part) taken out of the exponentials, unless it is infinite."""
         real = x.real if x.dtype.kind == "c" else x
         top = xp.max(real, axis=self.axes, keepdims=True, initial=-np.inf)
         top = xp.where(xp.isfinite(top), top, top.dtype.type(0))
@@ -247,7 +247,7 @@ class LogSumExp(Reduction):
         return (self.restore(g, x.shape) * conj(share),)
 
     def reference(self, x: Any) -> Any:
-        """As it is written."""
+        """Reference value by the formula as it is written."""
         with np.errstate(divide="ignore"):
             return np.log(np.sum(np.exp(wide(x)), axis=self.axes, keepdims=self.keepdims))
 
@@ -361,7 +361,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 @public()
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements over `dim` (an int, several, or all where None) are not zero.
+    """Number of elements over `dim` (an int, several, or all where None) that are not zero.
 
     Dtypes: int64.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html
@@ -375,7 +375,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 
 @public()
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
-    """This tensor summed over the dimensions along which `size` would have to be broadcast.
+    """The tensor summed over the dimensions along which `size` would have to be broadcast.
 
     Shapes: `size` must broadcast to this tensor's shape.
     Errors: ShapeError where it does not.

@@ -16,9 +16,9 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.public import FUNCTIONS, explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import FUNCTIONS, explaining, public
 from .. import return_types
 from ..elementwise.pointwise import conj
 from ..promotion import cast
@@ -120,7 +120,7 @@ class CumSum(Scan):
         yield Sample(cls(1, True), (array((2, 3)),), "reverse")
 
     def reference(self, x: Any) -> Any:
-        """By a triangle of ones."""
+        """Reference value by a triangle of ones."""
         n = x.shape[self.axis]
         ones = np.tril(np.ones((n, n), wide(x).dtype))
         rows = np.moveaxis(wide(x), self.axis, -1)
@@ -145,7 +145,7 @@ class CumProd(Scan):
         return (before * backward_recurrence(x, g, self.axis),)
 
     def reference(self, x: Any) -> Any:
-        """By products of every start."""
+        """Reference value by products of every start."""
         return reference_scan(lambda part: np.prod(part, axis=self.axis), wide(x), self.axis)
 
 
@@ -163,8 +163,8 @@ class Recurrence(Scan):
         return a
 
     def compute(self, xp: Any, a: Any, b: Any) -> Any:
-        """In log2(n) steps, each of which joins every place's map with that of the places before
-        it: (a, b) after (a', b') is (a a', a b' + b).
+        """A parallel scan in log2(n) steps, each of which joins every place's map with that of the
+        places before it: (a, b) after (a', b') is (a a', a b' + b).
         """
         a = xp.moveaxis(xp.array(a), self.axis, -1)
         y = xp.moveaxis(xp.array(b), self.axis, -1)
@@ -181,7 +181,7 @@ class Recurrence(Scan):
         return (lambda: back * conj(shifted(y, self.axis, 0.0)), back)
 
     def reference(self, a: Any, b: Any) -> Any:
-        """One place after the other."""
+        """Reference values, computed one place after the other."""
         rows = zip(*(np.moveaxis(wide(x), self.axis, 0) for x in (a, b)), strict=True)
         y: list[Any] = []
         for a_row, b_row in rows:
@@ -214,7 +214,7 @@ class LogCumSumExp(Scan):
         return ((x - y).exp() * backward_recurrence(steps, g, axis),)
 
     def reference(self, x: Any) -> Any:
-        """By sums of every start."""
+        """Reference value by sums of every start."""
         function = lambda part: np.log(np.sum(np.exp(part), axis=self.axis))  # noqa: E731 - short
         return reference_scan(function, wide(x), self.axis)
 
@@ -238,7 +238,7 @@ class CumArg(Scan, abstract=True):
         return accumulate(xp.maximum, reached, self.axis)
 
     def reference(self, x: Any) -> Any:
-        """By looking at every start from its end."""
+        """Reference value by looking at every start from its end."""
         function = np.argmax if self.ufunc == "maximum" else np.argmin
 
         def last(part: Any) -> Any:

@@ -15,9 +15,9 @@ from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import explaining, public
 from .. import return_types
 from ..promotion import as_tensor_like, cast, promote
 from ..samples import FLOATS, INTS, array, strided
@@ -89,7 +89,7 @@ class Ranking(Op, abstract=True):
     axis: int
 
     def length(self, size: int) -> int:
-        """How many places are given along an axis of that size."""
+        """Number of places given along an axis of that size."""
         return size
 
     def infer(self, spec: Spec) -> Spec:
@@ -121,7 +121,7 @@ class ArgSort(Ranking):
     library = "moves"
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By integer keys."""
+        """Order by integer keys."""
         if not is_device_array(x) and xp.moves:
             found = xp.ranked(x, self.axis, x.shape[self.axis], self.descending)
             if found is not NotImplemented:
@@ -204,7 +204,7 @@ class OnePlace(Ranking, abstract=True):
     """Base of those that give one place along `axis`, which is kept with size 1."""
 
     def length(self, size: int) -> int:
-        """One."""
+        """One place along the axis."""
         return 1
 
 
@@ -217,7 +217,7 @@ class KthPlace(OnePlace):
     k: int = 1
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By a partition."""
+        """Position by a partition."""
         return xp.take(ranked_places(x, self.axis, kth=self.k), [self.k], self.axis)
 
     @classmethod
@@ -228,13 +228,15 @@ class KthPlace(OnePlace):
                 yield sample
 
     def reference(self, x: Any) -> Any:
-        """By a full sort."""
+        """Reference value by a full sort."""
         return np.take(ArgSort(self.axis).reference(x), [self.k], self.axis)
 
 
 @dataclass(eq=False, repr=False)
 class SearchSorted(Op):
-    """How many elements of each sorted row are less (or, with `right`, not more) than values."""
+    """Number of elements of each sorted row that are less (or, with `right`, not more) than
+    values.
+    """
 
     right: bool = False
     differentiable = False
@@ -250,7 +252,7 @@ class SearchSorted(Op):
         return values.with_(dtype=dt.int64)
 
     def compute(self, xp: Any, rows: Any, values: Any) -> Any:
-        """By bisection of each row."""
+        """Positions by bisection of each row."""
         side = "right" if self.right else "left"
         if rows.ndim == 1:
             return xp.searchsorted(rows, values, side)
@@ -284,7 +286,7 @@ class SearchSorted(Op):
         yield Sample(cls(), (array((0,)), array((2,))), "empty")
 
     def reference(self, rows: Any, values: Any) -> Any:
-        """By counting."""
+        """Reference value by counting."""
         wide_rows, wide_values = (np.asarray(x).astype(np.float64) for x in (rows, values))
         less = np.less_equal if self.right else np.less
         shape = wide_rows.shape if rows.ndim == 1 else (*rows.shape[:-1], 1, rows.shape[-1])
@@ -303,7 +305,7 @@ class IsIn(Op):
         return x.with_(dtype=dt.bool_)
 
     def compute(self, xp: Any, x: Any, elements: Any) -> Any:
-        """The backend's."""
+        """Membership by the backend."""
         if x.dtype.kind == "V":
             x, elements = x.astype(np.float32), elements.astype(np.float32)
         return xp.isin(x, elements)
@@ -328,7 +330,7 @@ class IsIn(Op):
         yield Sample(cls(), (array((3,)), array((0,))), "none")
 
     def reference(self, x: Any, elements: Any) -> Any:
-        """By comparing all pairs."""
+        """Reference value by comparing all pairs."""
         pairs = x.astype(np.float64)[..., None] == elements.astype(np.float64).ravel()
         return pairs.any(-1)
 
@@ -474,8 +476,8 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Tensor:
-    """Where values would be inserted into sorted rows to keep them sorted: before equal elements,
-    or after them with `right`.
+    """Index at which values would be inserted into sorted rows to keep them sorted: before equal
+    elements, or after them with `right`.
 
     Shapes: a 1-d sequence serves all values; otherwise rows match the values' leading dimensions.
     Dtypes: int64, or int32 where `out_int32`.
@@ -497,6 +499,8 @@ def searchsorted(
             )
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     values = as_tensor_like(input, sorted_sequence)
+    if values.dtype.is_complex or sorted_sequence.dtype.is_complex:
+        raise DTypeError("searchsorted: complex numbers have no order; use their abs() or real")
     op = SearchSorted(right or side == "right")
     op.infer(sorted_sequence.spec, values.spec)
     found = apply(op, *promote("searchsorted", sorted_sequence, values)[1])

@@ -14,9 +14,9 @@ from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import FUNCTIONS, explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import FUNCTIONS, explaining, public
 from ..elementwise.pointwise import conj
 from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
@@ -31,7 +31,21 @@ __all__ = ["corrcoef", "cov", "dist", "norm", "renorm", "std", "std_mean", "var"
 
 
 class OfSquares(Reduction, abstract=True):
-    """Base of reductions to a sum of squares."""
+    """Base of reductions to a sum of squares, which is one of float64: the square of a number that
+    float32 holds may be one that it does not hold.
+    """
+
+    @staticmethod
+    def widened(x: Any) -> Any:
+        """float32 as float64, complex64 as complex128."""
+        if x.dtype.itemsize == 8 and x.dtype.kind == "c":
+            return x.astype(np.complex128)
+        return x.astype(np.float64) if x.dtype == np.float32 else x
+
+    @staticmethod
+    def narrowed(y: Any, x: Any) -> Any:
+        """A real result in the precision of `x`."""
+        return y.astype(np.float32) if x.dtype in (np.float32, np.complex64) else y
 
     def squares(self, xp: Any, x: Any) -> Any:
         """The sum of the squared sizes of the elements over the axes."""
@@ -63,11 +77,13 @@ class VarMean(OfSquares):
     def compute(self, xp: Any, x: Any) -> Any:
         """The mean, then the squares of the differences from it."""
         n = self.size(x.shape)
+        given, x = x, self.widened(x)
         mean = xp.add.reduce(x, self.axes, x.dtype, None, True) / n
         variance = self.squares(xp, x - mean) / max(n - self.correction, 0)
         if not self.keepdims:
             mean = xp.squeeze(mean, self.axes)
-        return (xp.sqrt(variance) if self.root else variance), mean
+        spread = xp.sqrt(variance) if self.root else variance
+        return self.narrowed(spread, given), mean.astype(given.dtype)
 
     def output_again(self, x: Any) -> Any:
         """Variance and mean."""
@@ -79,11 +95,12 @@ class VarMean(OfSquares):
         n = self.size(x.shape)
         total: Any = None
         if g[0] is not None:
-            slope = self.restore(g[0], x.shape)
-            if self.root:
-                slope = (slope / (2 * spread)).masked_fill(spread == 0, 0)
+            apart: Any = x - mean
+            if self.root:  # a ratio, which stays in range
+                apart = (apart / spread).masked_fill(spread == 0, 0)
             freedom = max(n - self.correction, 0)
-            total = slope * ((x - mean) * (2 / freedom if freedom else math.inf))
+            scale = (1 if self.root else 2) / freedom if freedom else math.inf
+            total = apart * (self.restore(g[0], x.shape) * scale)
         if g[1] is not None:
             share = self.restore(g[1] / n, x.shape).expand(x.shape)
             total = share if total is None else total + share
@@ -243,21 +260,21 @@ class Norm(OfSquares):
         return super().infer(spec).with_(dtype=spec.dtype.to_real())
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By the cheapest formula for each p."""
+        """Norm by the cheapest formula for each p."""
         p, options = self.p, {"axis": self.axes, "keepdims": self.keepdims}
         if p == 2:
-            return xp.sqrt(self.squares(xp, x))
+            return self.narrowed(xp.sqrt(self.squares(xp, self.widened(x))), x)
         if p == 0:
             real = xp.abs(x[:0]).dtype if x.ndim else xp.abs(x).dtype
             return xp.asarray(xp.sum(x != 0, **options)).astype(real)
-        size = xp.abs(x)
+        size = xp.abs(x if abs(p) in (1, math.inf) else self.widened(x))
         if p == 1:
             return xp.add.reduce(size, **options)
         if p == math.inf:
             return xp.maximum.reduce(size, **options)
         if p == -math.inf:
             return xp.minimum.reduce(size, **options)
-        return xp.add.reduce(size**p, **options) ** (1 / p)
+        return self.narrowed(xp.add.reduce(size**p, **options) ** (1 / p), x)
 
     def gradient(self, g: Any, x: Any, y: Any) -> tuple[Any, ...]:
         """0 where the norm has a corner: at zero; equal shares of equal extremes."""
@@ -268,14 +285,17 @@ class Norm(OfSquares):
         if p == 1:
             return (x.sgn() * slope,)
         if p == 2:
-            return (x * (slope / z).masked_fill(z == 0, 0),)
+            return (slope * (x / z).masked_fill(z == 0, 0),)
         size = x.abs()
         if abs(p) == math.inf:
             return (x.sgn() * share_evenly(slope, size, z, self.axes),)
+        if 1 < p < 2:  # powers of less than one stay in range
+            power = (size ** (p - 1) / z ** (p - 1)).masked_fill(z == 0, 0)
+            return (x.sgn() * power * slope,)
+        ratio = size / z  # so do powers of it
         if p < 1:
-            return (x.sgn() * (size ** (p - 1)).masked_fill(x == 0, 0) * slope * z ** (1 - p),)
-        scale = (slope / z ** (p - 1)).masked_fill(z == 0, 0)
-        return ((x.sgn() * size ** (p - 1) if p < 2 else x * size ** (p - 2)) * scale,)
+            return (x.sgn() * (ratio ** (p - 1)).masked_fill(x == 0, 0) * slope,)
+        return ((x / z * ratio ** (p - 2)).masked_fill(z == 0, 0) * slope,)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -1,10 +1,9 @@
-"""Arranging: flip, roll, repeat, pad, triangles, grids and blocks."""
+"""Arranging: flip, roll, pad, grids, combinations and blocks on a diagonal."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,28 +11,31 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
-from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.spec import Spec, normalize_axes, normalize_axis, prod
-from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view
-from ...eager.fused import checking
-from ...eager.public import explaining, public
-from ...eager.tensors import fresh
-from ...eager.writes import values_of
-from ..create import creation
-from ..create.creation import names_on
+from ...core.spec import Spec, normalize_axes, normalize_axis
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, apply_view
+from ...runtime.fused import checking
+from ...runtime.public import explaining, public
+from ...runtime.tensors import fresh
+from ..create import allocation
+from ..create.allocation import names_on
 from ..create.values import convert_number
 from ..index.advanced import Index
 from ..index.slicing import Item, Place, basic_index, part
 from ..samples import KINDS, array, each_dtype, strided
-from .joining import _promoted as promoted
-from .joining import cat, stack
+from .concatenation import _promoted as promoted
+from .concatenation import cat, stack
 from .movement import Movement, sequence_of, sizes_of
-from .sizes import hold_sizes, hold_values
+from .repeating import Tile as Tile
+from .repeating import repeat as repeat
+from .repeating import repeat_interleave, tile
+from .sizes import hold_sizes
+from .triangles import Triangle as Triangle
+from .triangles import tril, tril_indices, triu, triu_indices
 
 __all__ = [
     "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",
@@ -50,7 +52,7 @@ class Flip(Movement):
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
+        """The input's spec."""
         return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -71,7 +73,7 @@ class Flip(Movement):
         yield Sample(cls((0,)), (array((0, 3)),), "empty")
 
     def reference(self, x: Any) -> Any:
-        """By index."""
+        """Reference value by index."""
         for axis in self.axes:
             x = np.take(x, range(x.shape[axis] - 1, -1, -1), axis)
         return x
@@ -88,7 +90,7 @@ class Roll(Movement):
     library = "moves"
 
     def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
+        """The input's spec."""
         return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -108,98 +110,9 @@ class Roll(Movement):
         yield Sample(cls(1, 0), (array((2, 0)),), "empty")
 
     def reference(self, x: Any) -> Any:
-        """By index."""
+        """Reference value by index."""
         n = x.shape[self.axis]
         return np.take(x, [(i - self.shift) % n for i in range(n)], self.axis)
-
-
-@dataclass(eq=False, repr=False)
-class Tile(Movement):
-    """Copies of the tensor side by side: as many along each dimension as `times` says."""
-
-    times: tuple[int, ...]
-    library = "moves"
-
-    def infer(self, spec: Spec) -> Spec:
-        """Each size that many times."""
-        if len(self.times) != len(spec.shape):
-            raise ShapeError(f"repeat: {len(self.times)} numbers for a tensor of {spec.shape}")
-        return spec.with_(shape=tuple(n * m for n, m in zip(self.times, spec.shape, strict=True)))
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's tile; of no copies, the other dimensions are not repeated on the way."""
-        if 0 in self.times:
-            x = x[tuple(slice(0 if n == 0 else None) for n in self.times)]
-        return xp.tile(x, self.times)
-
-    def batched(self, size: int) -> Tile:
-        """The first dimension once."""
-        return Tile((1, *self.times))
-
-    def gradient(self, g: Tensor, spec: Spec) -> tuple[Any, ...]:
-        """The sum over the copies."""
-        wide = [n for pair in zip(self.times, spec.shape, strict=True) for n in pair]
-        copies = tuple(range(0, len(wide), 2))
-        return (g.reshape(wide).sum(copies) if copies else g,)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Each dimension, none, dtypes, strided, empty."""
-        yield from each_dtype(cls((2, 3)), KINDS, (3, 2))
-        yield Sample(cls((1, 2, 2)), (strided(array((2, 3, 4))),), "strided")
-        yield Sample(cls((0, 2)), (array((2, 3)),), "no copy")
-        yield Sample(cls(()), (array(()),), "0-d")
-
-    def reference(self, x: Any) -> Any:
-        """By index, one dimension after the other."""
-        for axis, n in enumerate(self.times):
-            x = np.take(x, list(range(x.shape[axis])) * n, axis)
-        return x
-
-
-@dataclass(eq=False, repr=False)
-class Triangle(Movement):
-    """The lower or upper triangle of the last two dimensions, zeros elsewhere."""
-
-    upper: bool
-    diagonal: int = 0
-    core = (2,)
-    linear = True
-
-    def infer(self, spec: Spec) -> Spec:
-        """The same spec, of two dimensions or more."""
-        if len(spec.shape) < 2:
-            raise ShapeError(
-                f"{'triu' if self.upper else 'tril'}: input tensor must have at least 2 "
-                f"dimensions, got shape {spec.shape}"
-            )
-        return spec
-
-    def compute(self, xp: Any, x: Any) -> Any:
-        """The backend's tril or triu."""
-        if x.ndim < 2:
-            self.infer(Spec(x.shape, dt.from_numpy_dtype(x.dtype)))
-        return xp.triu(x, self.diagonal) if self.upper else xp.tril(x, self.diagonal)
-
-    def gradient(self, g: Tensor) -> tuple[Any, ...]:
-        """The same triangle of g."""
-        return (apply(self, g),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        """Both triangles, offsets, batches, dtypes."""
-        yield from each_dtype(cls(True), (*KINDS, dt.bool_), (3, 3))
-        yield Sample(cls(False), (array((2, 3, 4)),), "batch")
-        yield Sample(cls(False, -1), (array((3, 3)),), "below")
-        yield Sample(cls(True, 2), (array((2, 4)),), "above")
-        yield Sample(cls(False), (array((0, 3)),), "empty")
-
-    def reference(self, x: Any) -> Any:
-        """By index."""
-        rows, columns = np.indices(x.shape[-2:])
-        above = columns - rows
-        keep = above >= self.diagonal if self.upper else above <= self.diagonal
-        return np.where(keep, x, np.zeros((), x.dtype))
 
 
 @explaining
@@ -335,206 +248,26 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     return result
 
 
-@public(inplace=True, out=True)
-@checking
-def tril(input: Tensor, diagonal: int = 0) -> Any:
-    """The lower triangle of the last two dimensions, up to a diagonal; zeros elsewhere.
-
-    Errors: ShapeError for fewer than 2 dimensions.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.tril.html
-
-    >>> ad.tril(ad.tensor([[1, 2], [3, 4]]))
-    tensor([[1, 0],
-            [3, 4]])
-    """
-    return Triangle(False, operator.index(diagonal)), input
-
-
-@public(inplace=True, out=True)
-@checking
-def triu(input: Tensor, diagonal: int = 0) -> Any:
-    """The upper triangle of the last two dimensions, from a diagonal; zeros elsewhere.
-
-    Errors: ShapeError for fewer than 2 dimensions.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.triu.html
-
-    >>> ad.triu(ad.tensor([[1, 2], [3, 4]]))
-    tensor([[1, 2],
-            [0, 4]])
-    """
-    return Triangle(True, operator.index(diagonal)), input
-
-
-def _triangle_indices(row: int, col: int, offset: int, dtype: Any, upper: bool, name: str) -> Any:
-    if row < 0 or col < 0:
-        raise InvalidArgument(f"{name}: row and col must be non-negative, got {row} and {col}")
-    numpy = dt.int64.numpy if dtype is None else dt.as_dtype(dtype).numpy
-    found = np.triu_indices(row, offset, col) if upper else np.tril_indices(row, offset, col)
-    return fresh(np.stack(found).astype(numpy))
-
-
-@explaining
-@public(method=False)
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """The row and column numbers of a lower triangle, in row-major order.
-
-    Errors: InvalidArgument for a negative size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.tril_indices.html
-
-    >>> ad.tril_indices(2, 2)
-    tensor([[0, 1, 1],
-            [0, 0, 1]])
-    """
-    return _triangle_indices(row, col, offset, dtype, False, "tril_indices")
-
-
-@explaining
-@public(method=False)
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """The row and column numbers of an upper triangle, in row-major order.
-
-    Errors: InvalidArgument for a negative size.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.triu_indices.html
-
-    >>> ad.triu_indices(2, 2)
-    tensor([[0, 0, 1],
-            [0, 1, 1]])
-    """
-    return _triangle_indices(row, col, offset, dtype, True, "triu_indices")
-
-
-# ---- repetition ----------------------------------------------------------------------------------
-
-
-@public()
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """Copies of the tensor side by side: as many along each dimension as `repeats` says.
-
-    Shapes: `repeats` may have more entries than `input` has dimensions, not fewer.
-    Errors: ShapeError for too few entries, or a negative one.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html
-
-    >>> ad.tensor([1, 2]).repeat(2, 2)
-    tensor([[1, 2, 1, 2],
-            [1, 2, 1, 2]])
-    """
-    times = sizes_of(repeats, "repeat")
-    shape = input._data.shape
-    lead = len(times) - len(shape)
-    if lead < 0:
-        raise ShapeError(
-            "repeat: Number of dimensions of repeat dims can not be smaller than number of "
-            f"dimensions of tensor: {list(times)} for shape {tuple(shape)}"
-        )
-    if any(n < 0 for n in times):
-        raise ShapeError(f"repeat: Trying to create tensor with negative dimension: {list(times)}")
-    padded = (1,) * lead + tuple(shape)
-    if prod(times) == 1:
-        return input.reshape(padded).clone()
-    return apply(Tile(times), input if not lead else input.reshape(padded))
-
-
-@explaining
-@public()
-def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
-    """Copies of the tensor side by side; missing entries of `dims` in front count as 1.
-
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.tile.html
-
-    >>> ad.tile(ad.tensor([1, 2]), (2,))
-    tensor([1, 2, 1, 2])
-    """
-    times = sizes_of(repeats if dims is None else (dims,), "tile")
-    times = (1,) * (input._data.ndim - len(times)) + times
-    return repeat(input, times)
-
-
-@public()
-def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
-) -> Tensor:
-    """Each slice along `dim` several times in a row; the flat elements without `dim`. A tensor of
-    counts alone gives the index that many times.
-
-    Errors: ShapeError for counts that fit no slice; InvalidArgument for a negative one.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
-
-    >>> ad.repeat_interleave(ad.tensor([5, 6]), ad.tensor([1, 2]))
-    tensor([5, 6, 6])
-    """
-    if repeats is None:
-        counts = values_of(input, _COUNTED)
-        _assert_counts(counts)
-        return fresh(np.repeat(names_on(input.device).arange(counts.size), counts))
-    x = input.reshape(-1) if dim is None else input
-    axis = normalize_axis(0 if dim is None else dim, x._data.ndim, "repeat_interleave")
-    x = x if x._data.ndim else x.reshape(1)
-    size = x._data.shape[axis]
-    if not isinstance(repeats, TensorBase):
-        times = operator.index(repeats)
-        if times < 0:
-            raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {times}")
-        x = hold_sizes("repeat_interleave", x)
-        shape = x._data.shape
-        wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
-        whole = (*shape[:axis], size * times, *shape[axis + 1 :])
-        return x.unsqueeze(axis + 1).expand(wide).reshape(whole)
-    counts = values_of(repeats, _COUNTED)
-    _assert_counts(counts)
-    if counts.size not in (1, size) or counts.ndim > 1:
-        raise ShapeError(
-            f"repeat_interleave: repeats must have the same size as input along dim, but got "
-            f"repeats.size(0) = {counts.size} and input.size({axis}) = {size}"
-        )
-    places = np.repeat(names_on(x.device).arange(size), counts.reshape(-1))
-    if output_size is not None and output_size != places.size:
-        raise ShapeError(
-            f"repeat_interleave: allocated size {output_size} does not match required size "
-            f"{places.size}"
-        )
-    x = hold_sizes("repeat_interleave", x, dims=(axis,))
-    return apply(Index((axis,)), x, hold_values("repeat_interleave", fresh(places), repeats))
-
-
-_COUNTED = (
-    "the sum of counts is the size of repeat_interleave's result; call it outside, and give the "
-    "function what it gives, or use one number for all"
-)
-
-
-def _assert_counts(counts: Any) -> None:
-    if counts.dtype not in (np.int64, np.int32):
-        raise InvalidType(
-            f"repeat_interleave: repeats has to be Long or Int tensor, got {counts.dtype}"
-        )
-    if counts.size and counts.min() < 0:
-        raise InvalidArgument(f"repeat_interleave: repeats can not be negative, got {counts.min()}")
-
-
 # ---- padding -------------------------------------------------------------------------------------
 
 
 @checking
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Any:
-    """The tensor made larger (or, where negative, smaller) at both ends of its last dimensions.
+    """Tensor made larger, or smaller, at both ends of its last dimensions.
 
-    Shapes: `pad` is (left, right) of the last dimension, then of the one before, and so on.
+        y[i] = x[i - before] where x has that place
+
+    Elsewhere y is `value`, or what the mode says: the value of the border ("replicate"), the values
+    reflected at it ("reflect"), or those of the other end ("circular").
+
+    Args:
+        input: Values.
+        pad: Pairs of widths (before, after), that of the last dimension first, in one flat
+            sequence. A negative one cuts.
+        mode: "constant", "reflect", "replicate" or "circular". Default: "constant".
+        value: Value of the padding in mode "constant". Default: None, 0.
+
+    Shapes: any; each padded size is larger by before + after.
     Dtypes: any.
     Errors: ShapeError where padding does not fit; InvalidArgument for another mode.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html
@@ -613,7 +346,9 @@ _Items = tuple[Item, ...]
 def _frame(
     shape: tuple[int, ...], by_axis: tuple[tuple[int, int, int], ...]
 ) -> tuple[_Items, _Items, tuple[int, ...]]:
-    """What is left of a tensor (nothing: all of it), where that goes, and the size of it all."""
+    """The kept part of a tensor (nothing: all of it), where that goes, and the size of the padded
+    tensor.
+    """
     crop: list[Item] = [(0, size, 1) for size in shape]
     room: list[Item] = list(crop)
     whole = list(shape)
@@ -756,7 +491,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 @explaining
 @public()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of r elements of a vector, in order, one row each.
+    """The choices of r elements of a vector, in order, one row each.
 
     Errors: ShapeError for a tensor that is not 1-d; InvalidArgument for a negative r.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.combinations.html
@@ -776,7 +511,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     input = hold_sizes("combinations", input)
     rows = list(choose(range(input._data.size), r))
     places = np.array(rows, np.int64).reshape(len(rows), r)
-    return apply(Index((0,)), input, creation.finish(places, input.device))
+    return apply(Index((0,)), input, allocation.finish(places, input.device))
 
 
 @explaining

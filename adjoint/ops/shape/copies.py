@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...eager.public import FUNCTIONS, METHODS, with_out
+from ...runtime.public import FUNCTIONS, METHODS, with_out
 from ..elementwise import complex  # noqa: F401 - they declare the views
 from ..index import slicing  # noqa: F401 - they declare the views
 from . import joining, movement  # noqa: F401 - they declare the views

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import InvalidType, ShapeError
-from ...core.mistakes import assert_tensor
 from ...core.mode import MODE
 from ...core.op import Op, Sample
-from ...core.sizes import as_size
 from ...core.spec import Size, Spec, normalize_axes, normalize_axis, prod
 from ...core.spec import broadcast_shapes as common_shape
+from ...core.symbolic_sizes import as_size
 from ...core.tensor_base import TensorBase
-from ...core.types import Tensor
-from ...eager.dispatch import apply, apply_view
-from ...eager.fused import viewing
-from ...eager.public import explaining, public, rebinding
-from ...eager.views import is_in_order, lies, shares_storage
-from ...graph.cells import Cell, lies_in
-from ...graph.lazy import LazyValue
+from ...core.tensor_type import Tensor
+from ...runtime.cells import Cell, lies_in
+from ...runtime.dispatch import apply, apply_view
+from ...runtime.fused import viewing
+from ...runtime.lazy import LazyValue
+from ...runtime.public import explaining, public, rebinding
+from ...runtime.views import is_in_order, lies, shares_storage
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -44,7 +44,7 @@ class Movement(Op, abstract=True):
 
 @dataclass(eq=False, repr=False)
 class Reshape(Movement):
-    """The same elements, in row-major order, in another shape."""
+    """Change of shape: the elements stay in row-major order."""
 
     shape: tuple[int, ...]
     view = True
@@ -67,7 +67,7 @@ class Reshape(Movement):
         return (g.reshape(spec.shape),)
 
     def gradient_view(self, g: Any, spec: Spec) -> Any:
-        """The same."""
+        """The cotangent in the input's shape, as a view."""
         return g.reshape(spec.shape)
 
     @classmethod
@@ -164,7 +164,7 @@ class Permute(Movement):
         return (apply_view(to_order(_inverse(self.axes)), g),)
 
     def gradient_view(self, g: Any) -> Any:
-        """The same."""
+        """The cotangent with the dimensions in the input's order, as a view."""
         return g.transpose(_inverse(self.axes))
 
     @classmethod
@@ -176,7 +176,7 @@ class Permute(Movement):
         yield Sample(cls((1, 0)), (array((0, 3)),), "empty")
 
     def reference(self, x: Any) -> Any:
-        """By einsum."""
+        """Reference value by einsum."""
         letters = "abcdefgh"[: x.ndim]
         return np.einsum(f"{letters}->{''.join(letters[a] for a in self.axes)}", x).copy()
 
@@ -249,7 +249,7 @@ class Expand(Movement):
         yield Sample(cls((0, 3)), (array((1, 3)),), "empty")
 
     def reference(self, x: Any) -> Any:
-        """By adding zeros."""
+        """Reference value by adding zeros."""
         return x + np.zeros(self.shape, x.dtype)
 
 
@@ -263,7 +263,7 @@ class Clone(Movement):
     core = (0,)
 
     def infer(self, spec: Spec) -> Spec:
-        """The same spec."""
+        """The input's spec."""
         return spec
 
     def compute(self, xp: Any, x: Any) -> Any:
@@ -294,7 +294,7 @@ class Clone(Movement):
 
 @dataclass(eq=False, repr=False)
 class Bitcast(Movement):
-    """The same memory read as another dtype."""
+    """Reinterpretation of the memory as another dtype."""
 
     to: dt.dtype
     view = True
@@ -320,13 +320,13 @@ class Bitcast(Movement):
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        """The same, smaller and larger element sizes."""
+        """Equal, smaller and larger element sizes."""
         yield Sample(cls(dt.int64), (array((2, 3)),))
         yield Sample(cls(dt.float32), (array((2, 3)).astype(np.float16).repeat(2, 1),), "larger")
         yield Sample(cls(dt.uint8), (array((2, 3)),), "smaller")
 
     def reference(self, x: Any) -> Any:
-        """From the bytes."""
+        """Reference value from the bytes."""
         values = np.frombuffer(x.tobytes(), self.to.numpy)
         return values.reshape(self.infer(Spec(x.shape, dt.from_numpy_dtype(x.dtype))).shape)
 
@@ -378,7 +378,8 @@ def infer_size(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]
 @public()
 @viewing
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
-    """The same elements in another shape; a view where the memory allows one, else a copy.
+    """A tensor of the same elements in another shape; a view where the memory allows one, else a
+    copy.
 
     Shapes: the number of elements must agree; one size may be -1 to be inferred.
     Errors: ShapeError where the number of elements differs.
@@ -491,7 +492,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @explaining
 @public()
 def ravel(input: Tensor) -> Tensor:
-    """All dimensions joined into one; a view where the memory allows one.
+    """The tensor with all dimensions joined into one; a view where the memory allows one.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.ravel.html
 
@@ -506,7 +507,7 @@ def ravel(input: Tensor) -> Tensor:
 @public()
 @viewing
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
-    """One dimension split into several; one of `sizes` may be -1.
+    """The tensor with one dimension split into several; one of `sizes` may be -1.
 
     Errors: ShapeError where the sizes do not multiply to that of `dim`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.unflatten.html
@@ -918,7 +919,7 @@ def _each(tensors: tuple[Any, ...], name: str, function: Callable[[Any], Any]) -
 @explaining
 @public(method=False)
 def atleast_1d(*tensors: Any) -> Any:
-    """Each tensor with at least one dimension.
+    """The tensors with at least one dimension.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_1d.html
 
@@ -931,7 +932,7 @@ def atleast_1d(*tensors: Any) -> Any:
 @explaining
 @public(method=False)
 def atleast_2d(*tensors: Any) -> Any:
-    """Each tensor with at least two dimensions, new ones in front.
+    """The tensors with at least two dimensions, new ones in front.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_2d.html
 
@@ -946,7 +947,7 @@ def atleast_2d(*tensors: Any) -> Any:
 @explaining
 @public(method=False)
 def atleast_3d(*tensors: Any) -> Any:
-    """Each tensor with at least three dimensions; a vector becomes (1, n, 1).
+    """The tensors with at least three dimensions; a vector becomes (1, n, 1).
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_3d.html
 

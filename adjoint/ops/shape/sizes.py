@@ -19,8 +19,9 @@ from ...core.errors import GraphError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
-from ...eager.dispatch import apply
-from ...graph.cells import Cell
+from ...runtime.cells import Cell
+from ...runtime.dispatch import apply
+from ...runtime.views import mark_view
 from ..samples import array
 
 __all__ = ["HoldSizes", "OverSize", "hold_sizes", "hold_values", "is_of_graph", "over_size"]
@@ -42,7 +43,7 @@ class HoldSizes(Op):
     exact = True
 
     def infer(self, spec: Spec, *others: Spec) -> Spec:
-        """That of the first; ShapeError where a size is another one."""
+        """The first input's spec; ShapeError where a size is another one."""
         for held, each in zip(self.sizes, (spec, *others), strict=True):
             same = len(held) == len(each.shape)
             if not same or any(n not in (_ANY, m) for n, m in zip(held, each.shape, strict=True)):
@@ -54,7 +55,7 @@ class HoldSizes(Op):
         return spec
 
     def compute(self, xp: Any, x: Any, *others: Any) -> Any:
-        """The same array; GraphError where other values were read."""
+        """The first array; GraphError where other values were read."""
         if self.digest and _digest(others) != self.digest:
             raise GraphError(
                 f"{self.reader}: it was recorded for other values of a node, which say "
@@ -63,7 +64,7 @@ class HoldSizes(Op):
         return x
 
     def gradient(self, g: Any, specs: Any) -> tuple[Any, ...]:
-        """All of it to the first."""
+        """The whole cotangent for the first input."""
         return (g, *(None,) * (len(specs) - 1))
 
     @classmethod
@@ -91,7 +92,7 @@ class OverSize(Op):
         return (n / max(n - 1, 1), 1) if self.bessel else (1, n)
 
     def infer(self, spec: Spec, of: Spec) -> Spec:
-        """That of the first."""
+        """The first input's spec."""
         return spec
 
     def compute(self, xp: Any, y: Any, x: Any) -> Any:
@@ -100,7 +101,7 @@ class OverSize(Op):
         return y * times if self.bessel else y / over
 
     def gradient(self, g: Any, spec2: Spec) -> tuple[Any, ...]:
-        """The same of the cotangent."""
+        """The cotangent with the factor of the value."""
         times, over = self._factor(spec2.shape)
         return (g * times if self.bessel else g / over, None)
 
@@ -111,7 +112,7 @@ class OverSize(Op):
             yield Sample(cls((0, 2), bessel), (array((3,)), array((4, 3, 2))), f"{bessel}")
 
     def reference(self, y: Any, x: Any) -> Any:
-        """By NumPy."""
+        """Reference value by NumPy."""
         n = np.prod([x.shape[i] for i in self.axes])
         return y * (n / (n - 1)) if self.bessel else y / n
 
@@ -134,9 +135,11 @@ def is_of_graph(x: Any) -> bool:
     return isinstance(x, TensorBase) and isinstance(x._data, Cell)
 
 
-def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = None) -> Any:
+def hold_sizes(
+    reader: str, x: Any, *others: Any, dims: Iterable[int] | None = None, viewed: bool = False
+) -> Any:
     """`x`; in a graph a node that refuses other sizes of it (along `dims`), and of `others`, with
-    which the function `reader` computes.
+    which the function `reader` computes. `viewed`: the function returns views of it, alone.
 
     >>> from adjoint.ops.shape.sizes import hold_sizes
     >>> x = ad.Graph().input(ad.ones(2, 3))
@@ -154,7 +157,10 @@ def hold_sizes(reader: str, x: Any, *others: Any, dims: Iterable[int] | None = N
         axes = {dim % max(len(shape), 1) for dim in dims}
         shape = tuple([n if i in axes else _ANY for i, n in enumerate(shape)])
     sizes = (shape, *(tuple(each._data.shape) for each in nodes))
-    return apply(HoldSizes(reader, sizes), x, *nodes)
+    y = apply(HoldSizes(reader, sizes), x, *nodes)
+    if viewed:
+        mark_view(y, x, y._data.op)
+    return y
 
 
 def hold_values(reader: str, x: Any, *others: Any) -> Any:

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import explaining, public
 from ..elementwise.complex import view_as_real
 from ..index.slicing import SumWindows
 from ..shape.arranging import pad

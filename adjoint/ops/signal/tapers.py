@@ -10,10 +10,10 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
-from ...core.types import Tensor
-from ...eager.public import explaining, public
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, public
+from ..create.allocation import finish
 from ..create.conversion import strided
-from ..create.creation import finish
 from ..create.values import target
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]

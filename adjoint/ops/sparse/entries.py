@@ -1,4 +1,5 @@
-"""From dense tensors to sparse ones and back: the only ops that gradients of sparse tensors pass.
+"""Conversion of dense tensors to sparse ones and back: the only ops that gradients of sparse
+tensors pass.
 
 All else that is done with sparse tensors is done with their entries, a dense tensor with gradients
 of its own: `build(pattern, function(entries(x)))`. The gradient of a sparse tensor stands for a
@@ -15,11 +16,11 @@ from ...core.errors import LayoutError
 from ...core.mode import MODE
 from ...core.op import Op
 from ...core.tensor_base import TensorBase
-from ...eager.record import parents_of, record
-from ...eager.tensors import wrap
-from ...graph.cells import Cell
-from ...graph.lazy import LazyValue, concrete
-from ...graph.node import INFERENCE, Version
+from ...runtime.cells import Cell
+from ...runtime.lazy import LazyValue, concrete
+from ...runtime.node import INFERENCE, Version
+from ...runtime.record import parents_of, record
+from ...runtime.tensors import wrap
 from ..create.conversion import Sparse
 from ..index.indexing import index_add
 from .pattern import Pattern, index
@@ -63,7 +64,7 @@ class Build(Op, abstract=True):
         self.pattern = pattern
 
     def gradient(self, g: Any) -> tuple[Any, ...]:
-        """What `g` has at the places."""
+        """Elements of `g` at the places."""
         return (sample(g, self.pattern),)
 
 
@@ -83,7 +84,7 @@ class Entries(Op, abstract=True):
 
 
 def build(pattern: Pattern, values: Any) -> Any:
-    """The sparse tensor with these entries, whose memory is nobody else's."""
+    """The sparse tensor with these entries, which must own their memory."""
     assert_eager("sparse")
     array = array_of("sparse", values)
     assert array.shape == (pattern.count, *pattern.rest), (array.shape, pattern.shape)
@@ -137,7 +138,7 @@ def chosen(values: Any, places: Any, there: Any) -> Any:
 
 
 def sample(x: Any, pattern: Pattern) -> Any:
-    """What `x`, dense or sparse and of the pattern's shape, has at the places of the pattern."""
+    """Elements of `x`, dense or sparse and of the pattern's shape, at the places of the pattern."""
     if not is_sparse(x):
         flat = x.reshape((pattern.places, *pattern.rest))
         return flat.index_select(0, index(pattern.keys))
@@ -154,7 +155,7 @@ def sample(x: Any, pattern: Pattern) -> Any:
 
 
 def dense(x: Any) -> Any:
-    """All elements of a sparse tensor."""
+    """The dense tensor with all elements of a sparse one."""
     pattern = x._data.pattern
     found = added(entries(x), pattern.keys, pattern.places)
     return found.reshape(pattern.shape)

@@ -1,4 +1,4 @@
-"""Where the entries of sparse tensors stand."""
+"""Patterns: the places of the entries of sparse tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, LayoutError
-from ...eager.tensors import wrap
+from ...runtime.tensors import wrap
 from ..create.conversion import layout as Layout  # noqa: N812 - patterns have a field of that name
 from ..create.conversion import sparse_coo, sparse_csr
 
@@ -52,12 +52,12 @@ class Pattern:
 
     @property
     def sparse_dim(self) -> int:
-        """How many dimensions are sparse: the first ones."""
+        """Number of sparse dimensions: the first ones."""
         return len(self.indices)
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return int(self.indices.shape[1])
 
     @property
@@ -72,7 +72,7 @@ class Pattern:
 
     @property
     def places(self) -> int:
-        """How many places there are for entries."""
+        """Number of places for entries."""
         return math.prod(self.lead)
 
     @property
@@ -109,8 +109,8 @@ class Pattern:
         return self._flipped
 
     def rows(self) -> tuple[Any, Any, Any]:
-        """Of a matrix: where each row's entries begin, their columns, and their order here (None:
-        as they are).
+        """Rows of a matrix: where each one's entries begin, their columns, and their order here
+        (None: as they are).
         """
         if self._rows is None:
             row, column = self.indices
@@ -123,8 +123,8 @@ class Pattern:
         return self._rows  # type: ignore[no-any-return]
 
     def find(self, keys: Any) -> tuple[Any, Any]:
-        """For places by number: the number of the entry there (0 for none), and whether there is
-        one; of a merged pattern.
+        """Entries at places given by number: the number of the entry (0 for none), and whether
+        there is one; of a merged pattern.
         """
         found = np.searchsorted(self.keys, keys)
         found[found == self.count] = 0
@@ -132,7 +132,7 @@ class Pattern:
         return found, there
 
     def as_rows(self, like: Any = None) -> Pattern:
-        """The same as CSR, where it is merged; indices of the dtype that `like` has."""
+        """The pattern as CSR, where it is merged; indices of the dtype that `like` has."""
         assert self.is_merged
         dtype = np.int64 if like is None else like
         begin, _, _ = self.rows()
@@ -141,13 +141,13 @@ class Pattern:
         return found
 
     def as_coordinates(self) -> Pattern:
-        """The same as COO."""
+        """The pattern as COO."""
         found = Pattern(self.indices, self.shape, self.is_merged)
         found._keys, found._rows = self._keys, self._rows
         return found
 
     def like(self, other: Pattern) -> Pattern:
-        """The same in the layout of `other`."""
+        """The pattern in the layout of `other`."""
         if other.layout is self.layout:
             return self
         if other.layout is sparse_csr:

@@ -9,9 +9,9 @@ import numpy as np
 from ...core.errors import DTypeError, ShapeError, Unsupported
 from ...core.mode import MODE, observed
 from ...core.op import Op
-from ...eager.record import parents_of, record
-from ...eager.tensors import wrap
-from ...graph.node import INFERENCE
+from ...runtime.node import INFERENCE
+from ...runtime.record import parents_of, record
+from ...runtime.tensors import wrap
 from ..create.conversion import refused
 from ..elementwise.pointwise import conj
 from .entries import added, array_of, assert_eager, build, entries, is_sparse, merged
@@ -29,7 +29,7 @@ class Product(Op, abstract=True):
         self.pattern = pattern
 
     def run(self, values: Any, x: Any) -> Any:
-        """By SciPy's CSR."""
+        """The product by SciPy's CSR."""
         try:
             from scipy.sparse import csr_array
         except ImportError:
@@ -84,7 +84,7 @@ def _wide(array: Any) -> Any:
 
 
 def run(op: Any, *inputs: Any) -> Any:
-    """What `op` gives for dense tensors, with its node."""
+    """Result of `op` for dense tensors, with its node."""
     assert_eager("sparse product")
     arrays = [array_of("sparse product", x) for x in inputs]
     mode = MODE.get()
@@ -147,7 +147,7 @@ def reduced_product(name: str, a: Any, b: Any, how: str) -> Any:
 
 
 def _extreme(values: Any, x: Any, begin: Any, columns: Any, how: str) -> Any:
-    """For each row and each column of `x` which entry gives the largest or smallest product: the
+    """The entry that gives the largest or smallest product for each row and each column of `x`: the
     first one of several, and of several NaN.
     """
     ufunc = np.maximum if how == "amax" else np.minimum

@@ -1,4 +1,4 @@
-"""What ops mean for sparse tensors: one function for each kind of op; all others are refused."""
+"""Rules of ops for sparse tensors: one function for each kind of op; all others are refused."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from ...core.dtype import LOW_PRECISION, float32
 from ...core.errors import LayoutError, ShapeError
 from ...core.op import Op
 from ...core.tensor_base import TensorBase
-from ...eager.dispatch import apply
+from ...runtime.dispatch import apply
 from ..create.conversion import Sparse, refused, sparse_coo
 from ..elementwise import arithmetic, comparison, functions, power, rounding, trigonometry
 from ..elementwise import complex as complex_ops
 from ..index.advanced import Index, Overwrite
 from ..index.slicing import BasicIndex, basic_index
-from ..linalg.matmul import Linear, MatMul
-from ..nn.activation import Relu
+from ..linalg.fully_connected import Linear
+from ..linalg.matrix_product import MatMul
+from ..nn.piecewise import Relu
 from ..promotion import Cast, cast
 from ..reduce.reduction import Some, Sum
 from ..reduce.statistics import Norm
-from ..shape.joining import Cat
+from ..shape.concatenation import Cat
 from ..shape.movement import Clone, Permute
 from ..special.special import Erf, Erfinv
 from .entries import array_of, assert_eager, build, entries, is_sparse, merged, sample
@@ -35,7 +36,7 @@ RULES: dict[type[Op], Rule] = {}  # a rule may return None: not for these inputs
 
 
 def run(op: Op, inputs: tuple[Any, ...]) -> Any:
-    """What `op` gives, where sparse tensors are among its inputs.
+    """Result of `op` where sparse tensors are among its inputs.
 
     Errors: LayoutError where it is for dense tensors only.
     """

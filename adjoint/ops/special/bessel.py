@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.types import Tensor
-from ...eager.public import explaining, with_out
-from ..elementwise.comparison import eq, isinf, where
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, with_out
+from ..elementwise.comparison import where
 from ..elementwise.functions import sgn
 from ..elementwise.pointwise import Floating, unary, widen
+from ..elementwise.relational import eq, isinf
 from ..elementwise.trigonometry import sin
 from ..promotion import cast
 from ..samples import unary_samples

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import Unsupported
-from ...core.types import Tensor
-from ...eager.public import explaining, with_out
-from ..elementwise.comparison import eq, le, tensors, where
+from ...core.tensor_type import Tensor
+from ...runtime.public import explaining, with_out
+from ..elementwise.comparison import tensors, where
 from ..elementwise.functions import exp, log, log1p, square
 from ..elementwise.logic import logical_and
 from ..elementwise.pointwise import Floating, binary, unary
+from ..elementwise.relational import eq, le
 from ..samples import binary_samples, unary_samples
 from .special import erfc
 
@@ -91,7 +92,7 @@ class Entr(Floating):
     samples = unary_samples(0.1, 3)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By its parts."""
+        """Entropy by its parts."""
         value = xp.where(x > 0, -x * xp.log(x), xp.where(x < 0, -np.inf, x * x))
         return xp.where(x == np.inf, -np.inf, value).astype(x.dtype)
 

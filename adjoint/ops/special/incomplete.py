@@ -16,13 +16,14 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array, namespace_of
 from ...core.op import Sample
-from ...core.types import Tensor
-from ...eager.dispatch import apply
-from ...eager.public import explaining, public
-from ..elementwise.comparison import eq, gt, isinf, where
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
+from ...runtime.public import explaining, public
+from ..elementwise.comparison import where
 from ..elementwise.functions import exp, log
 from ..elementwise.logic import logical_and
 from ..elementwise.pointwise import FLOATING, Floating, promoted
+from ..elementwise.relational import eq, gt, isinf
 from ..promotion import cast
 from ..samples import array, strided
 from .special import digamma, lgamma
@@ -260,7 +261,7 @@ class BetaMoment(Floating):
 
 
 def gamma_shift(alpha: Any, x: Any) -> Any:
-    """How a draw x of the standard gamma distribution moves with its shape parameter.
+    """Implicit derivative of a draw x of the standard gamma distribution by its shape parameter.
 
     -(dF/dalpha) / (dF/dx) for the cumulative distribution F: x's derivative at a fixed probability.
     """
@@ -270,7 +271,7 @@ def gamma_shift(alpha: Any, x: Any) -> Any:
 
 
 def beta_shift(alpha: Any, beta: Any, x: Any) -> Any:
-    """How a draw x of the beta distribution moves with `alpha`, divided by 1 - x."""
+    """Implicit derivative of a draw x of the beta distribution by `alpha`, divided by 1 - x."""
     a, b, wide = (cast(v, dt.float64) for v in (alpha, beta, x))
     slope = (log(wide) - digamma(a) + digamma(a + b)) * apply(BetaMoment(), a, b, wide)
     return cast(-wide * (slope + apply(BetaMoment(1), a, b, wide)), x.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.tensor_base import TensorBase
-from ...eager.public import explaining
+from ...runtime.public import explaining
 from ..elementwise.pointwise import Floating, binary, widen
 from ..promotion import cast
 from ..samples import binary_samples
@@ -33,7 +33,7 @@ class _Polynomial(Floating, abstract=True):
     samples = binary_samples(-0.9, 0.9, low2=0, high2=12, gradients=False)
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
-        """By the recurrence, all elements together, each up to its order."""
+        """Values by the recurrence, all elements together, each up to its order."""
         dtype = (x1 if hasattr(x1, "dtype") else x2).dtype
         x, n = xp.broadcast_arrays(xp.asarray(x1, xp.float64), xp.asarray(x2, xp.float64))
         n = xp.trunc(xp.where(xp.isfinite(n), n, -1))
@@ -60,7 +60,7 @@ class _Polynomial(Floating, abstract=True):
         return self.oracle(special, n, x)
 
     def oracle(self, special: Any, n: Any, x: Any) -> Any:
-        """From SciPy's functions of (n, x)."""
+        """Values from SciPy's functions of (n, x)."""
         return np.where(n < 0, 0.0, getattr(special, self.scipy)(n, x))
 
 
@@ -104,7 +104,7 @@ class ChebyshevPolynomialV(_Polynomial):
         return 2 * x - 1
 
     def oracle(self, special: Any, n: Any, x: Any) -> Any:
-        """By the cosine that defines it."""
+        """Values by the cosine that defines them."""
         angle = np.arccos(x)
         return np.where(n < 0, 0.0, np.cos((n + 0.5) * angle) / np.cos(angle / 2))
 
@@ -121,7 +121,7 @@ class ChebyshevPolynomialW(_Polynomial):
         return 2 * x + 1
 
     def oracle(self, special: Any, n: Any, x: Any) -> Any:
-        """By the sine that defines it."""
+        """Values by the sine that defines them."""
         angle = np.arccos(x)
         return np.where(n < 0, 0.0, np.sin((n + 0.5) * angle) / np.sin(angle / 2))
 

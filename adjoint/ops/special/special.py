@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.argument_errors import assert_tensor
 from ...core.errors import InvalidArgument
-from ...core.mistakes import assert_tensor
 from ...core.op import Sample
-from ...core.types import Tensor
-from ...eager.dispatch import apply, run_known
-from ...eager.public import INPLACE, public
-from ..elementwise.comparison import eq, gt, le, lt, tensors, where
-from ..elementwise.functions import exp, exp2, log, square
+from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply, run_known
+from ...runtime.public import INPLACE, public
+from ..elementwise.comparison import tensors, where
+from ..elementwise.functions import exp, log, sigmoid, square
 from ..elementwise.logic import logical_and, logical_or
 from ..elementwise.pointwise import (
     FLOATING,
@@ -32,6 +32,7 @@ from ..elementwise.pointwise import (
     unary,
     widen,
 )
+from ..elementwise.relational import eq, gt, le, lt
 from ..elementwise.trigonometry import cos
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, strided, unary_samples
@@ -278,6 +279,12 @@ i1 = unary(I1())
 # ---- logarithms and quotients with limits --------------------------------------------------------
 
 
+def _share(x: Any, other: Any, rate: float) -> Tensor:
+    """The share of `x` in a sum of exponentials, by the difference: the sum itself is rounded."""
+    x, other = tensors(x, other)
+    return sigmoid(where(eq(x, other), 0, x - other) * rate)
+
+
 class Logaddexp(Analytic):
     """log(exp(input) + exp(other)), without overflow.
 
@@ -286,7 +293,7 @@ class Logaddexp(Analytic):
     """
 
     ufunc = "logaddexp"
-    needs = ("x1 y", "x2 y")
+    needs = ("x1 x2", "x1 x2")
     samples = binary_samples(dtypes=FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
@@ -298,13 +305,16 @@ class Logaddexp(Analytic):
             xp.exp(xp.where(first, xp.subtract(x2, x1), xp.subtract(x1, x2)))
         )
 
-    def gradient(self, g: Tensor, x1: Any, x2: Any, y: Any) -> tuple[Any, ...]:
-        """g times each input's share in the sum."""
-        return (lambda: g * conj(exp(x1 - y)), lambda: g * conj(exp(x2 - y)))
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g times each input's share in the sum; equal shares of equal infinities."""
+        if g.dtype.is_complex:
+            y = logaddexp(x1, x2)
+            return (lambda: g * conj(exp(x1 - y)), lambda: g * conj(exp(x2 - y)))
+        return (lambda: g * _share(x1, x2, 1.0), lambda: g * _share(x2, x1, 1.0))
 
     @np.errstate(all="ignore")
     def reference(self, *arrays: Any) -> Any:
-        """By the definition."""
+        """Reference value by the definition."""
         x1, x2 = map(widen, arrays)
         return np.log(np.exp(x1) + np.exp(x2))
 
@@ -317,12 +327,13 @@ class Logaddexp2(Floating):
     """
 
     ufunc = "logaddexp2"
-    needs = ("x1 y", "x2 y")
+    needs = ("x1 x2", "x1 x2")
     samples = binary_samples()
 
-    def gradient(self, g: Tensor, x1: Any, x2: Any, y: Any) -> tuple[Any, ...]:
-        """g times each input's share in the sum."""
-        return (lambda: g * exp2(x1 - y), lambda: g * exp2(x2 - y))
+    def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
+        """g times each input's share in the sum; equal shares of equal infinities."""
+        rate = math.log(2.0)
+        return (lambda: g * _share(x1, x2, rate), lambda: g * _share(x2, x1, rate))
 
 
 class Xlogy(Floating):
@@ -363,7 +374,7 @@ class Sinc(Analytic):
     samples = unary_samples(0.2, 3, FLOATS + COMPLEX)
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """By the definition."""
+        """sin(pi x) / (pi x), and 1 at 0."""
         angle = x * math.pi
         zero = angle == 0
         return xp.where(zero, 1, xp.sin(angle) / xp.where(zero, 1, angle))
@@ -376,7 +387,7 @@ class Sinc(Analytic):
 
     @np.errstate(all="ignore")
     def reference(self, x: Any) -> Any:
-        """By the definition."""
+        """Reference value by the definition."""
         angle = np.pi * widen(x)
         return np.where(angle == 0, 1, np.sin(angle) / np.where(angle == 0, 1, angle))
 
@@ -395,7 +406,7 @@ class Logit(Elementwise):
     kinds: ClassVar[str] = FLOATING
 
     def compute(self, xp: Any, x: Any) -> Any:
-        """As written."""
+        """log(x / (1 - x)), x limited by eps where that is given."""
         if self.eps is not None:
             x = xp.minimum(xp.maximum(x, self.eps), 1 - self.eps)
         return xp.log(x / (1 - x))

@@ -12,7 +12,8 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint import nn
 from adjoint.core.op import REGISTRY
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
+from tests.sweep import few_or_many, spread
 
 
 def on(device, x):
@@ -22,9 +23,10 @@ def on(device, x):
 OPS = [kind for kind in REGISTRY.values() if kind.__name__ != "Transfer"]
 
 
+@few_or_many("count", 3, 1000)
 @pytest.mark.parametrize("kind", OPS, ids=lambda kind: kind.__name__)
-def test_ops_give_what_they_give_on_the_cpu(kind):
-    for sample in kind.samples():
+def test_ops_give_what_they_give_on_the_cpu(kind, count):
+    for sample in spread(kind.samples(), count):
         inputs = [on("cpu", x) for x in sample.inputs]
         if not any(isinstance(x, ad.Tensor) for x in inputs):
             continue

@@ -6,9 +6,9 @@ import pytest
 
 from adjoint.autograd import fusion, overwriting
 from adjoint.core import dispatch_log
+from adjoint.ir import compute
+from adjoint.ir.program import Program
 from adjoint.optim import formula
-from adjoint.program import compute
-from adjoint.program.program import Program
 
 
 @pytest.fixture(autouse=True)

@@ -99,9 +99,9 @@ done:
 
 def install() -> None:
     """From now on: NumPy's arrays of this context, and those of adjoint's operations."""
-    from adjoint.backends.native.runtime import memory, object_code
-    from adjoint.eager.arrays import capsule, keep, set_memory_handler
-    from adjoint.program import compute
+    from adjoint.backends.native.runtime import array_memory, object_code
+    from adjoint.core.arrays import capsule, keep, set_memory_handler
+    from adjoint.ir import compute
 
     page = mmap.PAGESIZE
     text = _CODE.substitute(
@@ -109,13 +109,15 @@ def install() -> None:
         flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
     )  # fmt: skip
     names = [f"{kind}_guarded" for kind in ("malloc", "calloc", "realloc", "free")]
-    handler = memory._Handler(b"guarded", 1, (0, *object_code.of_text(text, names)))
+    handler = array_memory._Handler(b"guarded", 1, (0, *object_code.of_text(text, names)))
     keep(handler)  # arrays may be freed when the interpreter ends
-    ours = capsule(ctypes.addressof(handler), memory._CAPSULE)
-    cache = memory._Cache(handler.allocator, lambda: set_memory_handler(ours), lambda limit: None)
-    memory._cache = lambda: cache  # type: ignore[assignment]
+    ours = capsule(ctypes.addressof(handler), array_memory._CAPSULE)
+    cache = array_memory._Cache(
+        handler.allocator, lambda: set_memory_handler(ours), lambda limit: None
+    )
+    array_memory._cache = lambda: cache  # type: ignore[assignment]
     set_memory_handler(ours)
-    compute.prepare_contexts(memory.use_in)
+    compute.prepare_contexts(array_memory.use_in)
 
 
 def pytest_configure(config: Any) -> None:

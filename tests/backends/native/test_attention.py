@@ -17,17 +17,17 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.backends import native
-from adjoint.backends.native.attention import attention
-from adjoint.backends.native.attention import code as attention_code
+from adjoint.backends.codegen import target
+from adjoint.backends.native.attention import attention_code as attention_code
+from adjoint.backends.native.attention import eager_attention
 from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import NotTraceable
-from adjoint.eager import dispatch
-from adjoint.kernels import target
-from adjoint.ops.shape import joining
+from adjoint.ops.shape import concatenation
+from adjoint.runtime import dispatch
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 # queries, keys, features of queries and keys, features of values
 SIZES = [
@@ -54,9 +54,9 @@ def routines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             ran.append(name)
             return own(self, *args)
 
-        own = getattr(attention.Attention, name)
+        own = getattr(eager_attention.Attention, name)
         monkeypatch.setattr(
-            attention.Attention,
+            eager_attention.Attention,
             name,
             lambda self, *args, run=run, own=own: run(self, *args, own=own),
         )
@@ -275,8 +275,8 @@ def test_gradients_of_parts_of_one_tensor(
         dispatch, "compute_anew", lambda op, arrays: ran.append(op.name) or compute(op, arrays)
     )
     found = gradients(True)
-    monkeypatch.setattr(attention, "_like", lambda *arrays: None)
-    monkeypatch.setattr(joining, "_whole", lambda tensors, join: None)
+    monkeypatch.setattr(eager_attention, "_like", lambda *arrays: None)
+    monkeypatch.setattr(concatenation, "_whole", lambda tensors, join: None)
     for one, other in zip(found, gradients(False), strict=True):
         assert np.array_equal(one, other)
     assert joins == [hooked or kind == "shared"]
@@ -420,7 +420,9 @@ def test_wrong_shapes_are_refused() -> None:
     specs = [x.spec for x in (q, k, v)]
     unknown = (NotImplemented,) * 3
     with pytest.raises(NotTraceable):
-        attention.plan([specs[0], specs[2], specs[1]], (*unknown, None, False, 1.0), (True,) * 3)
+        eager_attention.plan(
+            [specs[0], specs[2], specs[1]], (*unknown, None, False, 1.0), (True,) * 3
+        )
 
 
 def test_layers_use_it(routines: list[str]) -> None:
@@ -494,7 +496,7 @@ def test_no_matrix_of_scores_is_stored() -> None:
 BOUNDS = """
 import numpy as np
 import adjoint as ad
-from adjoint.backends.native.attention import attention
+from adjoint.backends.native.attention import eager_attention as attention
 from tests.backends.native.onednn.test_onednn_bounds import Guarded
 
 guarded = Guarded()
@@ -544,14 +546,14 @@ def test_narrower_vectors(features: str, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     names = [f"{name}{len(features)}" for name in ("forward", "backward")]
     monkeypatch.setattr(
-        attention_code, "code", lambda: attention_code.Code(*target.load(code, *names))
+        attention_code, "code", lambda: attention_code.AttentionCode(*target.load(code, *names))
     )
     for sizes in ((100, 70, 40, 24), (130, 67, 33, 64)):
         arrays = inputs(sizes)
         mask = masks(*sizes[:2], (2, 3))["bool of heads"]
         specs = [ad.tensor(x).spec for x in (*arrays, mask)]
         expected = results(arrays, attn_mask=ad.tensor(mask))
-        routine = attention.plan(
+        routine = eager_attention.plan(
             specs, (*(NotImplemented,) * 4, False, 1 / math.sqrt(sizes[2])), (True,) * 3 + (False,)
         )
         [y], kept = routine.forward([*arrays, mask])

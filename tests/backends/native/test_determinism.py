@@ -22,10 +22,10 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.backends import native
 from adjoint.backends.native.runtime.pool import default_pool
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 ROOT = Path(__file__).parents[3]
 THREADS = 3

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends import native
 from adjoint.backends import numpy as reference
-from adjoint.backends.native.lowering import names
-from adjoint.backends.native.random import code as draws_code
-from adjoint.backends.native.random import draws, ziggurat
+from adjoint.backends.native.lowering import large_arrays
+from adjoint.backends.native.random import random_code as draws_code
+from adjoint.backends.native.random import random_draws, ziggurat
+from adjoint.ir import compute
 from adjoint.ops.random.draws import (
     Bernoulli,
     Exponential,
@@ -29,9 +29,9 @@ from adjoint.ops.random.draws import (
     RandInt,
     Uniform,
 )
-from adjoint.program import compute
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 STREAMS = [(0, 0), (5, 77), (2**64 - 5, 2**64 - 1)]
 BUFFER = draws_code.BLOCKS * 8  # numbers of 32 bits
@@ -42,7 +42,7 @@ REAL = list(
 
 
 def both(name: str, *args: Any) -> tuple[Any, Any]:
-    return getattr(draws, f"drawn_{name}")(*args), getattr(reference, f"drawn_{name}")(*args)
+    return getattr(random_draws, f"drawn_{name}")(*args), getattr(reference, f"drawn_{name}")(*args)
 
 
 def assert_same_bits(found: Any, expected: Any) -> None:
@@ -116,7 +116,7 @@ WITH_INPUTS = [
 def test_ops(op: Any) -> None:
     expected = op.compute(reference)
     assert_same_bits(compute.compute(op, []), expected)
-    assert_same_bits(op.compute(names), expected)
+    assert_same_bits(op.compute(large_arrays), expected)
 
 
 @pytest.mark.parametrize(("op", "x"), WITH_INPUTS, ids=lambda op: getattr(op, "name", ""))
@@ -174,7 +174,7 @@ def test_threads_draw_at_once() -> None:
 
     def draw(thread: int) -> list[Any]:
         barrier.wait()
-        return [draws.drawn_normal(1, k, (count,), np.float32) for k in range(8)]
+        return [random_draws.drawn_normal(1, k, (count,), np.float32) for k in range(8)]
 
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(draw, range(4)):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.eager import fused
-from adjoint.eager.arrays import signature
-from adjoint.eager.dispatch import run_known
-from adjoint.eager.learn import keep_call
-from adjoint.eager.writes import copied
+from adjoint.core.arrays import signature
+from adjoint.ir import compute as core_compute
+from adjoint.ir import executable
 from adjoint.ops.elementwise.arithmetic import ADDCMUL
 from adjoint.ops.elementwise.comparison import CLAMP
-from adjoint.ops.shape.joining import Cat
-from adjoint.program import compute as core_compute
-from adjoint.program import executable
+from adjoint.ops.shape.concatenation import Cat
+from adjoint.runtime import fused
+from adjoint.runtime.call_cache import keep_call
+from adjoint.runtime.dispatch import run_known
+from adjoint.runtime.writes import copied
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 

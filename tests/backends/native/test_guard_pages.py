@@ -17,7 +17,7 @@ from adjoint.backends import native
 from tests.sweep import swept
 
 pytestmark = [
-    pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off())),
+    pytest.mark.skipif(native.unusable() is not None, reason=str(native.unusable())),
     pytest.mark.skipif(sys.platform != "linux", reason="mprotect"),
 ]
 
@@ -25,13 +25,17 @@ ROOT = Path(__file__).parents[3]
 HERE = "tests/backends/native"
 RUNS: dict[str, list[str]] = {
     "compiler": [
-        "tests/kernels/test_kernels.py",
+        "tests/backends/codegen/test_kernels.py",
         "-k",
         "edges or softmax or argmax or random and 2",
     ],
-    "reductions": ["tests/kernels/test_reductions.py"],
-    "fuzz": ["tests/kernels/test_fuzz.py", "-k", "memory and last"],
-    "eager": [f"{HERE}/lowering/test_execution.py", "-k", "random or every_time or values and Su"],
+    "reductions": ["tests/backends/codegen/test_reductions.py"],
+    "fuzz": ["tests/backends/codegen/test_fuzz.py", "-k", "memory and last"],
+    "eager": [
+        f"{HERE}/lowering/test_kernel_execution.py",
+        "-k",
+        "random or every_time or values and Su",
+    ],
     "composites": [f"{HERE}/lowering/test_fused.py", "-k", "strides or random or special"],
     "optimizers": [
         f"{HERE}/lowering/test_optimizer_kernels.py",
@@ -88,7 +92,7 @@ WRONG = {
     "before": "ctypes.string_at(x[2].ctypes.data - 1, 1)",
     "freed": "at = x[0].ctypes.data; del x[0]; ctypes.string_at(at, 1)",
     "kernel": """
-from adjoint.kernels import Compiled, Kernel
+from adjoint.backends.codegen import Compiled, Kernel
 k = Kernel(rank=1)
 k.output(k.input("float32") + 1)
 Compiled(k)(np.lib.stride_tricks.as_strided(x[1], (6,), (4,)))
@@ -117,7 +121,7 @@ def test_the_guards_bite(name: str) -> None:
 RIGHT = {
     "elements": "x[0][2] = x[1][4] = x[2][-1] = 1; y = x[2] + x[2]; y.resize(5000)",
     "nothing": """
-from adjoint.kernels import Compiled, Kernel
+from adjoint.backends.codegen import Compiled, Kernel
 k = Kernel(rank=3)
 k.output(k.sum(k.input("float64")))
 for empty in [np.empty((1, 2, 0), np.float64) for _ in range(3)]:  # memory of one byte

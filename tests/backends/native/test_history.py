@@ -23,16 +23,16 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends import native
 from adjoint.core.op import REGISTRY, Op
-from adjoint.eager.dispatch import apply
-from adjoint.eager.tensors import wrap
+from adjoint.runtime.dispatch import apply
+from adjoint.runtime.tensors import wrap
+from tests.native import needs_native
 from tests.sweep import swept
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 ROOT = Path(__file__).parents[3]
-BLOCKS = 12
+BLOCKS = 24
 SIZES = (2, 15, 50)  # what sizes of samples become: arrays that NumPy, or kernels, compute
 MOST = 4000  # elements
 AGAIN = 9  # calls of everything, one after the other

@@ -14,20 +14,20 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends import native
+from adjoint.backends.codegen import target
 from adjoint.backends.native.gemm.products import matmul
+from adjoint.backends.native.recurrent import eager_recurrent
 from adjoint.backends.native.recurrent import loop as recurrent_loop
 from adjoint.backends.native.recurrent import packing as recurrent_packing
-from adjoint.backends.native.recurrent import recurrent
 from adjoint.backends.native.runtime.pool import default_pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError, NotTraceable
-from adjoint.eager import fused as core_fused
-from adjoint.kernels import target
 from adjoint.nn.functional.recurrent import STEPS, recurrent_cell, recurrent_layer
+from adjoint.runtime import fused as core_fused
+from tests.native import needs_native
 from tests.sweep import one_in
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 KINDS = list(STEPS)
 BODY: Any = recurrent_layer.__wrapped__  # type: ignore[attr-defined]
@@ -49,9 +49,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which loops have run."""
     names: list[str] = []
     for routine, name in (
-        (recurrent.Recurrent, "forward"),
-        (recurrent.SingleCell, "forward"),
-        (recurrent.Recurrent, "backward"),
+        (eager_recurrent.Recurrent, "forward"),
+        (eager_recurrent.SingleCell, "forward"),
+        (eager_recurrent.Recurrent, "backward"),
     ):
         method = getattr(routine, name)
 
@@ -152,7 +152,7 @@ def test_the_products_with_large_weights_are_made_before(
         made.append((a.shape, b.shape))
         return matmul(a, b)
 
-    monkeypatch.setattr(recurrent, "matmul", spying)
+    monkeypatch.setattr(eager_recurrent, "matmul", spying)
     monkeypatch.setattr(policy, "RECURRENT_LARGE", 1000)
     tensors = arguments(kind, (5, batch, 29, 23))
     found = results(recurrent_layer, tensors, kind, False, None)
@@ -161,10 +161,16 @@ def test_the_products_with_large_weights_are_made_before(
     assert_close(found, results(BODY, tensors, kind, False, None), 1e-11)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
-    "lengths", [(6, 6, 4, 1), (30, 17, 17, 9, 8, 2, 1), (3, 3), (5, 1), (2,), (20,) * 40]
+    ("kind", "reverse", "lengths"),
+    one_in(
+        5,
+        itertools.product(
+            KINDS,
+            [False, True],
+            [(6, 6, 4, 1), (30, 17, 17, 9, 8, 2, 1), (3, 3), (5, 1), (2,), (20,) * 40],
+        ),
+    ),
 )
 def test_packed_sequences(
     kind: str, reverse: bool, lengths: tuple[int, ...], runs: list[str]
@@ -201,9 +207,13 @@ def test_cell(kind: str, sizes: tuple[int, int, int], runs: list[str]) -> None:
     assert_close(found, results(CELL_BODY, tensors, kind), 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sizes", [(3, 4, 6), (600, 7, 33)])
-@pytest.mark.parametrize("missing", [(5,), (5, 6), (3,), (4,), (3, 4, 5)])
+@pytest.mark.parametrize(
+    ("kind", "sizes", "missing"),
+    one_in(
+        3,
+        itertools.product(KINDS, [(3, 4, 6), (600, 7, 33)], [(5,), (5, 6), (3,), (4,), (3, 4, 5)]),
+    ),
+)
 def test_cell_without_a_state_or_biases(
     kind: str, sizes: tuple[int, int, int], missing: tuple[int, ...], runs: list[str]
 ) -> None:
@@ -449,14 +459,14 @@ def test_gradients_of_biases_are_apart() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_kept_without_gradients(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = []
-    method = recurrent.Recurrent.forward
+    method = eager_recurrent.Recurrent.forward
 
     def spying(self: Any, arrays: list[Any]) -> Any:
         found = method(self, arrays)
         kept.append(found[1])
         return found
 
-    monkeypatch.setattr(recurrent.Recurrent, "forward", spying)
+    monkeypatch.setattr(eager_recurrent.Recurrent, "forward", spying)
     tensors = arguments(kind, (5, 3, 4, 6))
     with ad.no_grad():
         quiet = recurrent_layer(*tensors, kind, False, None)
@@ -523,7 +533,7 @@ def test_sizes_that_do_not_fit_are_refused(sizes: tuple[int, ...]) -> None:
     specs = [x.spec for x in tensors if x is not None]
     statics = [x if x is None else NotImplemented for x in tensors]
     with pytest.raises(NotTraceable):
-        recurrent.plan(specs, [*statics, "LSTM", False, sizes], [True] * len(specs))
+        eager_recurrent.plan(specs, [*statics, "LSTM", False, sizes], [True] * len(specs))
 
 
 def test_what_has_no_code_is_made_of_operations(runs: list[str]) -> None:
@@ -555,8 +565,10 @@ def test_code_for_avx2(kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -
     specs = [ad.tensor(x).spec for x in given]
     monkeypatch.setattr(target, "host", lambda: AVX2)
     for make in (recurrent_loop.forward, recurrent_loop.backward, recurrent_packing.packing):
-        monkeypatch.setattr(recurrent, make.__name__, make.__wrapped__)  # what it made is not kept
-    routine = recurrent.plan(specs, statics, [True] * len(specs))
+        monkeypatch.setattr(
+            eager_recurrent, make.__name__, make.__wrapped__
+        )  # what it made is not kept
+    routine = eager_recurrent.plan(specs, statics, [True] * len(specs))
     assert routine.lanes == 32 // np.dtype(dtype).itemsize
     outputs, kept = routine.forward(given)
     gs = [draw(y.shape, 90 + n).detach().numpy().astype(dtype) for n, y in enumerate(outputs)]
@@ -569,7 +581,7 @@ def test_code_for_avx2(kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("loop", [recurrent_loop._Forward, recurrent_loop._Backward])
 def test_code_for_neon(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "host", lambda: NEON)
-    layer = recurrent_loop.Layer("LSTM", "float32", 5, 21, 7, True)
+    layer = recurrent_loop.RecurrentLoop("LSTM", "float32", 5, 21, 7, True)
     text = NEON.assembly(loop(layer).text("f"))
     assert "fmla\tv" in text and "ldp\tq" in text
 
@@ -599,13 +611,13 @@ def test_results_do_not_depend_on_the_threads(kind: str, lengths: tuple[int, ...
 def test_gradients_of_sums_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the backward loop gives, before it is multiplied."""
     sums = []
-    method = recurrent.Recurrent._of_weights
+    method = eager_recurrent.Recurrent._of_weights
 
     def spying(self: Any, of_sums: Any, *args: Any) -> Any:
         sums.append(of_sums.copy())
         return method(self, of_sums, *args)
 
-    monkeypatch.setattr(recurrent.Recurrent, "_of_weights", spying)
+    monkeypatch.setattr(eager_recurrent.Recurrent, "_of_weights", spying)
     tensors = arguments("GRU", (6, 90, 8, 37), ad.float32)
     pool = default_pool()
     before = pool.num_threads
@@ -630,7 +642,7 @@ def guarded(rounds: int) -> None:
     from tests.backends.native.onednn.test_onednn_bounds import Guarded
 
     pages = Guarded()
-    recurrent.np = pages  # type: ignore[assignment]
+    eager_recurrent.np = pages  # type: ignore[assignment]
     random = np.random.default_rng(5)
     default_pool().set_num_threads(2)
     for n in range(rounds):
@@ -648,7 +660,7 @@ def guarded(rounds: int) -> None:
         specs = [ad.tensor(x).spec for x in given]
         statics = [x if x is None else NotImplemented for x in tensors]
         statics += [kind, bool(random.integers(2)), lengths if packed else None]
-        routine = recurrent.plan(specs, statics, [True] * len(specs))
+        routine = eager_recurrent.plan(specs, statics, [True] * len(specs))
         outputs, kept = routine.forward(given)
         gs = [pages.random(random, y.shape, dtype) for y in outputs]
         gradients = routine.backward(given, outputs, kept, gs)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends import native
-from adjoint.eager import dispatch
-from adjoint.program import compute
+from adjoint.ir import compute
+from adjoint.runtime import dispatch
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason="no native backend")
+pytestmark = needs_native
 
 
 def matrix(draw, way, rows, columns, dtype):

@@ -8,7 +8,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.core.op import REGISTRY
-from adjoint.eager.dispatch import apply
+from adjoint.runtime.dispatch import apply
 
 TOLERANCE = {
     "float64": 1e-9, "complex128": 1e-9, "float32": 3e-5, "complex64": 3e-5,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.autograd.fusion import Elsewhere
+from adjoint.autograd.fusion import DeviceFused
 from adjoint.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -111,7 +111,7 @@ def test_they_are_one_node(name, device):
     inputs = [ad.from_numpy(a).to(device) for a in arrays]
     y = function(*[x.requires_grad_() if x.is_floating_point() else x for x in inputs])
     node = y.grad_fn
-    while not isinstance(node.op, Elsewhere):  # beneath a reshape of the result
+    while not isinstance(node.op, DeviceFused):  # beneath a reshape of the result
         (node,) = [parent for parent in node.parents if hasattr(parent, "op")]
     assert len(node.parents) == len(arrays)
 

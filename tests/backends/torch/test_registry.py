@@ -14,8 +14,8 @@ import pytest
 import adjoint as ad
 from adjoint.core.op import REGISTRY
 from adjoint.core.spec import Spec
-from adjoint.eager.dispatch import apply
-from tests.sweep import few_or_many
+from adjoint.runtime.dispatch import apply
+from tests.sweep import few_or_many, spread
 
 from . import comparing
 from .comparing import assert_same, gradients, on_device, on_host, outputs, samples
@@ -125,14 +125,15 @@ def naming(name):
         raise AssertionError(f"{name}: {error}") from error
 
 
+@few_or_many("count", 3, 1000)
 @pytest.mark.parametrize("op", OPS)
-def test_values_and_specs(op, device):
-    for name in OPS[op]:
+def test_values_and_specs(op, count, device):
+    for name in spread(OPS[op], count):
         with naming(name):
             check_of(name, device)(SAMPLES[name], device)
 
 
-@few_or_many("count", 2, 1000)
+@few_or_many("count", 1, 1000)
 @pytest.mark.parametrize("op", OPS)
 def test_first_and_second_derivatives(op, count, device):
     names = [n for n in OPS[op] if differentiable(SAMPLES[n]) and n not in NOT_UNIQUE][:count]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.graph.node import Node
+from adjoint.runtime.node import Node
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

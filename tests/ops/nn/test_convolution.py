@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.ops.nn import averaging, pooling, unfolding
+from tests.native import COMPILED_OR_NOT
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -199,6 +200,39 @@ def test_pools_of_every_rank(rank):
         lambda a: getattr(averaging, f"lp_pool{rank}d")(a.abs(), 3.0, 2),
         x,
     )
+
+
+@pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
+@pytest.mark.parametrize("power", [2, 2.0, 3.0])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_lp_pools_have_no_gradient_at_zero(rank, power, compiled):
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        getattr(averaging, f"lp_pool{rank}d")(x, power, 2).sum().backward()
+        return x.grad
+
+    found = (ad.compile(gradient) if compiled else gradient)(ad.zeros(1, *[2] * rank))
+    np.testing.assert_array_equal(found.numpy(), np.zeros((1, *[2] * rank)))
+
+
+@pytest.mark.parametrize(
+    ("power", "expected", "gradient"),
+    [(float("inf"), [0.0, 4.0], [0.0, 0, 0, -1]), (-float("inf"), [0.0, 3.0], [0.0, 0, 1, 0])],
+)
+def test_lp_pools_of_an_infinite_exponent(power, expected, gradient):
+    x = ad.tensor([[0.0, 0.0, 3.0, -4.0]], requires_grad=True)
+    y = averaging.lp_pool1d(x, power, 2)
+    y.sum().backward()
+    assert y.tolist() == [expected]
+    assert x.grad.tolist() == [gradient]
+
+
+def test_lp_pools_of_a_window_of_zeros_beside_others():
+    x = ad.tensor([[0.0, 0.0, 3.0, -4.0]], requires_grad=True)
+    y = averaging.lp_pool1d(x, 2.0, 2)
+    y.sum().backward()
+    np.testing.assert_allclose(y.tolist(), [[0.0, 5.0]], rtol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), [[0.0, 0.0, 0.6, -0.8]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

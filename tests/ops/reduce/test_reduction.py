@@ -369,3 +369,18 @@ def test_scalars_are_reduced_again_and_again(name):
     results = [getattr(x, name)(0) for _ in range(4)]
     assert {y.item() for y in results} == {0 if name.startswith("arg") else 5}
     assert all(y.shape == () for y in results)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_norms_and_deviations_whose_squares_leave_float32(size):
+    for p in (2, 3, 1.5):
+        x = ad.tensor([3 * size, 0.0, 4 * size], requires_grad=True)
+        y = ad.linalg.vector_norm(x, p)
+        wanted = float(np.linalg.norm([3, 0, 4], p))
+        np.testing.assert_allclose(y.item() / size, wanted, rtol=1e-5)
+        slope = (np.array([3, 0, 4]) / wanted) ** (p - 1)
+        np.testing.assert_allclose(ad.autograd.grad(y, x)[0].tolist(), slope, rtol=1e-5)
+    x = ad.tensor([size, -size], requires_grad=True)
+    y = x.std()
+    np.testing.assert_allclose(y.item() / size, 2**0.5, rtol=1e-5)
+    np.testing.assert_allclose(ad.autograd.grad(y, x)[0].tolist(), [0.5**0.5, -(0.5**0.5)], 1e-5)

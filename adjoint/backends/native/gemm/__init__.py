@@ -1,1 +1,1 @@
-"""Matrix products, and what is blocked on them."""
+"""Matrix products, and algorithms blocked on them."""

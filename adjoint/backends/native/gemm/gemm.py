@@ -17,22 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core import policy
+from ....core.arrays import CachedLaunch, call
+from ....core.arrays import address as place_of
 from ....core.errors import Unsupported
-from ....eager.arrays import Launcher, call
-from ....eager.arrays import address as place_of
-from ....kernels import target
+from ...codegen import target
 from ..onednn import api as onednn
-from ..runtime import object_code
-from ..runtime.regions import Blocks, Spans
-from ..runtime.sequence import Call
-from . import code as gemm_code
-from .code import ADD, BIAS, DEPTH, LARGE, RELU, TASK_WORDS, Shape
+from ..runtime import object_code, signals
+from ..runtime.launch_list import Launch
+from ..runtime.parallel_sections import Blocks, Spans
+from . import gemm_code as gemm_code
+from .gemm_code import ADD, BIAS, DEPTH, LARGE, RELU, TASK_WORDS, Shape
 
-__all__ = ["BIAS", "TASK_WORDS", "Plan", "Shape", "address", "is_available"]
+__all__ = ["BIAS", "TASK_WORDS", "GemmPlan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
 # oneDNN's OpenMP would start threads of its own: it is told, per calling thread, to use one.
+# While it computes, no signal's handler may run on this thread: see runtime/signals.py.
 _LIMITED = """
 @product = internal global ptr null
 @threads = internal global ptr null
@@ -50,6 +51,7 @@ define i32 @sgemm(i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float 
   %product = load ptr, ptr @product
   %threads = load ptr, ptr @threads
   %limit = load ptr, ptr @limit
+  %unblocked = alloca [16 x i64]
   %alone = icmp eq ptr %limit, null
   br i1 %alone, label %compute, label %first
 first:
@@ -58,9 +60,11 @@ first:
   br label %compute
 compute:
   %after = phi i32 [0, %0], [%before, %first]
+  call void @block_signals(ptr %unblocked)
   %status = call i32 %product(
     i8 signext %ta, i8 signext %tb, i64 %m, i64 %n, i64 %k, float %alpha,
     ptr %a, i64 %lda, ptr %b, i64 %ldb, float %beta, ptr %c, i64 %ldc)
+  call void @restore_signals(ptr %unblocked)
   br i1 %alone, label %end, label %last
 last:
   call void %limit(i32 %after)
@@ -71,13 +75,14 @@ end:
 """
 
 
-class _Code(NamedTuple):
+class _GemmCode(NamedTuple):
     gemm: int  # an address
     chunks: int  # another: what runs a plan's tasks
 
 
 def address(dtype: str = "float32") -> int | None:
-    """Where machine code finds the product of row-major matrices; None where there is none.
+    """Address at which machine code finds the product of row-major matrices; None where there is
+    none.
 
     `int gemm(char ta, char tb, int64 m, int64 n, int64 k, T alpha, const T *a, int64 lda,
     const T *b, int64 ldb, T beta, T *c, int64 ldc)` makes the m x n matrix c alpha op(a) op(b) +
@@ -87,8 +92,8 @@ def address(dtype: str = "float32") -> int | None:
     It computes on the thread that calls it and nowhere else, may be called by any number of threads
     at once, with or without the GIL, and gives the same bits each time.
     """
-    found = _code(dtype)
-    return None if found is None else found.gemm
+    compiled = _code(dtype)
+    return None if compiled is None else compiled.gemm
 
 
 def is_available(dtype: Any) -> bool:
@@ -97,7 +102,7 @@ def is_available(dtype: Any) -> bool:
 
 
 @functools.cache
-def _code(dtype: str) -> _Code | None:
+def _code(dtype: str) -> _GemmCode | None:
     """The entries for a dtype; None without llvmlite or wide vectors."""
     if dtype not in _ELEMENTS:
         return None
@@ -116,14 +121,16 @@ def _code(dtype: str) -> _Code | None:
     library = _library() if dtype == "float32" else None
     if library is not None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(connect)(library)
-    return _Code(gemm, chunks)
+    return _GemmCode(gemm, chunks)
 
 
 def _library() -> int | None:
     """oneDNN's product, on the calling thread alone; None where it cannot be loaded."""
     try:
         lib = onednn.library()
-        sgemm, find = object_code.library(__name__, lambda: _LIMITED, ["sgemm", "find"])
+        sgemm, find = object_code.library(
+            __name__, lambda: _LIMITED + signals.functions(), ["sgemm", "find"]
+        )
     except Unsupported:
         return None
     limit, threads = map(_address_of, lib.threads or (None, None))
@@ -136,7 +143,7 @@ def _address_of(function: object) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
-class Plan:
+class GemmPlan:
     """Products of parts of arrays that have the shapes and strides for which it was made.
 
     A task is the number of its shape and the offsets, in bytes, of its parts of a, b, c and bias.
@@ -162,20 +169,21 @@ class Plan:
         self._chunks = code.chunks
         self._whole, self._itemsize = whole, dtype.itemsize
 
-    def rectified(self) -> Plan:
-        """The same for max(c, 0)."""
+    def rectified(self) -> GemmPlan:
+        """A plan of the same products that computes max(c, 0)."""
         return self._with(RELU)
 
-    def adding(self) -> Plan | None:
-        """The same for what c is before and this; None where the bits would be others than those of
-        an addition that follows: where k is in several blocks, or a library has the product.
+    def adding(self) -> GemmPlan | None:
+        """A plan that adds the products to what c holds. None where the bits would differ from
+        those of a separate addition: where k is in several blocks, or a library computes the
+        product.
         """
         m, n, k = self._shapes[:, :3].T
         if k.max() * self._itemsize > 4 * DEPTH or (m * n * k).max() > LARGE:
             return None
         return self._with(ADD)
 
-    def _with(self, mode: int) -> Plan:
+    def _with(self, mode: int) -> GemmPlan:
         other = copy.copy(self)
         other._shapes = self._shapes.copy()
         other._shapes[:, Shape._fields.index("mode")] |= mode
@@ -191,21 +199,21 @@ class Plan:
         pool = self._pool.entry() if self._pool is not None else None
         call(self._chunks, len(self._tasks), words, pool, self._quick)
 
-    def call(self, given: Sequence[Any], c: Any) -> Call:
-        """The same for arrays that stay where they are: a, b and perhaps bias."""
+    def call(self, given: Sequence[Any], c: Any) -> Launch:
+        """A reusable call for arrays that keep their addresses: a, b and perhaps bias."""
         before = self._before(len(given) > 2)
         words = before + struct.pack(f"{len(given) + 1}q", *map(place_of, (*given, c)))
         first = len(before) // 8
         pointers = range(first, first + len(given) + 1)
         shared = self._pool is not None
-        found = Call(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
+        bound = Launch(self._chunks, len(self._tasks), words, pointers, shared, self._quick, self)
         whole = self._whole
         if whole is not None and min(whole[3:8]) >= 0:
-            found.work = float(whole.m * whole.n * whole.k)
-            found.spans = self._spans(whole, 0, len(given) > 2)
-            found.rows = whole.m
-            found.blocks = functools.partial(self._blocks, words[len(before) :], whole)
-        return found
+            bound.work = float(whole.m * whole.n * whole.k)
+            bound.spans = self._spans(whole, 0, len(given) > 2)
+            bound.rows = whole.m
+            bound.blocks = functools.partial(self._blocks, words[len(before) :], whole)
+        return bound
 
     def _blocks(self, places: bytes, whole: Shape, rows: int, size: int) -> Blocks | None:
         """A call for arrays at these places in chunks that are `size` of so many rows, each of one
@@ -229,32 +237,34 @@ class Plan:
         return Blocks(plan._before(biased) + places, spans, (plan._shapes, plan._tasks))
 
     def _spans(self, shape: Shape, begin: int, biased: bool) -> Spans:
-        """From where to where rows from `begin` on go in a, b, perhaps the bias, and c."""
+        """Spans of memory (begin, end) in a, b, perhaps the bias, and c, for the rows from `begin`
+        on.
+        """
         m, n, k = shape.m - 1, shape.n - 1, shape.k - 1
         a, c = begin * shape.a_row, begin * shape.c_row
-        found = [(a, a + m * shape.a_row + k * shape.a_column),
+        elements = [(a, a + m * shape.a_row + k * shape.a_column),
                  (0, k * shape.b_row + n * shape.b_column),
                  *([(0, n)] if biased else []),
                  (c, c + m * shape.c_row + n)]  # fmt: skip
-        return [(low * self._itemsize, (high + 1) * self._itemsize) for low, high in found]
+        return [(low * self._itemsize, (high + 1) * self._itemsize) for low, high in elements]
 
-    def call_at_places(self) -> Call:
-        """The same where the tasks' offsets are addresses, of arrays that stay where they are; a
-        bias is read where the mode of a shape says so.
+    def call_at_places(self) -> Launch:
+        """A reusable call whose tasks hold addresses instead of offsets, for arrays that keep them;
+        a bias is read where the mode of a shape says so.
         """
         words = self._before(False) + bytes(8 * 3)
-        return Call(
+        return Launch(
             self._chunks, len(self._tasks), words, range(0), False, self._quick, self, fixed=True
         )  # fmt: skip
 
-    def launcher(self, given: Sequence[Any], c: Any) -> Launcher:
-        """What makes arrays like c of arrays like the given ones, which are a, b and perhaps bias,
-        or lie in memory as these do.
+    def launcher(self, given: Sequence[Any], c: Any) -> CachedLaunch:
+        """A launcher that allocates c and computes it from arrays that lie in memory as the given
+        ones do: a, b and perhaps bias.
         """
         pool = self._pool.entry() if self._pool is not None else None
         views = [(n, 0) for n in range(len(given))]
         before = self._before(len(given) > 2)
-        made = Launcher(
+        made = CachedLaunch(
             self._chunks, len(self._tasks), given, [(c.shape, c.dtype)], before, b"", pool,
             self._quick, views,
         )  # fmt: skip

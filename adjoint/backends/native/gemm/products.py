@@ -16,13 +16,22 @@ import ml_dtypes
 import numpy as np
 
 from ....core import policy
+from ....core.arrays import address
 from ....core.errors import InvalidArgument, ShapeError, Unsupported
 from ....core.op import Op
-from ....eager.arrays import address
-from ....program.compute import launcher_of, quietly, remember
+from ....ir.compute import launcher_of, quietly, remember
 from ..onednn import api as onednn
 from ..onednn.api import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
-from ..onednn.plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, planned, threads
+from ..onednn.plan import (
+    SCRATCH,
+    SHARED,
+    OneDnnPlan,
+    PlanArgument,
+    PrimitiveStep,
+    aligned,
+    planned,
+    threads,
+)
 from ..runtime import block_cache
 from ..runtime.pool import default_pool
 from . import gemm
@@ -38,8 +47,9 @@ Strides = tuple[int, ...]
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
 
 
-class Product(NamedTuple):
-    """What is multiplied: c (m, n) = a (m, k) @ b (k, n) in a batch; strides in elements.
+class PlannedProduct(NamedTuple):
+    """Description of a matrix product: c (m, n) = a (m, k) @ b (k, n) in a batch; strides in
+    elements.
 
     A stride of the batch is 0 where the operand broadcasts; c is contiguous, or has strides of its
     own and rows without gaps.
@@ -63,12 +73,12 @@ class Product(NamedTuple):
 
 def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
     """Strides of a matrix as oneDNN takes them: one of them 1, dense if possible."""
-    found = []
+    candidates = []
     if n == 1 or columns == 1:
-        found.append((n if m == 1 else rows, 1, n))
+        candidates.append((n if m == 1 else rows, 1, n))
     if m == 1 or rows == 1:
-        found.append((1, m if n == 1 else columns, m))
-    fits = [(r, c, max(r, c) == size) for r, c, size in found if max(r, c) >= size]
+        candidates.append((1, m if n == 1 else columns, m))
+    fits = [(r, c, max(r, c) == size) for r, c, size in candidates if max(r, c) >= size]
     return max(fits, key=lambda f: f[2])[:2] if fits else None
 
 
@@ -116,14 +126,14 @@ def pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]
         yield start, min(step, size - start)
 
 
-class _Builder:
+class _ProductBuilder:
     """Makes the steps of one part of a product; equal parts share their primitives."""
 
-    def __init__(self, product: Product, prefer: str) -> None:
+    def __init__(self, product: PlannedProduct, prefer: str) -> None:
         self.product, self.prefer, self.what = product, prefer, str(product)
         self.primitives: dict[Any, Primitive] = {}
         self.scratch = self.shared = 0
-        self.copies: list[list[Step]] = []
+        self.copies: list[list[PrimitiveStep]] = []
 
     def describe(self, shape: Sizes, strides: Strides) -> Descriptor:
         """A memory; where it broadcasts, of size 1."""
@@ -143,14 +153,14 @@ class _Builder:
 
     def steps(
         self, batch: Sizes, m: int, n: int, first: Sizes, row: int, column: int, cut: Cut
-    ) -> list[Step]:
+    ) -> list[PrimitiveStep]:
         """The part of `batch` from `first`, `m` rows from `row` and `n` columns from `column`."""
         p = self.product
         shapes = ((*batch, m, p.k), (*batch, p.k, n), (*batch, m, n))
         whole = onednn.contiguous_strides((*p.batch, p.m, p.n))
         starts = ((*first, row, 0), (*first, 0, column), (*first, row, column))
-        steps: list[Step] = []
-        after: list[Step] = []
+        steps: list[PrimitiveStep] = []
+        after: list[PrimitiveStep] = []
         places = []
         scratch = 0
         for slot, shape, strides, start in zip(
@@ -158,14 +168,14 @@ class _Builder:
         ):
             memory = self.describe(shape, strides)
             offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
-            place = Argument(memory, slot, offset)
+            place = PlanArgument(memory, slot, offset)
             dense = _dense(shape, strides) if slot in cut.packed else strides
             if dense != strides:
-                copy = Argument(self.describe(shape, dense), SCRATCH, scratch)
+                copy = PlanArgument(self.describe(shape, dense), SCRATCH, scratch)
                 scratch += aligned(copy.memory.size)
                 source, target = (copy, place) if slot == C else (place, copy)
                 mover = self.reorder(source.memory, target.memory, (slot, shape))
-                step = Step(mover, {SRC: source, DST: target})
+                step = PrimitiveStep(mover, {SRC: source, DST: target})
                 (after if slot == C else steps).append(step)
                 place = copy
             places.append(place)
@@ -174,7 +184,7 @@ class _Builder:
         bias = None
         if p.bias:
             bias = onednn.contiguous((*(1,) * len(batch), 1, n), p.dtype)
-            arguments[BIAS] = Argument(bias, D, column * p.dtype.itemsize)
+            arguments[BIAS] = PlanArgument(bias, D, column * p.dtype.itemsize)
         key = (batch, m, n)
         if key not in self.primitives:
             self.primitives[key] = onednn.primitive(
@@ -191,36 +201,36 @@ class _Builder:
         main = self.primitives[key]
         if cut.blocked:
             arguments[WEIGHTS] = self.blocked(places[1], main.memory(WEIGHTS))
-        return [*steps, Step(main, arguments), *after]
+        return [*steps, PrimitiveStep(main, arguments), *after]
 
-    def blocked(self, plain: Argument, wanted: Descriptor) -> Argument:
+    def blocked(self, plain: PlanArgument, wanted: Descriptor) -> PlanArgument:
         """The right operand as the product wants it, copied once for all rows."""
         if onednn.same_layout(plain.memory, wanted):
             return plain
-        target = Argument(wanted, SHARED)
+        target = PlanArgument(wanted, SHARED)
         if not self.copies:
             self.shared = wanted.size
             self.copies = self.copied(plain, target)
         return target
 
-    def copied(self, plain: Argument, target: Argument) -> list[list[Step]]:
+    def copied(self, plain: PlanArgument, target: PlanArgument) -> list[list[PrimitiveStep]]:
         """The right operand (all columns) into another order, in parts of the columns."""
         p = self.product
         chunks = []
         for column, n in pieces(p.n, threads(), 4 * 16):
             offset = column * p.b[-1] * p.dtype.itemsize
-            source = Argument(self.describe((p.k, n), p.b), plain.slot, offset)
+            source = PlanArgument(self.describe((p.k, n), p.b), plain.slot, offset)
             part = target.memory.part((p.k, n), (0, column))
             mover = onednn.reorder(source.memory, part, self.what)
-            step = Step(mover, {SRC: source, DST: target._replace(memory=part)})
+            step = PrimitiveStep(mover, {SRC: source, DST: target._replace(memory=part)})
             chunks.append([step])
         return chunks
 
-    def plan(self, chunks: list[list[Step]]) -> Plan:
+    def plan(self, chunks: list[list[PrimitiveStep]]) -> OneDnnPlan:
         """The copies for all parts, then all parts."""
         phases = [self.copies, chunks] if self.copies else [chunks]
         slots = 4 if self.product.bias else 3
-        return Plan(self.what, phases, slots, self.shared, self.scratch)
+        return OneDnnPlan(self.what, phases, slots, self.shared, self.scratch)
 
 
 def _dense(shape: Sizes, strides: Strides) -> Strides:
@@ -231,7 +241,7 @@ def _dense(shape: Sizes, strides: Strides) -> Strides:
 
 
 class Cut(NamedTuple):
-    """How a product is made: in how many parts, by which implementation.
+    """Partition of a product: number of parts, and implementation.
 
     The slots in `packed` are copied on the way where their rows have gaps; with `blocked`, the
     right operand is first brought into the order of its use (then there is one part of columns).
@@ -244,8 +254,8 @@ class Cut(NamedTuple):
     blocked: bool = False
 
 
-def _cut(p: Product, workers: int) -> Cut:
-    """How a product of two matrices is cut; measured with AVX-512, one thread and several.
+def _cut(p: PlannedProduct, workers: int) -> Cut:
+    """The cut of a product of two matrices; measured with AVX-512, one thread and several.
 
     "brg" has the fewest instructions around its loop, but does not copy operands into the order of
     their use, so it wins where the right operand is stored by columns, or is small, or is read for
@@ -286,7 +296,7 @@ class _Expanded(Unsupported):
     """The library takes no matrix of which all rows, or all columns, are the same element."""
 
 
-def _build(p: Product) -> Any:
+def _build(p: PlannedProduct) -> Any:
     workers = threads()
     work = p.m * p.k * p.n
     vector = 1 in (p.m, p.n) and work > policy.PRODUCT_VECTOR
@@ -311,7 +321,7 @@ def _build(p: Product) -> Any:
         raise _Expanded(f"{p}: of a vector that was expanded; give it memory")
     if not p.batch:
         cut = _cut(p, workers)
-        builder = _Builder(p, cut.prefer)
+        builder = _ProductBuilder(p, cut.prefer)
         chunks = [
             builder.steps((), m, n, (), row, column, cut)
             for row, m in pieces(p.m, cut.rows, 16)
@@ -321,8 +331,10 @@ def _build(p: Product) -> Any:
     return _build_batch(p, workers)
 
 
-def _build_generated(p: Product, workers: int) -> gemm.Plan:
-    """All products of the batch, each in parts where there are more workers than products."""
+def _build_generated(p: PlannedProduct, workers: int) -> gemm.GemmPlan:
+    """The plan of all products of the batch, each in parts where there are more workers than
+    products.
+    """
     count = math.prod(p.batch)
     work = p.m * p.k * p.n
     few = 2 * workers if workers > 1 and count * work >> 26 else workers
@@ -350,17 +362,17 @@ def _build_generated(p: Product, workers: int) -> gemm.Plan:
     tasks[:, 1:] *= p.dtype.itemsize
     pool = default_pool() if workers > 1 else None
     product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2])
-    return gemm.Plan(p.dtype, shapes, tasks, pool, product if count == 1 else None)
+    return gemm.GemmPlan(p.dtype, shapes, tasks, pool, product if count == 1 else None)
 
 
-def _build_batch(p: Product, workers: int) -> Any:
+def _build_batch(p: PlannedProduct, workers: int) -> Any:
     """Parts of the batch's largest dimension, and of the rows where that is too small."""
     axis = max(range(len(p.batch)), key=lambda i: p.batch[i])
     size = p.batch[axis]
     parts = min(size, workers, max(1, (math.prod(p.batch) * p.m * p.k * p.n) >> 19))
     rows = 1 if parts * 2 > workers else workers // parts
     large = p.dtype == FLOAT32 and p.m * p.k * p.n >= 1 << 21
-    builder = _Builder(p, "gemm" if large else "brg")
+    builder = _ProductBuilder(p, "gemm" if large else "brg")
     chunks = []
     for start, length in pieces(size, parts):
         batch = (*p.batch[:axis], length, *p.batch[axis + 1 :])
@@ -390,16 +402,16 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
         if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
             if bias is not None or activation is not None or out is not None:
                 _assert_fitting(shape, a, out, bias, activation)
-            found = _library(a, b, out, bias, activation, batch)
-            if found is not None:
-                return found
+            product = _library(a, b, out, bias, activation, batch)
+            if product is not None:
+                return product
         if out is None and activation is None and a.dtype != BFLOAT16:
             _remember(a, b, bias, None, shape)
     return _numpy(a, b, out, bias, activation)
 
 
 def prepare(a: Any, b: Any, bias: Any = None) -> None:
-    """Let `ready_for` know how a product of such arrays is computed, without computing it."""
+    """Prepares a product of such arrays for `ready_for`, without computing it."""
     batch = None if ready_for(a, b, bias) is not None else _batch_of(a, b)
     if batch is None:
         return
@@ -420,7 +432,7 @@ def _batch_of(a: Any, b: Any) -> Sizes | None:
 
 
 class _Ready(NamedTuple):
-    """What a call needs to know, where nothing has to be copied."""
+    """A prepared product, for operands of which none has to be copied."""
 
     run: Any  # None: NumPy's
     shape: Sizes
@@ -432,7 +444,9 @@ _ready: dict[Any, _Ready] = {}
 
 
 def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Ready | None:
-    """What is known about a product of such arrays, as an op of that `library` takes them."""
+    """The prepared product for such arrays, as an op of that `library` takes them; None if there is
+    none yet.
+    """
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
     ready = _ready.get(_key(a, b, bias, library))
@@ -479,12 +493,12 @@ _OPERANDS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 
 def matrices(library: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """What is multiplied for two inputs of an op of that `library`."""
+    """The operands of the matrix product for two inputs of an op of that `library`."""
     return _OPERANDS[library](x, y)
 
 
 def _launch(library: str, a: Any, b: Any, bias: Any = None) -> Any:
-    """What an op gives, as soon as it was computed for such arrays; else None."""
+    """Result of an op whose product is prepared for such arrays; else None."""
     ready = ready_for(a, b, bias, library)
     return None if ready is None else quietly(_computed, ready, a, b, bias, library)
 
@@ -494,7 +508,7 @@ LAUNCHERS: dict[str, Any] = {name: functools.partial(_launch, name) for name in 
 
 
 def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
-    """What an op gives that is a product, with functions of `names`; NotImplemented for dtypes of
+    """Computes an op that is a product, with functions of `names`; NotImplemented for dtypes of
     which NumPy knows more. Eager execution calls its launcher from then on.
     """
     dtype = arrays[0].dtype
@@ -502,20 +516,22 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
         return quietly(op.compute, names, *arrays)
     if dtype not in _DTYPES or dtype == BFLOAT16 or any(x.dtype != dtype for x in arrays):
         return NotImplemented
-    found = quietly(op.compute, names, *arrays)
-    _remember_operands(op.library, found, *arrays)
-    remember(op, list(arrays), _launcher(op.library, found, arrays), found)
-    return found
+    result = quietly(op.compute, names, *arrays)
+    _remember_operands(op.library, result, *arrays)
+    remember(op, list(arrays), _launcher(op.library, result, arrays), result)
+    return result
 
 
 def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
-    """What gives `c` for such arrays: the plan, called by pointer, where they are its operands."""
+    """The launcher that gives `c` for such arrays: the plan, called by pointer, where they are its
+    operands.
+    """
     bias = arrays[2] if len(arrays) > 2 else None
     ready = ready_for(arrays[0], arrays[1], bias, library)
     run: Any = None if ready is None else ready.run
     copies = type(run) is _OnCopies
     plan = run.plan if copies else getattr(run, "__self__", None)
-    if type(plan) is not gemm.Plan or not all(type(x) is np.ndarray for x in arrays):
+    if type(plan) is not gemm.GemmPlan or not all(type(x) is np.ndarray for x in arrays):
         return LAUNCHERS[library]
     launch: Any = plan.launcher(run.given(*arrays) if copies else arrays, c)
     if copies:
@@ -549,12 +565,12 @@ def _run_on_operands(library: str, run: Any, x: Any, y: Any, *others: Any) -> No
 
 
 def computed(op: Op, arrays: Sequence[Any], names: Any) -> Any:
-    """What an op that a library computes gives, with functions of `names`. Eager execution computes
-    it in the same way from then on, without asking what was found out now.
+    """Computes an op of a library, with functions of `names`. Eager execution computes it in the
+    same way from then on, without the checks made now.
     """
-    found = quietly(op.compute, names, *arrays)
-    remember(op, list(arrays), launcher_of(op, names), found)
-    return found
+    result = quietly(op.compute, names, *arrays)
+    remember(op, list(arrays), launcher_of(op, names), result)
+    return result
 
 
 def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:
@@ -655,7 +671,7 @@ class _OnCopies:
         self.plan.run(a, b, c, *more)
 
     def given(self, a: Any, b: Any, *bias: Any) -> tuple[Any, ...]:
-        """What the plan is given."""
+        """The plan's operands: a and b, copied where it needs them contiguous, and the bias."""
         a = np.ascontiguousarray(a) if self.copy_a else a
         b = np.ascontiguousarray(b) if self.copy_b else b
         return a, b, *bias
@@ -672,7 +688,7 @@ def is_little(a: Any, b: Any) -> bool:
     return math.prod((*a.shape[-2:], b.shape[-1])) <= policy.PRODUCT_FEW_COLUMNS
 
 
-def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
+def generated(a: Any, b: Any, bias: Any = None) -> gemm.GemmPlan | None:
     """Products of as many matrices as they lie, by generated code; None where that has none."""
     left, right = _strides(a, a.ndim), _strides(b, b.ndim)
     if left is None or right is None or a.dtype != b.dtype or not gemm.is_available(a.dtype):
@@ -681,14 +697,14 @@ def generated(a: Any, b: Any, bias: Any = None) -> gemm.Plan | None:
     if b.shape[:-2] != batch or 0 in batch:
         return None
     sizes, left, right = _merged(batch, left, right)
-    product = Product(sizes, m, k, n, left, right, a.dtype, bias is not None, None)
+    product = PlannedProduct(sizes, m, k, n, left, right, a.dtype, bias is not None, None)
     return _build_generated(product, threads())
 
 
 def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
-    """The same into a batch of matrices `c`, each by rows or by columns between which there may be
-    gaps: the plan, and what it takes; None where it is not generated code that computes such a
-    product in any case.
+    """Products into a batch of matrices `c`, each by rows or by columns between which there may be
+    gaps: the plan, and its operands. None where generated code does not compute such a product in
+    any case.
     """
     if not a.dtype == b.dtype == c.dtype or not a.shape[:-2] == b.shape[:-2] == c.shape[:-2]:
         return None
@@ -701,15 +717,15 @@ def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
     if left is None or right is None or steps[-1] != 1 or min(steps) < 0:
         return None
     (m, k), n = a.shape[-2:], b.shape[-1]
-    product = Product(c.shape[:-2], m, k, n, left, right, a.dtype, bool(bias), None, steps)
+    product = PlannedProduct(c.shape[:-2], m, k, n, left, right, a.dtype, bool(bias), None, steps)
     try:
         plan = _build(product)
     except Unsupported:
         return None
-    return (plan, (a, b, *bias), c) if isinstance(plan, gemm.Plan) else None
+    return (plan, (a, b, *bias), c) if isinstance(plan, gemm.GemmPlan) else None
 
 
-def together(parts: Sequence[Sequence[Any]]) -> gemm.Plan:
+def together(parts: Sequence[Sequence[Any]]) -> gemm.GemmPlan:
     """Small products of matrices that are laid out: a, b, their result and perhaps a bias for each,
     all of one dtype. Its tasks know the places of the arrays, which stay where they are.
     """
@@ -723,7 +739,7 @@ def together(parts: Sequence[Sequence[Any]]) -> gemm.Plan:
         shape = gemm.Shape(m, n, k, left[0], left[1], right[0], right[1], n, mode)
         number = shapes.setdefault(shape, len(shapes))
         tasks.append((number, *map(address, (a, b, c)), address(bias[0]) if bias else 0))
-    return gemm.Plan(parts[0][0].dtype, list(shapes), np.array(tasks, np.int64))
+    return gemm.GemmPlan(parts[0][0].dtype, list(shapes), np.array(tasks, np.int64))
 
 
 def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) -> Any:
@@ -745,7 +761,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
         count = math.prod(sizes)
         if sizes == (count,) and not right[0] and left[2] == 1 and left[0] == m * left[1]:
             sizes, m, left, right = (), m * count, left[1:], right[1:]
-        product = Product(sizes, m, k, n, left, right, dtype, bias is not None, activation)
+        product = PlannedProduct(sizes, m, k, n, left, right, dtype, bias is not None, activation)
         try:
             return _build(product), *copies
         except _Expanded:
@@ -754,7 +770,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
 
 
 def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
-    """By NumPy, bfloat16 through float32."""
+    """Computes the product by NumPy, bfloat16 through float32."""
     if a.shape[-1:] != b.shape[-2:-1]:
         raise ValueError(f"inner sizes differ, {a.shape} @ {b.shape}")  # the op says it better
     narrow = a.dtype == BFLOAT16
@@ -775,7 +791,7 @@ def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:
 
 
 def by_numpy_into(a: Any, b: Any, c: Any, *bias: Any) -> None:
-    """Into `c`, with no memory but what NumPy's BLAS has; not for bfloat16."""
+    """Product by NumPy into `c`, with no memory but NumPy's BLAS's own; not for bfloat16."""
     np.matmul(a, b, out=c)
     for each in bias:
         np.add(c, each, out=c)

@@ -15,15 +15,15 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ....kernels.emit import Body, Module, Operand, Reg
-from ....kernels.target import Target
+from ...codegen.emit import FunctionBody, Module, Operand, Reg
+from ...codegen.target import Target
 
 ITEM = 4  # bytes of a float32
 SET, ADD, SCALE = range(3)  # what a product does with what was there
 
 
 class Registers(NamedTuple):
-    """How products use the vector registers: rows x columns of them are sums."""
+    """Use of the vector registers: rows x columns of them are sums."""
 
     lanes: int
     columns: int
@@ -31,12 +31,12 @@ class Registers(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of a vector."""
+        """Bytes in a vector."""
         return self.lanes * ITEM
 
 
 def registers(target: Target) -> Registers:
-    """For the target: x86 has 16 vector registers, or 32 with AVX-512; ARM64 has 32."""
+    """Register use for a target: x86 has 16 vector registers, or 32 with AVX-512; ARM64 has 32."""
     lanes = target.vector_bytes // ITEM
     if target.has("avx512f") or target.has("neon"):
         return Registers(lanes, 4, ((8, 4, 1), (8, 4, 1), (8, 4, 1), (6, 4, 1)))
@@ -50,20 +50,20 @@ class Tiles:
         self.module = module
         self.registers = registers(target)
 
-    def body(self, name: str, *parameters: str) -> tuple[Body, list[Reg]]:
+    def body(self, name: str, *parameters: str) -> tuple[FunctionBody, list[Reg]]:
         """A function to write, and its parameters: `p` is an i64, `*p` a pointer, `.p` a float."""
         self.module.functions[name] = ""  # not again while it is being written
-        b = Body(self.module)
+        b = FunctionBody(self.module)
         elems = {"*": "ptr", ".": "float"}
         return b, [Reg(b, elems.get(p[0], "i64"), 0, "%" + p.strip("*.")) for p in parameters]
 
-    def finish(self, name: str, b: Body, parameters: list[Reg]) -> str:
+    def finish(self, name: str, b: FunctionBody, parameters: list[Reg]) -> str:
         """The function's name, now that it is written."""
         listed = ", ".join(f"{p.type} {p.ref}" for p in parameters)
         self.module.functions[name] = b.function(f"internal void @{name}({listed})")
         return name
 
-    def vectors(self, b: Body, elements: Reg) -> Reg:
+    def vectors(self, b: FunctionBody, elements: Reg) -> Reg:
         """How many vectors hold so many elements."""
         return b.binary("udiv", elements + (self.registers.lanes - 1), self.registers.lanes)
 
@@ -219,14 +219,14 @@ class Tiles:
             call(b, self.transpose(), room, row, place, y_row, lanes, count, factor)
         return self.finish(name, b, given)
 
-    def square(self, b: Body) -> Reg:
+    def square(self, b: FunctionBody) -> Reg:
         """Memory on the stack for as many vectors as lanes."""
         name = b.name()
         b.allocas.append(f"{name} = alloca [{self.registers.lanes**2} x float], align 64")
         return Reg(b, "ptr", 0, name)
 
 
-def _transposed(b: Body, p: Reg, stride: Reg, lanes: int) -> Iterator[Reg]:
+def _transposed(b: FunctionBody, p: Reg, stride: Reg, lanes: int) -> Iterator[Reg]:
     """The columns of a square.
 
     A vector is put together of fours of numbers, from each fourth row; then four such vectors are
@@ -247,31 +247,31 @@ def _transposed(b: Body, p: Reg, stride: Reg, lanes: int) -> Iterator[Reg]:
             yield _shuffle(b, y, z, (2, 3, lanes + 2, lanes + 3))
 
 
-def _shuffle(b: Body, x: Reg, y: Reg, picks: tuple[int, ...]) -> Reg:
-    """Of each four lanes, those picked: of x, and of y from number `lanes` on."""
+def _shuffle(b: FunctionBody, x: Reg, y: Reg, picks: tuple[int, ...]) -> Reg:
+    """Picks lanes out of each group of four: of x, and of y from number `lanes` on."""
     listed = ", ".join(f"i32 {n + four}" for four in range(0, x.lanes, 4) for n in picks)
     text = f"shufflevector {x.type} {x.ref}, {y.type} {y.ref}, <{x.lanes} x i32> <{listed}>"
     return b.emit(x.elem, x.lanes, text)
 
 
-def call(b: Body, name: str, *args: Operand) -> None:
+def call(b: FunctionBody, name: str, *args: Operand) -> None:
     """A call of a function that gives nothing; numbers are i64."""
     listed = [a if isinstance(a, Reg) else b.const("i64", a) for a in args]
     b.line(f"call void @{name}({', '.join(f'{a.type} {a.ref}' for a in listed)})")
 
 
-def load(b: Body, p: Reg, lanes: int = 0, elem: str = "float") -> Reg:
-    """What lies at an address, of any alignment."""
+def load(b: FunctionBody, p: Reg, lanes: int = 0, elem: str = "float") -> Reg:
+    """Loads a vector or scalar from an address of any alignment."""
     kind = f"<{lanes} x {elem}>" if lanes else elem
     return b.emit(elem, lanes, f"load {kind}, ptr {p.ref}, align 1")
 
 
-def store(b: Body, x: Reg, p: Reg) -> None:
+def store(b: FunctionBody, x: Reg, p: Reg) -> None:
     """Put a value at an address, of any alignment."""
     b.line(f"store {x.type} {x.ref}, ptr {p.ref}, align 1")
 
 
-def below(b: Body, lanes: int, count: Reg) -> Reg:
+def below(b: FunctionBody, lanes: int, count: Reg) -> Reg:
     """A mask of the first `count` lanes."""
     count = b.convert("trunc", b.intrinsic("smin", count, lanes), "i32")
     return b.compare("lt", b.iota("i32", lanes), count)

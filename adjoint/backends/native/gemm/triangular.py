@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.emit import Reg
 from ... import numpy as reference
-from ..lowering.routines import NUMBERS, Function, run
+from ...codegen.emit import Reg
+from ..lowering.machine_routines import NUMBERS, MachineFunction, run
 from . import gemm
 from .products import matmul
 
@@ -28,11 +28,11 @@ SPEED = 8  # multiply-adds in the time of moving an element
 _SIZES = {"float": 4, "double": 8}
 
 
-def _write_solve(elem: str, upper: bool, unit: bool) -> Function:
+def _write_solve(elem: str, upper: bool, unit: bool) -> MachineFunction:
     """x = a^-1 b, for a group of columns of one matrix of the batch. Strides (in elements) of a are
     those of matrices, rows and columns; of b and x those of matrices and rows.
     """
-    f = Function("a given x", "product n k groups am ar ac bm br xm xr")
+    f = MachineFunction("a given x", "product n k groups am ar ac bm br xm xr")
     b = f.b
     product = f.word("product", "ptr")
     by_rows = b.compare("eq", f.ac, 1)
@@ -72,7 +72,7 @@ def _write_solve(elem: str, upper: bool, unit: bool) -> Function:
 
 
 def _substitute(
-    f: Function, a: Reg, x: Reg, n: Reg, width: Reg, elem: str, upper: bool, unit: bool
+    f: MachineFunction, a: Reg, x: Reg, n: Reg, width: Reg, elem: str, upper: bool, unit: bool
 ) -> None:
     """x = a^-1 x, row by row, for as many columns at once as a vector has lanes."""
     b = f.b
@@ -89,18 +89,19 @@ def _substitute(
                 scale = -f.load(a, i * f.ar + j * f.ac, elem)
                 other = f.load(x, j * f.xr + column, elem, lanes)
                 b.put(rest, b.fma(b.like(other, scale), other, b.get(rest)))
-            found = b.get(rest)
+            value = b.get(rest)
             if not unit:
-                found = found / f.load(a, i * (f.ar + f.ac), elem)
-            f.store(x, place, found)
+                value = value / f.load(a, i * (f.ar + f.ac), elem)
+            f.store(x, place, value)
         first = last
 
 
-def _write_column(elem: str, upper: bool, unit: bool, by_rows: bool) -> Function:
-    """The same for a single column b, stored without gaps: a row of a times what is known, or what
-    is known times a column of a, whichever lies together. A unit is a matrix of the batch.
+def _write_column(elem: str, upper: bool, unit: bool, by_rows: bool) -> MachineFunction:
+    """Writes substitution for a single column b, stored without gaps. It takes a row of a times the
+    known part of x, or subtracts a known element times a column of a, whichever lies together. A
+    unit is a matrix of the batch.
     """
-    f = Function("a given x", "n am ld bm")
+    f = MachineFunction("a given x", "n am ld bm")
     b = f.b
     with b.loop(f.first, f.last) as matrix:
         a, x = b.at(f.a, matrix * f.am, elem), b.at(f.x, matrix * f.n, elem)
@@ -109,20 +110,20 @@ def _write_column(elem: str, upper: bool, unit: bool, by_rows: bool) -> Function
         with b.loop(0, f.n) as count:
             i = (f.n - 1 - count) if upper else count
             line = b.at(a, i * f.ld, elem)
-            found = f.load(x, i, elem)
+            value = f.load(x, i, elem)
             if by_rows:
                 low, high = (i + 1, f.n) if upper else (b.const("i64", 0), i)
-                found = found - _dot(f, line, x, low, high, elem)
+                value = value - _dot(f, line, x, low, high, elem)
             if not unit:
-                found = found / f.load(line, i, elem)
-            f.store(x, i, found)
+                value = value / f.load(line, i, elem)
+            f.store(x, i, value)
             if not by_rows:
                 low, high = (b.const("i64", 0), i) if upper else (i + 1, f.n)
-                _add_scaled(f, line, -found, x, low, high, elem)
+                _add_scaled(f, line, -value, x, low, high, elem)
     return f
 
 
-def _pieces(f: Function, low: Reg, high: Reg) -> Iterator[tuple[Reg, int]]:
+def _pieces(f: MachineFunction, low: Reg, high: Reg) -> Iterator[tuple[Reg, int]]:
     """Loops over vectors from `low` to `high`, and over what is left of them."""
     for lanes in LANES:
         step = max(lanes, 1)
@@ -132,7 +133,7 @@ def _pieces(f: Function, low: Reg, high: Reg) -> Iterator[tuple[Reg, int]]:
         low = end
 
 
-def _dot(f: Function, x: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> Reg:
+def _dot(f: MachineFunction, x: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> Reg:
     """The sum of products from `low` to `high`."""
     b = f.b
     sums = {lanes: b.alloca(elem, lanes) for lanes in LANES}
@@ -151,7 +152,9 @@ def _dot(f: Function, x: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> Reg:
     return result
 
 
-def _add_scaled(f: Function, x: Reg, scale: Reg, y: Reg, low: Reg, high: Reg, elem: str) -> None:
+def _add_scaled(
+    f: MachineFunction, x: Reg, scale: Reg, y: Reg, low: Reg, high: Reg, elem: str
+) -> None:
     """y += scale x, from `low` to `high`."""
     for at, lanes in _pieces(f, low, high):
         one, other = (f.load(v, at, elem, lanes) for v in (x, y))
@@ -192,13 +195,13 @@ def solve_triangular(a: Any, b: Any, upper: bool, unit: bool, out: Any = None) -
 
 @functools.cache
 def _product(dtype: Any) -> int | None:
-    """Where the product of this dtype is; None where there is none."""
+    """Address of the product of this dtype; None where there is none."""
     return gemm.address(dtype.name)
 
 
 def _solve_complex(a: Any, b: Any, upper: bool, unit: bool) -> Any:
-    """As a real system of twice the size, in which an element is [[re, -im], [im, re]]: triangular,
-    once rows are divided by their diagonal elements.
+    """Solves a complex system as a real one of twice the size, in which an element is [[re, -im],
+    [im, re]]: triangular, once rows are divided by their diagonal elements.
     """
     n = a.shape[-1]
     if not unit:
@@ -212,9 +215,9 @@ def _solve_complex(a: Any, b: Any, upper: bool, unit: bool) -> Any:
     parts[..., place, place, 0, 1] = parts[..., place, place, 1, 0] = 0
     whole = parts.swapaxes(-3, -2).reshape(*a.shape[:-2], 2 * n, 2 * n)
     columns = np.stack([b.real, b.imag], -2).reshape(*b.shape[:-2], 2 * b.shape[-2], b.shape[-1])
-    found = solve_triangular(whole, columns, upper, True)
-    x = np.empty((*found.shape[:-2], *b.shape[-2:]), b.dtype)
-    x.real, x.imag = found[..., ::2, :], found[..., 1::2, :]
+    real = solve_triangular(whole, columns, upper, True)
+    x = np.empty((*real.shape[:-2], *b.shape[-2:]), b.dtype)
+    x.real, x.imag = real[..., ::2, :], real[..., 1::2, :]
     return x
 
 
@@ -237,7 +240,7 @@ def _laid_out(x: Any, either: bool) -> Any:
 
 
 def _steps(x: Any) -> tuple[int, int, int]:
-    """How many elements lie between matrices, rows and columns."""
+    """Strides in elements between matrices, rows and columns."""
     rows, columns = x.strides[-2:]
     matrices = x.strides[0] if x.ndim == 3 and x.shape[0] > 1 else 0
     return matrices // x.itemsize, rows // x.itemsize, columns // x.itemsize

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ....core import policy
-from ....kernels.emit import Reg
 from ... import numpy as reference
-from ..lowering.routines import LANES, MOVED, Function, compute
+from ...codegen.emit import Reg
+from ..lowering.machine_routines import LANES, MOVED, MachineFunction, compute
 
 LOOPS = 4
 LINE = 64  # bytes of a row of a tile that is transposed in registers
@@ -26,8 +26,8 @@ _BLOCKS, _REVERSED, _SINGLE = range(3)  # how the innermost loop goes
 Loop: TypeAlias = tuple[int, int, int]  # how often; bytes from one to the next in source and result
 
 
-class Part(NamedTuple):
-    """Where elements come from (input -1: the constant) and go to, in bytes."""
+class BlockCopy(NamedTuple):
+    """A block copy: where elements come from (input -1: the constant) and go to, in bytes."""
 
     input: int
     start: int
@@ -35,9 +35,9 @@ class Part(NamedTuple):
     loops: tuple[Loop, ...]
 
 
-def _write_parts(elem: str, size: int) -> Function:
+def _write_parts(elem: str, size: int) -> MachineFunction:
     """Copies all parts; a unit is a turn of the two outer loops of one."""
-    f = Function("", "inputs count")
+    f = MachineFunction("", "inputs count")
     b = f.b
     out = f.load(f.words, f.inputs + 4, "ptr", scale="i64")
     parts = b.at(f.words, f.inputs + 5, "i64")
@@ -70,7 +70,7 @@ def _write_parts(elem: str, size: int) -> Function:
     return f
 
 
-def _reversed(f: Function, a: Reg, c: Reg, n: Reg, elem: str, size: int) -> None:
+def _reversed(f: MachineFunction, a: Reg, c: Reg, n: Reg, elem: str, size: int) -> None:
     """Elements from a downwards to c upwards."""
     b = f.b
     lanes = min(64 // size, 16)
@@ -84,11 +84,11 @@ def _reversed(f: Function, a: Reg, c: Reg, n: Reg, elem: str, size: int) -> None
         f.store(c, i, f.load(b.at(a, i * -size), 0, elem))
 
 
-def _write_turned(elem: str, size: int) -> Function:
+def _write_turned(elem: str, size: int) -> MachineFunction:
     """out[..., b] = x[..., a], where a goes through x one by one, and b through out. A unit is a
     block of a and b, for one turn of two outer loops.
     """
-    f = Function("x out", "na nb xb oa n1 x0 o0 x1 o1")
+    f = MachineFunction("x out", "na nb xb oa n1 x0 o0 x1 o1")
     b = f.b
     tile = LINE // size
     block = tile * TILES
@@ -120,7 +120,7 @@ def _write_turned(elem: str, size: int) -> Function:
     return f
 
 
-def _transposed(f: Function, rows: list[Reg]) -> list[Reg]:
+def _transposed(f: MachineFunction, rows: list[Reg]) -> list[Reg]:
     """A square of as many rows as they have lanes: those of the first half are interleaved with
     those of the second, as often as halving leads to one.
     """
@@ -137,7 +137,7 @@ def _transposed(f: Function, rows: list[Reg]) -> list[Reg]:
     return rows
 
 
-def _pieces(part: Part, size: int) -> list[Part]:
+def _pieces(part: BlockCopy, size: int) -> list[BlockCopy]:
     """The part with as few loops as can be, long blocks cut; [] where there is nothing to copy."""
     loops: list[Loop] = []
     for n, step, to in part.loops:
@@ -155,7 +155,7 @@ def _pieces(part: Part, size: int) -> list[Part]:
         return [part._replace(loops=tuple(loops))]
     many = n // block
     whole = (*loops[:-1], (many, block * step, block * to), (block, step, to))
-    rest = Part(
+    rest = BlockCopy(
         part.input, part.start + many * block * step, part.to + many * block * to,
         (*loops[:-1], (n % block, step, to)),
     )  # fmt: skip
@@ -163,7 +163,10 @@ def _pieces(part: Part, size: int) -> list[Part]:
 
 
 def _assembled(
-    xs: Sequence[Any], shape: tuple[int, ...], parts: Sequence[Part], constant: bytes = bytes(16)
+    xs: Sequence[Any],
+    shape: tuple[int, ...],
+    parts: Sequence[BlockCopy],
+    constant: bytes = bytes(16),
 ) -> Any:
     """The array of the parts, which together are all of it; NotImplemented where it cannot be."""
     dtype = xs[0].dtype
@@ -214,10 +217,10 @@ def concat(xs: Sequence[Any], axis: int = 0) -> Any:
     steps = _steps(shape, xs[0].itemsize)
     parts, at = [], 0
     for k, x in enumerate(xs):
-        parts.append(Part(k, 0, at * steps[axis], _loops(x, steps)))
+        parts.append(BlockCopy(k, 0, at * steps[axis], _loops(x, steps)))
         at += x.shape[axis]
-    found = _assembled(xs, shape, parts)
-    return reference.concat(xs, axis=axis) if found is NotImplemented else found
+    result = _assembled(xs, shape, parts)
+    return reference.concat(xs, axis=axis) if result is NotImplemented else result
 
 
 def stack(xs: Sequence[Any], axis: int = 0) -> Any:
@@ -229,22 +232,22 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Any:
     shape = (*first[:axis], len(xs), *first[axis:])
     steps = _steps(shape, xs[0].itemsize)
     step = steps.pop(axis)
-    parts = [Part(k, 0, k * step, _loops(x, steps)) for k, x in enumerate(xs)]
-    found = _assembled(xs, shape, parts)
-    return reference.stack(xs, axis=axis) if found is NotImplemented else found
+    parts = [BlockCopy(k, 0, k * step, _loops(x, steps)) for k, x in enumerate(xs)]
+    result = _assembled(xs, shape, parts)
+    return reference.stack(xs, axis=axis) if result is NotImplemented else result
 
 
 def flip(x: Any, axis: tuple[int, ...] | int | None = None) -> Any:
     """A copy with the elements in reverse order along axes."""
-    found = NotImplemented
+    result = NotImplemented
     axes = range(x.ndim)
     axis = tuple(axes[k] for k in (axes if axis is None else np.atleast_1d(axis)))
     if x.size:
         turned = reference.flip(x, axis)
         start = sum((x.shape[k] - 1) * x.strides[k] for k in axis)
         loops = _loops(turned, _steps(x.shape, x.itemsize))
-        found = _assembled([x], x.shape, [Part(0, start, 0, loops)])
-    return reference.flip(x, axis).copy() if found is NotImplemented else found
+        result = _assembled([x], x.shape, [BlockCopy(0, start, 0, loops)])
+    return reference.flip(x, axis).copy() if result is NotImplemented else result
 
 
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
@@ -255,7 +258,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     n = x.shape[axis]
     shift %= max(n, 1)
     steps = _steps(x.shape, x.itemsize)
-    found = NotImplemented
+    result = NotImplemented
     if x.size:
         rest = x.shape[axis] - shift
         before, after = [
@@ -264,10 +267,10 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
             )
             for m in (shift, rest)
         ]
-        parts = [Part(0, rest * x.strides[axis], 0, before)]
-        parts.append(Part(0, 0, shift * steps[axis], after))
-        found = _assembled([x], x.shape, parts)
-    return reference.roll(x, shift, axis) if found is NotImplemented else found
+        parts = [BlockCopy(0, rest * x.strides[axis], 0, before)]
+        parts.append(BlockCopy(0, 0, shift * steps[axis], after))
+        result = _assembled([x], x.shape, parts)
+    return reference.roll(x, shift, axis) if result is NotImplemented else result
 
 
 def tile(x: Any, times: tuple[int, ...]) -> Any:
@@ -281,8 +284,8 @@ def tile(x: Any, times: tuple[int, ...]) -> Any:
     loops: list[Loop] = []
     for again, n, step, to in zip(times, have, strides, steps, strict=True):
         loops += [(again, 0, n * to), (n, step, to)]
-    found = _assembled([x], shape, [Part(0, 0, 0, tuple(loops))])
-    return reference.tile(x, times) if found is NotImplemented else found
+    result = _assembled([x], shape, [BlockCopy(0, 0, 0, tuple(loops))])
+    return reference.tile(x, times) if result is NotImplemented else result
 
 
 def framed(x: Any, starts: tuple[int, ...], shape: tuple[int, ...], value: Any) -> Any:
@@ -292,22 +295,22 @@ def framed(x: Any, starts: tuple[int, ...], shape: tuple[int, ...], value: Any) 
     constant = np.asarray(value).astype(x.dtype).tobytes().ljust(16, b"\0")
     steps = _steps(shape, x.itemsize)
     inside = sum(at * step for at, step in zip(starts, steps, strict=True))
-    parts = [Part(0, 0, inside, _loops(x, steps))]
+    parts = [BlockCopy(0, 0, inside, _loops(x, steps))]
     corner = 0  # of what is left when the axes before have got their frame
     left = list(shape)
     for axis, (at, n) in enumerate(zip(starts, x.shape, strict=True)):
         for first, count in ((0, at), (at + n, left[axis] - at - n)):
             sizes = [*left[:axis], count, *left[axis + 1 :]]
             loops = tuple((m, 0, step) for m, step in zip(sizes, steps, strict=True))
-            parts.append(Part(-1, 0, corner + first * steps[axis], loops))
+            parts.append(BlockCopy(-1, 0, corner + first * steps[axis], loops))
         corner += at * steps[axis]
         left[axis] = n
     return _assembled([x], shape, parts, constant)
 
 
-def _write_paired(elem: str) -> Function:
+def _write_paired(elem: str) -> MachineFunction:
     """out[2 i] = x[i], out[2 i + 1] = y[i]; a unit is one i."""
-    f = Function("x y out", "")
+    f = MachineFunction("x y out", "")
     b = f.b
     picks = ", ".join(f"i32 {i}, i32 {LANES + i}" for i in range(LANES))
 
@@ -342,12 +345,12 @@ def copied(x: Any, order: str) -> Any:
     if order == "K" and not x.flags.c_contiguous:
         return NotImplemented
     loops = _loops(x, _steps(x.shape, x.itemsize))
-    found = NotImplemented
+    result = NotImplemented
     if x.size:
-        found = _turned(x, loops)
-        if found is NotImplemented:
-            found = _assembled([x], x.shape, [Part(0, 0, 0, loops)])
-    return x.copy() if found is NotImplemented else found
+        result = _turned(x, loops)
+        if result is NotImplemented:
+            result = _assembled([x], x.shape, [BlockCopy(0, 0, 0, loops)])
+    return x.copy() if result is NotImplemented else result
 
 
 def _turned(x: Any, loops: tuple[Loop, ...]) -> Any:
@@ -355,7 +358,7 @@ def _turned(x: Any, loops: tuple[Loop, ...]) -> Any:
     element; NotImplemented for others.
     """
     size = x.itemsize
-    pieces = _pieces(Part(0, 0, 0, loops), size)
+    pieces = _pieces(BlockCopy(0, 0, 0, loops), size)
     if len(pieces) != 1 or size not in (4, 8):
         return NotImplemented
     *rest, (nb, xb, ob) = pieces[0].loops

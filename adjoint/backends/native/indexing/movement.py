@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
-from ....kernels.emit import Body, Reg
-from ..lowering.routines import LANES, MOVED, NUMBERS, Function, compute, run
+from ...codegen.emit import FunctionBody, Reg
+from ..lowering.machine_routines import LANES, MOVED, NUMBERS, MachineFunction, compute, run
 
 UNROLLED = 4  # elements that are written in one turn
 TILE = 64  # columns that are summed together
@@ -28,20 +28,20 @@ _INT64 = np.dtype(np.int64)
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def _entry(f: Function, at: Reg, lanes: int, negative: bool) -> Reg:
+def _entry(f: MachineFunction, at: Reg, lanes: int, negative: bool) -> Reg:
     """Entries of the index, where `negative` those counted from the end too."""
     k = f.load(f.index, at, "i64", lanes)
     return f.b.select(k < 0, k + f.n, k) if negative else k
 
 
-def _in_range(f: Function, k: Reg) -> Reg:
+def _in_range(f: MachineFunction, k: Reg) -> Reg:
     """Entries, with 0 for those out of range, which the routine refuses."""
     wrong = f.b.compare("ge", k, f.n, unsigned=True)
     f.doubt(wrong)
     return f.b.select(wrong, 0, k)
 
 
-def _picked(f: Function, at: Reg, elem: str) -> Reg:
+def _picked(f: MachineFunction, at: Reg, elem: str) -> Reg:
     """The elements of x at positions."""
     b = f.b
     if not at.lanes:
@@ -56,11 +56,11 @@ def _picked(f: Function, at: Reg, elem: str) -> Reg:
     )
 
 
-def _write_take(blocks: bool, negative: bool, elem: str) -> Function:
+def _write_take(blocks: bool, negative: bool, elem: str) -> MachineFunction:
     """out[o, j, :] = x[o, index[j], :], for blocks of `inner` bytes or single elements; a unit is a
     segment of the index for one o.
     """
-    f = Function("x index out", "n m inner outer")
+    f = MachineFunction("x index out", "n m inner outer")
     b = f.b
     latest = b.alloca("i64", 0, -1)
     places = Reg(b, "ptr", 0, b.name())
@@ -90,7 +90,7 @@ def _write_take(blocks: bool, negative: bool, elem: str) -> Function:
     return f
 
 
-def _columns_of(f: Function, low: Reg, high: Reg, elem: str, step: Any) -> None:
+def _columns_of(f: MachineFunction, low: Reg, high: Reg, elem: str, step: Any) -> None:
     """`columns` for elements that vectors are gathered of; one by one for others."""
     if elem in ("i32", "i64"):
         f.columns(low, high, step)
@@ -99,11 +99,11 @@ def _columns_of(f: Function, low: Reg, high: Reg, elem: str, step: Any) -> None:
             step(c, 0)
 
 
-def _write_gather(flat: bool, negative: bool, elem: str) -> Function:
+def _write_gather(flat: bool, negative: bool, elem: str) -> MachineFunction:
     """out[o, j, i] = x[o, index[o, j, i], i]; `flat`: there is one i. A unit is a segment of j for
     one o.
     """
-    f = Function("x index out", "n m inner segments")
+    f = MachineFunction("x index out", "n m inner segments")
     b = f.b
     with f.parts(f.segments) as (o, segment):
         low = segment * SEGMENT
@@ -186,7 +186,7 @@ def _alike(shape: tuple[int, ...], other: tuple[int, ...], axis: int) -> bool:
 
 def _write_place(
     base: str, source: bool, along: bool, flat: bool, negative: bool, add: bool, elem: str
-) -> Function:
+) -> MachineFunction:
     """out[o, index[j], :] = src[o, j, :], or added; where `along`, out[o, index[o, j, i], i] =
     src[o, j, i]. Where not `source`, a number is written instead. For each o in the order of j;
     entries may be negative where `negative`.
@@ -195,7 +195,7 @@ def _write_place(
     is one i. A unit is a part of the rows n for one o.
     """
     operands = ("x index src out" if base == "x" else "src index out").split()
-    f = Function(
+    f = MachineFunction(
         " ".join(name for name in operands if source or name != "src"),
         "n m inner pieces part value value2",
     )
@@ -236,7 +236,7 @@ def _write_place(
     return f
 
 
-def _all_in_range(f: Function, start: Reg, count: Reg, negative: bool) -> Reg:
+def _all_in_range(f: MachineFunction, start: Reg, count: Reg, negative: bool) -> Reg:
     """Whether entries are; if not, the routine refuses."""
     b = f.b
     wrong = {lanes: b.alloca("i1", lanes) for lanes in (0, LANES)}
@@ -248,13 +248,18 @@ def _all_in_range(f: Function, start: Reg, count: Reg, negative: bool) -> Reg:
         b.put(wrong[lanes], b.get(wrong[lanes]) | out)
 
     f.columns(b.const("i64", 0), count, step)
-    found = b.get(wrong[0]) | b.any(b.get(wrong[LANES]))
-    f.doubt(found)
-    return ~found
+    outside = b.get(wrong[0]) | b.any(b.get(wrong[LANES]))
+    f.doubt(outside)
+    return ~outside
 
 
 def _place_along(
-    f: Function, flat: bool, negative: bool, row: Reg, source_row: Reg, put: Callable[..., None]
+    f: MachineFunction,
+    flat: bool,
+    negative: bool,
+    row: Reg,
+    source_row: Reg,
+    put: Callable[..., None],
 ) -> None:
     """Elements of one o, in the order of j."""
     b = f.b
@@ -276,9 +281,9 @@ def _place_along(
             put((row + _entry(f, at + i, 0, negative)) * f.inner + i, at + i)
 
 
-def _write_check() -> Function:
+def _write_check() -> MachineFunction:
     """Refuses an index with entries out of range."""
-    f = Function("index", "n low")
+    f = MachineFunction("index", "n low")
 
     def step(c: Reg, lanes: int) -> None:
         k = f.load(f.index, c, "i64", lanes)
@@ -364,11 +369,11 @@ def one_hot(index: Any, count: int) -> Any:
 # ---- running sums --------------------------------------------------------------------------------
 
 
-def _write_sums(elem: str) -> Function:
+def _write_sums(elem: str) -> MachineFunction:
     """out[o, j, :] = the sum of x[o, :j + 1, :], in float64 for floats; from the end where
     `reverse`. A unit is a tile of columns of one o.
     """
-    f = Function("x out", "m inner reverse tiles")
+    f = MachineFunction("x out", "m inner reverse tiles")
     b = f.b
     wide = "double" if elem == "float" else elem
     sums = Reg(b, "ptr", 0, b.name())
@@ -409,7 +414,7 @@ def _write_sums(elem: str) -> Function:
     return f
 
 
-def _moved(b: Body, x: Reg, distance: int) -> Reg:
+def _moved(b: FunctionBody, x: Reg, distance: int) -> Reg:
     """The lanes moved up by a distance, zeros below."""
     lanes = [x.lanes + i if i < distance else i - distance for i in range(x.lanes)]
     picks = ", ".join(f"i32 {lane}" for lane in lanes)
@@ -417,11 +422,11 @@ def _moved(b: Body, x: Reg, distance: int) -> Reg:
     return b.emit(x.elem, x.lanes, text)
 
 
-def _widened(b: Body, x: Reg, wide: str) -> Reg:
+def _widened(b: FunctionBody, x: Reg, wide: str) -> Reg:
     return b.convert("fpext", x, wide)
 
 
-def _narrowed(b: Body, x: Reg, elem: str) -> Reg:
+def _narrowed(b: FunctionBody, x: Reg, elem: str) -> Reg:
     return b.convert("fptrunc", x, elem)
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
-from ....kernels.emit import Reg
-from ..lowering.routines import NUMBERS, Function, compute
+from ...codegen.emit import Reg
+from ..lowering.machine_routines import NUMBERS, MachineFunction, compute
 
 _BITS = {"float": 32, "i32": 32, "double": 64, "i64": 64}
 _INT64 = np.dtype(np.int64)
 
 
-def _write_ranked(elem: str, largest: bool) -> Function:
+def _write_ranked(elem: str, largest: bool) -> MachineFunction:
     """out[row, :k] = the places of the k best in x[row, :n], equal ones in their order."""
-    f = Function("x out", "n k")
+    f = MachineFunction("x out", "n k")
     b = f.b
     kind = f"i{_BITS[elem]}"
     best = Reg(b, "ptr", 0, b.name())
@@ -49,7 +49,7 @@ def _write_ranked(elem: str, largest: bool) -> Function:
     return f
 
 
-def _key(f: Function, at: Reg, elem: str, lanes: int, largest: bool) -> Reg:
+def _key(f: MachineFunction, at: Reg, elem: str, lanes: int, largest: bool) -> Reg:
     """A signed integer that is the larger, the better an element is."""
     b = f.b
     x = f.load(f.x, at, elem, lanes)
@@ -64,7 +64,7 @@ def _key(f: Function, at: Reg, elem: str, lanes: int, largest: bool) -> Reg:
     return x if largest else ~x
 
 
-def _insert(f: Function, best: Reg, out: Reg, last: Reg, key: Reg, place: Reg) -> None:
+def _insert(f: MachineFunction, best: Reg, out: Reg, last: Reg, key: Reg, place: Reg) -> None:
     """Puts a key in order among those before the position `last`, which is lost."""
     b = f.b
     at = b.alloca("i64", 0)

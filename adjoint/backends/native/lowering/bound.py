@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
+from ....core.arrays import CachedLaunch, address, addresses, signature
 from ....core.errors import NotTraceable
 from ....core.op import Op
-from ....eager.arrays import Launcher, address, addresses, signature
-from ....kernels import Compiled, Kernel
-from ....kernels.run import Entry
-from ....program import compute as core_compute
-from ....program.compute import quietly
-from ....program.executable import find
+from ....ir import compute as core_compute
+from ....ir.compute import quietly
+from ....ir.executable import find
+from ...codegen import Compiled, Kernel
+from ...codegen.run import KernelEntry
 from ..gemm import gemm, products
-from ..onednn.plan import Plan
+from ..onednn.plan import OneDnnPlan
+from ..runtime.launch_list import Launch as Ready
+from ..runtime.parallel_sections import Blocks
 from ..runtime.pool import default_pool
-from ..runtime.regions import Blocks
-from ..runtime.sequence import Call as Ready
+from . import numpy_loops
 from .composite import Composite
 from .scratch import Scratch
 
@@ -41,12 +42,12 @@ def bound_kernel(
     shape: Sequence[int] | None = None,
     run: Any = None,
 ) -> list[Call]:
-    """What computes `outs` from `arrays` by a kernel each time it is called, one after another.
+    """Calls that compute `outs` from `arrays` by a kernel when run one after another.
 
     Errors: as for a call of the kernel.
     """
     entry = compiled.entry(arrays, shape, outs)
-    if isinstance(entry, Entry):
+    if isinstance(entry, KernelEntry):
         if not entry.overlaps(addresses((*arrays, *outs))):
             return [_bound_entry(entry, arrays, outs, scalars, run)]
     else:
@@ -60,7 +61,11 @@ def bound_kernel(
 
 
 def _bound_entry(
-    entry: Entry, arrays: Sequence[Any], outs: Sequence[Any], scalars: Sequence[float], run: Any
+    entry: KernelEntry,
+    arrays: Sequence[Any],
+    outs: Sequence[Any],
+    scalars: Sequence[float],
+    run: Any,
 ) -> Ready:
     places = addresses((*arrays, *outs))
     words = entry.head + places + entry.pack(*scalars)
@@ -70,8 +75,10 @@ def _bound_entry(
     keeps = memory_of((*arrays, *outs))
 
     def blocks(rows: int, size: int) -> Blocks | None:
-        found = entry.in_blocks(rows, size)
-        return None if found is None else Blocks(found[0] + words[len(found[0]) :], found[1])
+        planned = entry.in_blocks(rows, size)
+        return (
+            None if planned is None else Blocks(planned[0] + words[len(planned[0]) :], planned[1])
+        )
 
     return Ready(
         entry.code, entry.chunks, words, pointers, shared, entry.quick, keeps,
@@ -80,13 +87,17 @@ def _bound_entry(
 
 
 def memory_of(arrays: Sequence[Any]) -> list[Any]:
-    """What owns the memory of arrays, each once: calls that know addresses keep nothing else."""
+    """The owners of the arrays' memory, each once: calls that hold addresses keep nothing else
+    alive.
+    """
     owners = [x if x.base is None else x.base for x in arrays]
     return list({id(x): x for x in owners}.values())
 
 
 def bound_copy(target: Any, source: Any) -> list[Call]:
-    """What copies the elements of an array into another of its shape and dtype, as both lie."""
+    """Calls that copy the elements of an array into another of its shape and dtype, whatever their
+    strides.
+    """
     sizes = [size for size in target.shape if size != 1]
     kind = _MOVED.get(target.itemsize)
     if kind is None or source.dtype != target.dtype or source.shape != target.shape:
@@ -108,23 +119,23 @@ def _copying(rank: int, kind: str) -> Compiled:
 
 
 def dense(arrays: Sequence[Any]) -> tuple[list[Any], list[Call]]:
-    """The arrays, row-major: those that are not as copies, and what copies them."""
-    found: list[Any] = []
+    """The arrays in row-major order, copies where need be, and the calls that copy them."""
+    arranged: list[Any] = []
     calls: list[Call] = []
     for x in arrays:
         if type(x) is np.ndarray and not x.flags.c_contiguous:
             copy = np.ascontiguousarray(x)  # of its values, which some ops look at
             calls += bound_copy(copy, x)
             x = copy
-        found.append(x)
-    return found, calls
+        arranged.append(x)
+    return arranged, calls
 
 
 def bound_composite(
     composite: Composite, arrays: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
-    """What computes `outs` from `arrays` when called one after another, as often as wanted; and all
-    memory that must be kept alive as long.
+    """Calls that compute `outs` from `arrays` when run one after another, as often as wanted; and
+    all memory that must be kept alive as long.
 
     Errors: NotTraceable for composites that gather.
     """
@@ -152,7 +163,7 @@ def may_overwrite(composite: Composite, arrays: Sequence[Any], outs: Sequence[An
             return False
         if shared:
             entry = stage.compiled.entry(given, stage.shape, made)
-            if not isinstance(entry, Entry) or entry.overlaps(addresses((*given, *made))):
+            if not isinstance(entry, KernelEntry) or entry.overlaps(addresses((*given, *made))):
                 return False
         written += made
     return True
@@ -182,7 +193,7 @@ def _stages(
 
 
 def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
-    """What computes an op of that `library` (`Op.library`) into `out` when called one after
+    """Calls that compute an op of that `library` (`Op.library`) into `out` when run one after
     another.
     """
     x, y, *bias = operands
@@ -209,13 +220,13 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
         plan = getattr(run, "__self__", None)
         if plan is None and products.is_little(a, b):  # also what eagerly is copied first
             plan = products.generated(a, b, *bias)
-        if isinstance(plan, gemm.Plan):
+        if isinstance(plan, gemm.GemmPlan):
             return [plan.call((a, b, *bias), c)]
-        if isinstance(plan, Plan):
+        if isinstance(plan, OneDnnPlan):
             instead = None if a.dtype == products.BFLOAT16 else products.by_numpy_into
-            found = plan.call(a, b, c, *bias, work=scratch(plan.work), instead=instead)
-            if found is not None:
-                return [found]
+            bound = plan.call(a, b, c, *bias, work=scratch(plan.work), instead=instead)
+            if bound is not None:
+                return [bound]
         if run is not None:
             return [functools.partial(run, a, b, c, *bias)]
 
@@ -227,9 +238,9 @@ def bound_product(library: str, operands: Sequence[Any], out: Any, scratch: Scra
 
 
 def product_into(library: str, operands: Sequence[Any], out: Any, then: str = "") -> Call | None:
-    """What computes an op of that `library`, or then what of it is above 0 ("relu") or the sum of
-    it and what is there ("add"), into an array that may have gaps between its rows, or lie by
-    columns; None where only a copy of its result could be brought there.
+    """A call that computes an op of that `library` into an array that may have gaps between its
+    rows, or lie by columns. `then` replaces the result by its part above 0 ("relu"), or adds it to
+    what is there ("add"). None where only a copy of the result could be brought there.
     """
     x, y, *bias = operands
     if not all(_are_at_hand(library, x, y)):
@@ -238,10 +249,10 @@ def product_into(library: str, operands: Sequence[Any], out: Any, then: str = ""
     c = out if out.ndim == a.ndim else out.reshape(-1, out.shape[-1])
     if not np.may_share_memory(c, out) or not all(v.flags.c_contiguous for v in bias):
         return None
-    found = products.generated_into(a, b, c, *bias)
-    if found is None:
+    generated = products.generated_into(a, b, c, *bias)
+    if generated is None:
         return None
-    plan, given, c = found
+    plan, given, c = generated
     plan = plan.rectified() if then == "relu" else plan.adding() if then else plan
     return None if plan is None else plan.call(given, c)
 
@@ -249,9 +260,9 @@ def product_into(library: str, operands: Sequence[Any], out: Any, then: str = ""
 def bound_products(
     each: Sequence[tuple[str, Sequence[Any]]], outs: Sequence[Any]
 ) -> tuple[list[Call], list[Any]]:
-    """What computes small products of two matrices, each of a `library` and its operands, into
-    row-major arrays, when called one after another; and all memory that must be kept alive as long.
-    No product reads another's result.
+    """Calls that compute small products of two matrices, each of a `library` and its operands, into
+    row-major arrays, when run one after another; and all memory that must be kept alive as long. No
+    product reads another's result.
     """
     copied: dict[Any, Any] = {}
     calls: list[Call] = []
@@ -282,8 +293,8 @@ def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
 
 
 def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
-    """What computes an op of arrays and numbers into `outs` when called one after another: the
-    machine code that eager execution launches for such, where there is some.
+    """Calls that compute an op of arrays and numbers into `outs` when run one after another: the
+    machine code that eager execution launches, where there is some.
     """
 
     into = getattr(op, "compute_into", None)
@@ -291,10 +302,14 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
         return [functools.partial(into, inputs, outs)]
 
     def compute() -> None:
-        found = core_compute.compute(op, inputs)  # type: ignore[arg-type]
-        for out, each in zip(outs, found if len(outs) > 1 else (found,), strict=True):
+        results = core_compute.compute(op, inputs)  # type: ignore[arg-type]
+        for out, each in zip(outs, results if len(outs) > 1 else (results,), strict=True):
             np.copyto(out, each, casting="no")
 
+    if op.gufunc:
+        loop = numpy_loops.bound(op, inputs, outs, compute)
+        if loop is not None:
+            return [loop]
     launch = _launcher_of(op, list(inputs))
     if launch is None or any(steps is not None for *_, steps in launch.outputs):
         copies, calls = dense(inputs)
@@ -317,30 +332,32 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
     return [Ready(code, chunks, words, pointers, pool is not None, quick, keeps, compute)]
 
 
-def _launcher_of(op: Op, inputs: list[Any]) -> Launcher | None:
-    """What eager execution launches for an op of such arrays, which may be any of their kind."""
+def _launcher_of(op: Op, inputs: list[Any]) -> CachedLaunch | None:
+    """The launcher that eager execution has for an op of such arrays, which may be any of their
+    kind.
+    """
     key = signature(op, inputs, False, [], None, True)
     for _ in range(2):  # some are launched by their address when they come a second time
         try:
             core_compute.compute(op, inputs)
         except Exception:  # of these values: what is computed for others is not known
             return None
-        found = None if key is None else find(key)
-        launch = None if found is None else found.launch
+        entry = None if key is None else find(key)
+        launch = None if entry is None else entry.launch
         if type(launch) is functools.partial and launch.func is quietly:
             launch = launch.args[0]
-        if type(launch) is Launcher:
+        if type(launch) is CachedLaunch:
             return launch
     return None
 
 
 def bound_routine(routine: Any, given: Sequence[Any], outs: Sequence[Any]) -> Call:
-    """What computes `outs` from `given` by a composite's routine."""
+    """A call that computes `outs` from `given` by a composite's routine."""
     forward, arrays = routine.forward, list(given)
 
     def compute() -> None:
-        found, _ = quietly(forward, arrays)
-        for out, each in zip(outs, found, strict=True):
+        results, _ = quietly(forward, arrays)
+        for out, each in zip(outs, results, strict=True):
             np.copyto(out, each)
 
     return compute

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.op import Op
-from ..onednn import convolution, pooling
-from ..onednn.plan import Plan
+from ..onednn import eager_convolution, pooling_plans
+from ..onednn.plan import OneDnnPlan
 from .bound import Call, bound_op, bound_product, dense
 from .scratch import Scratch
 
 
 def bound_layer(op: Op, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
-    """What computes a convolution, a sum of windows, or the transpose of one of these into `out`,
-    which is row-major, when called one after another: by oneDNN, or, where that has none, as any
-    op.
+    """Calls that compute a convolution, a sum of windows, or the transpose of one of these into
+    `out`, which is row-major, when run one after another: by oneDNN, or, where that has none, as
+    any op.
     """
     given, calls = dense(inputs)
     made = _LAYERS[op.name](op, given, out, scratch)
@@ -38,16 +38,16 @@ def _sum_pool_input(
     return _by_plan(_plan_of_sums(op, True, out, g), (out, g), 0, scratch)
 
 
-def _plan_of_sums(op: Any, backward: bool, images: Any, values: Any) -> Plan | None:
+def _plan_of_sums(op: Any, backward: bool, images: Any, values: Any) -> OneDnnPlan | None:
     lead = images.ndim - len(op.kernel)
-    return pooling.sums(
+    return pooling_plans.sums(
         backward, images.shape[:lead], images.shape[lead:], images.dtype, op.kernel, op.stride,
         op.padding, values.shape[lead:],
     )  # fmt: skip
 
 
 def _by_plan(
-    plan: Plan | None, arrays: Sequence[Any], weights: int, scratch: Scratch
+    plan: OneDnnPlan | None, arrays: Sequence[Any], weights: int, scratch: Scratch
 ) -> list[Call] | None:
     """The plan's call with as many bytes for reordered weights as the last of the arrays."""
     if plan is None:
@@ -65,37 +65,39 @@ def _by_plan(
 def _convolution(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call] | None:
     x, w, *more = inputs
     bias = more[0] if more else None
-    found = convolution.plan_of_conv(x, w, bias, out.shape[2:], *_options(op))
-    if found is None:
+    planned = eager_convolution.plan_of_conv(x, w, bias, out.shape[2:], *_options(op))
+    if planned is None:
         return None
-    if found.pointwise and bias is None:
+    if planned.pointwise and bias is None:
         return _at_each_place(w.reshape(w.shape[:2]), x, out, scratch)
-    return _by_plan(found.plan, (x, w, out, x if bias is None else bias, x), found.weights, scratch)
+    return _by_plan(
+        planned.plan, (x, w, out, x if bias is None else bias, x), planned.weights, scratch
+    )
 
 
 def _convolution_input(
     op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch
 ) -> list[Call] | None:
     y, w = inputs
-    found = convolution.plan_of_conv_input(y, w, op.size, *_options(op))
-    if found is None:
+    planned = eager_convolution.plan_of_conv_input(y, w, op.size, *_options(op))
+    if planned is None:
         return None
-    if found.pointwise:
+    if planned.pointwise:
         return _at_each_place(w.reshape(w.shape[:2]).T, y, out, scratch)
-    return _by_plan(found.plan, (out, w, y, y, y), found.weights, scratch)
+    return _by_plan(planned.plan, (out, w, y, y, y), planned.weights, scratch)
 
 
 def _convolution_weight(
     op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch
 ) -> list[Call] | None:
     x, y = inputs
-    found = convolution.plan_of_conv_weight(x, y, op.kernel, *_options(op))
-    return found and _by_plan(found.plan, (x, out, y, y, y), found.weights, scratch)
+    planned = eager_convolution.plan_of_conv_weight(x, y, op.kernel, *_options(op))
+    return planned and _by_plan(planned.plan, (x, out, y, y, y), planned.weights, scratch)
 
 
 def bound_blocked(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) -> list[Call]:
-    """What computes a convolution of images in blocks (`inference.layouts`) into `out`, all of them
-    dense, when called: by oneDNN, which has a plan for it.
+    """Calls that compute a convolution of images in blocks (`inference.layouts`) into `out`, all of
+    them dense, by oneDNN, which has a plan for it.
     """
     (a, b), bias = inputs[:2], inputs[2:]
     arrays = {"convolution": (a, b, out), "convolution_input": (out, b, a)}.get(
@@ -107,11 +109,11 @@ def bound_blocked(op: Any, inputs: Sequence[Any], out: Any, scratch: Scratch) ->
         (v.shape[0], v.shape[1] * block, *v.shape[2:-1]) if block else v.shape
         for v, block in ((x, op.images), (w, 0), (y, op.values))
     ]
-    found = convolution.plan_of_blocks(
+    planned = eager_convolution.plan_of_blocks(
         op.base, shapes[0], shapes[1], shapes[2], bool(bias), blocks
     )  # fmt: skip
-    assert found is not None
-    made = _by_plan(found.plan, (x, w, y, *(bias or [x]), x), found.weights, scratch)
+    assert planned is not None
+    made = _by_plan(planned.plan, (x, w, y, *(bias or [x]), x), planned.weights, scratch)
     assert made is not None
     return made
 
@@ -135,7 +137,7 @@ _LAYERS = {
 }  # by `Op.name`
 
 
-def windows_of(op: Any, x: Any, values: Any) -> pooling.Windows | None:
+def windows_of(op: Any, x: Any, values: Any) -> pooling_plans.Windows | None:
     """The generated code for a maximum pooling of images into values, and for its gradient; None
     where there is none.
     """
@@ -143,12 +145,12 @@ def windows_of(op: Any, x: Any, values: Any) -> pooling.Windows | None:
     if x.dtype != values.dtype or x.shape[:lead] != values.shape[:lead]:
         return None
     kernel, stride, padding, dilation = op.options
-    return pooling.windows(x, kernel, stride, padding, dilation, values.shape[lead:])
+    return pooling_plans.windows(x, kernel, stride, padding, dilation, values.shape[lead:])
 
 
 def bound_maxima(op: Any, x: Any, out: Any, places: Any) -> list[Call]:
-    """What computes the largest element of each window, and its place in the window, when called
-    one after another; for arrays that have `windows_of`.
+    """Calls that compute the largest element of each window, and its position in the window, when
+    run one after another; for arrays that have `windows_of`.
     """
     windows = windows_of(op, x, out)
     assert windows is not None
@@ -157,8 +159,8 @@ def bound_maxima(op: Any, x: Any, out: Any, places: Any) -> list[Call]:
 
 
 def bound_maxima_input(op: Any, g: Any, places: Any, out: Any) -> list[Call]:
-    """What adds each window's g at the place of its maximum, when called one after another; for
-    arrays that have `windows_of`.
+    """Calls that add each window's g at the position of its maximum, when run one after another;
+    for arrays that have `windows_of`.
     """
     windows = windows_of(op, out, g)
     assert windows is not None

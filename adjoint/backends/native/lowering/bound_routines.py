@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
-from ....eager.arrays import addresses
-from ....kernels import Compiled, Kernel
-from ..attention.attention import Attention, summed_axes
+from ....core.arrays import addresses
+from ...codegen import Compiled, Kernel
+from ..attention.eager_attention import Attention, summed_axes
+from ..recurrent.eager_recurrent import Recurrent, SingleCell
 from ..recurrent.packing import packing
-from ..recurrent.recurrent import Recurrent, SingleCell
+from ..runtime.launch_list import Launch as Ready
 from ..runtime.pool import default_pool
-from ..runtime.sequence import Call as Ready
 from .bound import Call, bound_copy, bound_kernel, bound_product, memory_of
 from .scratch import Scratch
 
@@ -32,7 +32,7 @@ def bound_forward(
     routine: Any, arrays: Sequence[Any], outs: Sequence[Any], scratch: Scratch,
     constant: Sequence[bool] = (),
 ) -> Calls | None:  # fmt: skip
-    """What computes a routine's outputs, and what it keeps for its gradient, into `outs`;
+    """Calls that compute a routine's outputs, and the values kept for its gradient, into `outs`;
     `constant` says which arrays never change.
     """
     if not all(y.flags.c_contiguous for y in outs):
@@ -48,8 +48,8 @@ def bound_backward(
     routine: Any, arrays: Sequence[Any], outputs: Sequence[Any], kept: Sequence[Any],
     gs: Sequence[Any], outs: Sequence[Any], scratch: Scratch,
 ) -> Calls | None:  # fmt: skip
-    """What computes the gradients of those inputs that want one into `outs`; `gs` are those of the
-    outputs, or None.
+    """Calls that compute the gradients of the inputs that want one into `outs`; `gs` are the
+    gradients of the outputs, or None.
     """
     if not all(y.flags.c_contiguous for y in (*outs, *outputs, *kept)):
         return None
@@ -79,12 +79,12 @@ def _with_rows(arrays: Sequence[Any], scratch: Scratch) -> tuple[list[Any], Call
     made, scratch = scratch.arrays([(x.shape, x.dtype) for x in gaps])
     calls = [call for y, x in zip(made, gaps, strict=True) for call in bound_copy(y, x)]
     copies = iter(made)
-    found = [x if x.strides[-1] == x.itemsize else next(copies) for x in arrays]
-    return found, calls, scratch
+    with_rows = [x if x.strides[-1] == x.itemsize else next(copies) for x in arrays]
+    return with_rows, calls, scratch
 
 
 def _filled(target: Any, value: float) -> Calls:
-    """What lets all elements be this."""
+    """Calls that set all elements to a value."""
     return bound_copy(target, np.broadcast_to(np.full(1, value, target.dtype), target.shape))
 
 
@@ -105,7 +105,7 @@ def _adding(dtype: str) -> Compiled:
 
 
 def _sum(x: Any, axes: tuple[int, ...], out: Any) -> Calls:
-    """What adds over axes of an array, of which `out` has the others."""
+    """Calls that sum an array over axes into `out`, which has the others."""
     shape = [n for axis, n in enumerate(x.shape) if axis not in axes]
     run = default_pool().run if x.size >= policy.PARALLEL else None
     return bound_kernel(_summing(x.ndim, axes, x.dtype.name), [x], [out.reshape(shape)], run=run)
@@ -122,9 +122,9 @@ def _attention(
     (query, key, value, *mask), calls, scratch = _with_rows(given, scratch)
     if not total:
         total, scratch = scratch.arrays([((*routine.heads, routine.length, 1), FLOAT32)])
-    found = [query, key, value, *(mask or [query]), output, *total]
+    operands = [query, key, value, *(mask or [query]), output, *total]
     code = routine.code.forward
-    return [*calls, _ready(code, routine.chunks[0], routine.words_of(code, found), found)]
+    return [*calls, _ready(code, routine.chunks[0], routine.words_of(code, operands), operands)]
 
 
 def _attention_backward(
@@ -141,9 +141,19 @@ def _attention_backward(
     parts, scratch = scratch.arrays([(shape, FLOAT32) for shape in shapes])
     for out, shape, part in zip(wanted, shapes, parts, strict=True):
         written.append(part if out is None or (1, *out.shape) != shape else out[None])
-    found = [query, key, value, *(mask or [query]), output, total, g, written[0][0], *written[1:]]
+    operands = [
+        query,
+        key,
+        value,
+        *(mask or [query]),
+        output,
+        total,
+        g,
+        written[0][0],
+        *written[1:],
+    ]
     code = routine.code.backward
-    calls.append(_ready(code, routine.chunks[1], routine.words_of(code, found), found))
+    calls.append(_ready(code, routine.chunks[1], routine.words_of(code, operands), operands))
     for out, part in zip(wanted, written, strict=True):
         if out is not None and not np.may_share_memory(out, part):
             axes = summed_axes(part.shape, out.shape)
@@ -168,8 +178,8 @@ class _Layer:
 
     def array(self, *shape: int) -> Any:
         """Memory that this call alone uses while it runs."""
-        [found], self.scratch = self.scratch.arrays([(shape, self.routine.dtype)])
-        return found
+        [memory], self.scratch = self.scratch.arrays([(shape, self.routine.dtype)])
+        return memory
 
     def dense(self, x: Any) -> Any:
         """The array itself, or a copy of it where it is not row-major."""
@@ -180,7 +190,7 @@ class _Layer:
         return copy
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """Have a product."""
+        """Appends the calls of a matrix product."""
         self.calls += bound_product("product", (a, b), out, self.scratch)
 
     def packed(self, name: str, gates: int, width: int, constant: bool = False) -> Any:
@@ -193,31 +203,33 @@ class _Layer:
             return routine.pack(weight, gates, width)
         groups, depth, _, tile = shape = routine.packed_shape(weight, gates, width)
         units = len(weight) // gates
-        found = self.array(*shape)
+        tiles = self.array(*shape)
         rest = units % tile
         if rest:
-            self.calls += _filled(found[-1, :, :, rest:], 0.0)
+            self.calls += _filled(tiles[-1, :, :, rest:], 0.0)
         if routine.dtype == FLOAT32 and weight.strides[1] == weight.itemsize:
             numbers = struct.pack("5q", weight.strides[0], units, depth, gates, tile)
-            self.calls.append(_ready(packing(), groups, numbers, (weight, found)))
-            return found
+            self.calls.append(_ready(packing(), groups, numbers, (weight, tiles)))
+            return tiles
         split = weight.reshape(gates, units, depth)  # a view: all units lie alike
         whole = units // tile
         main = split[:, : whole * tile].reshape(gates, whole, tile, depth)
-        self.calls += bound_copy(found[:whole], main.transpose(1, 3, 0, 2))
+        self.calls += bound_copy(tiles[:whole], main.transpose(1, 3, 0, 2))
         if rest:
             self.calls += bound_copy(
-                found[-1, :, :, :rest], split[:, whole * tile :].transpose(2, 0, 1)
+                tiles[-1, :, :, :rest], split[:, whole * tile :].transpose(2, 0, 1)
             )
-        return found
+        return tiles
 
     def loop(self, code: Any, strides: Sequence[int], table: Any, arrays: Sequence[Any]) -> None:
-        """Have the steps, one after another; what they do not use may be None."""
+        """Appends the call that runs the steps, one after another; arrays that they do not use may
+        be None.
+        """
         routine = self.routine
-        found = [table, *(table if x is None else x for x in arrays)]
+        operands = [table, *(table if x is None else x for x in arrays)]
         words = routine.words(strides, table, arrays)
-        numbers = words[: len(words) - 8 * len(found)]
-        self.calls.append(_ready(code, routine.chunks, numbers, found))
+        numbers = words[: len(words) - 8 * len(operands)]
+        self.calls.append(_ready(code, routine.chunks, numbers, operands))
 
     def forward(self, outs: Sequence[Any], constant: Sequence[bool]) -> Calls | None:
         """The output, the final states, and what the gradient reads."""

@@ -14,18 +14,19 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable
-from ....core.scalar import Arithmetic, Scalar
 from ....core.spec import prod
-from ....kernels import Compiled, Kernel, Value, split
-from ....kernels.ir import REDUCTIONS
-from ....program.compute import quietly
-from ....program.partition import Part, kernels
-from ....program.passes import unused_inputs, without_reshapes
-from ....program.program import Program
-from ....program.program import Value as Given
-from ....program.program import Value as Known
+from ....core.symbolic_scalar import ScalarGraph, SymbolicFloat
+from ....ir.compute import quietly
+from ....ir.partition import PlannedKernel, kernels
+from ....ir.passes import unused_inputs, without_reshapes
+from ....ir.program import Program
+from ....ir.program import Value as Given
+from ....ir.program import Value as Known
+from ...codegen import Kernel, KernelValue, split
+from ...codegen.ir import REDUCTIONS
+from ...codegen.run import compiled
 from ..runtime import block_cache
-from ..runtime.launch import Launcher, launcher, rebased, writer
+from ..runtime.launch import LaunchFunction, launcher, rebased, writer
 from ..runtime.pool import default_pool
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -37,12 +38,12 @@ launches: list[int] = [0]  # kernels that composites have run, for the tests tha
 
 # A launcher, and where its arguments are: the place of the only one, or what takes several of them;
 # and which kernel it launches, -1 for what takes values from others.
-_Step: TypeAlias = "tuple[Launcher, int, Callable[[Sequence[Any]], Any] | None, int]"
+_Step: TypeAlias = "tuple[LaunchFunction, int, Callable[[Sequence[Any]], Any] | None, int]"
 # Launchers, and the places of the outputs: the inputs come first, then what each launcher gives.
 _Launching: TypeAlias = "tuple[list[_Step], Dims]"
 
 
-def _step(launch: Launcher, places: Sequence[int], stage: int = -1) -> _Step:
+def _step(launch: LaunchFunction, places: Sequence[int], stage: int = -1) -> _Step:
     return launch, places[0], itemgetter(*places) if len(places) > 1 else None, stage
 
 
@@ -52,6 +53,14 @@ class Composite:
     Errors: NotTraceable for what cannot be written as kernels.
     """
 
+    latest: _Launching  # one object: another thread may put another in its place
+    direct: LaunchFunction | None  # the only one, where it takes all inputs as they are
+    # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list; None
+    # for inputs that lie otherwise.
+    launch: Callable[..., Any] | None
+    remembered: dict[Any, _Launching]  # by strides
+    program: Program | None = None  # where it is known by that; keeps the ops
+
     def __init__(
         self,
         program: Program,
@@ -59,7 +68,7 @@ class Composite:
         *,
         space: tuple[int, ...] | None = None,
         reshaped: bool = False,
-        arithmetic: Arithmetic | None = None,
+        arithmetic: ScalarGraph | None = None,
     ) -> None:
         """`like`: the dims that the last inputs have in the index space that the others span, where
         they are not those of broadcasting. `space`: that space, where it is another's.
@@ -104,22 +113,13 @@ class Composite:
         self.stages = [_Stage(part, tracer, space) for part in parts]
         tracer.close()
         self.sources = [x for stage in self.stages for x in stage.sources]  # of all numbers
-        self.varies = Scalar in map(type, self.sources)
+        self.varies = SymbolicFloat in map(type, self.sources)
         self._fill(values_of(self.sources))
         used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
         self.reads = tuple(sorted(n for n in {*used, *sources} if n < len(inputs)))
-        place = {("input", n): n for n in used}  # where a kernel's argument is among the arrays
-        count = len(inputs) + len(self.gathers)
-        for part, stage in zip(parts, self.stages, strict=True):
-            stage.arguments = tuple(place[load] for load in part.loads)
-            for value in part.outputs:
-                place["value", value.number] = count
-                count += 1
-            for j, _ in part.results:
-                place["output", j] = count
-                count += 1
-        self.outputs = [(place["output", j], w.shape) for j, w in enumerate(wanted)]
+        results = self._connect(parts, used, len(inputs) + len(self.gathers))
+        self.outputs = [(results[j], w.shape) for j, w in enumerate(wanted)]
         self.squeezed = [
             (n, tuple(size for size in spec.shape if size != 1))
             for n, spec in enumerate(inputs)
@@ -129,36 +129,54 @@ class Composite:
         self.small = all(
             spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2 for spec in specs
         )
-        self.latest: _Launching = [], ()  # one object: another thread may put another in its place
-        self.direct: Launcher | None = None  # the only one, where it takes all inputs as they are
-        # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list;
-        # None for inputs that lie otherwise.
-        self.launch: Callable[..., Any] | None = None
         self.count = len(inputs)
-        self.program: Program | None = None  # where it is known by that; keeps the ops
-        self.remembered: dict[Any, _Launching] = {}  # by strides
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
+        self.remembered = {}
+        self._forget_launch()
+
+    def _connect(
+        self, parts: Sequence[PlannedKernel], used: Sequence[int], count: int
+    ) -> dict[int, int]:
+        """Tell each kernel where its arguments are among the arrays of a call, and return where
+        each result will be. The first `count` arrays are the inputs, of which `used` are read, and
+        what is taken from others; behind them is what the kernels give.
+        """
+        place = {("input", n): n for n in used}
+        for part, stage in zip(parts, self.stages, strict=True):
+            stage.arguments = tuple(place[load] for load in part.loads)
+            given = [("value", value.number) for value in part.outputs]
+            given += [("output", j) for j, _ in part.results]
+            for name in given:
+                place[name] = count
+                count += 1
+        return {j: n for (kind, j), n in place.items() if kind == "output"}
+
+    def _forget_launch(self) -> None:
+        """Have the next call look for its launchers."""
+        self.latest = [], ()
+        self.direct = self.launch = None
 
     def _fill(self, values: Sequence[float]) -> None:
-        """Let each kernel get its numbers, which are the next ones of `values`."""
+        """Gives each kernel its numbers, which are the next ones of `values`."""
         remaining = iter(values)
         self.numbers = [[next(remaining) for _ in stage.sources] for stage in self.stages]
 
     def with_numbers(self, values: Sequence[float]) -> Composite:
-        """The same kernels for other numbers, where `values` are those of `sources`."""
+        """A composite with the same kernels for other numbers, where `values` are those of
+        `sources`.
+        """
         if not self.varies:
             return self
         other = object.__new__(Composite)
         vars(other).update(vars(self))
         other._fill(values)
-        other.latest = [], ()
-        other.direct = other.launch = None
+        other._forget_launch()
         return other
 
     def launch_for(self, key: Any) -> Callable[..., Any] | None:
-        """`launch` for arrays with such a key, if that is known."""
+        """The launch for arrays with such a key; None where there is none yet."""
         known = self.remembered.get(key)
         if known is not None:
             self._use(*known)
@@ -167,12 +185,12 @@ class Composite:
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The outputs. Of the inputs those of `reads` are needed, the others may be None."""
         direct = self.direct
-        found = None if direct is None else direct(*arrays)
-        if found is not None:
+        outputs = None if direct is None else direct(*arrays)
+        if outputs is not None:
             launches[0] += 1
-            return [found] if type(found) is ndarray else found  # type: ignore[no-any-return]
-        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
-        return quietly(self._first, arrays) if found is None else found  # type: ignore[no-any-return]
+            return [outputs] if type(outputs) is ndarray else outputs  # type: ignore[no-any-return]
+        outputs = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return quietly(self._first, arrays) if outputs is None else outputs  # type: ignore[no-any-return]
 
     def _launch(self, arrays: Sequence[Any]) -> list[Any] | None:
         """The outputs by the launchers of the last call; None for arrays that lie otherwise."""
@@ -181,22 +199,24 @@ class Composite:
             return None
         known = list(arrays)
         for launch, place, taking, _ in steps:
-            found = launch(known[place]) if taking is None else launch(*taking(known))
-            if type(found) is ndarray:
-                known.append(found)
-            elif found is None:
+            made = launch(known[place]) if taking is None else launch(*taking(known))
+            if type(made) is ndarray:
+                known.append(made)
+            elif made is None:
                 return None
             else:
-                known.extend(found)
+                known.extend(made)
         launches[0] += len(self.stages)
         return [known[n] for n in results]
 
     def _launch_checked(self, *arrays: Any) -> Any:
-        """The same, of all inputs, which are looked at first; of one output, itself."""
+        """The outputs by the launchers of the last call, after the guards of the inputs; a single
+        output as itself.
+        """
         if self.guards:
             self.check(arrays)
-        found = self._launch(arrays) if self.small else quietly(self._launch, arrays)
-        return found if found is None or len(found) > 1 else found[0]
+        outputs = self._launch(arrays) if self.small else quietly(self._launch, arrays)
+        return outputs if outputs is None or len(outputs) > 1 else outputs[0]
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
@@ -204,8 +224,8 @@ class Composite:
         known = self.remembered.get(key)
         if known is not None:
             self._use(*known)
-            found = self._launch(arrays)
-            return self._run(list(arrays))[0] if found is None else found
+            outputs = self._launch(arrays)
+            return self._run(list(arrays))[0] if outputs is None else outputs
         results, made = self._run(list(arrays))
         if len(self.remembered) >= policy.COMPOSITE_STRIDES:
             self.remembered.clear()
@@ -214,11 +234,13 @@ class Composite:
         return results
 
     def key_of(self, arrays: Sequence[Any]) -> Any:
-        """What decides how arrays are launched: how those that are read lie in memory."""
+        """The key of a launch: the strides of those arrays that are read."""
         return tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
 
     def _prepared(self, arrays: Sequence[Any], made: list[Any]) -> _Launching:
-        """What does for arrays like these what `_run` has done, which had all of `made`."""
+        """Launchers that repeat for arrays like these what `_run` has done, where `made` is all
+        arrays that it had.
+        """
         given = list(arrays)  # what launchers get: not squeezed
         for take in self.takers:
             given.append(take(given))
@@ -231,7 +253,7 @@ class Composite:
                     root, offset = views[further.source]
                     views[n] = root, offset + view.ctypes.data - source.ctypes.data
         needed = {n for stage in self.stages for n in stage.arguments} - views.keys()
-        based: dict[int, tuple[Launcher, Dims]] = {}
+        based: dict[int, tuple[LaunchFunction, Dims]] = {}
         for n, further in reversed(list(enumerate(self.gathers, first))):
             if n not in needed:
                 continue
@@ -279,7 +301,7 @@ class Composite:
         return steps, tuple(place[n] for n, _ in self.outputs)
 
     def _use(self, steps: list[_Step], results: Dims) -> None:
-        """Let the next call try these first, with its own numbers."""
+        """Stores launchers that the next call tries first, with its own numbers."""
         if self.varies:
             steps = [
                 (launch if k < 0 else launch.numbered(self.numbers[k]), place, taking, k)
@@ -295,7 +317,7 @@ class Composite:
                 if not self.guards and len(self.reads) == self.count:
                     self.launch = self.direct
 
-    def writer(self, arrays: Sequence[Any]) -> Launcher:
+    def writer(self, arrays: Sequence[Any]) -> LaunchFunction:
         """A launcher that writes the only output over the first of arrays like these; its numbers,
         those of `sources`, are to be set.
 
@@ -336,17 +358,17 @@ class Composite:
             arrays[n] = arrays[n].reshape(shape)
         arrays += further
         for stage, numbers in zip(self.stages, self.numbers, strict=True):
-            found = stage.compiled(
+            made = stage.compiled(
                 *[arrays[n] for n in stage.arguments],
                 out=stage.outs(),
                 scalars=numbers,
                 shape=stage.shape,
                 run=stage.run,
             )
-            if type(found) is ndarray:
-                arrays.append(found)
+            if type(made) is ndarray:
+                arrays.append(made)
             else:
-                arrays.extend(found)
+                arrays.extend(made)
         launches[0] += len(self.stages)
         results = []
         for n, shape in self.outputs:
@@ -359,8 +381,9 @@ _in_use: WeakValueDictionary[Any, Composite] = WeakValueDictionary()
 
 
 def composite_of(program: Program) -> tuple[Composite, Program]:
-    """What computes a program by kernels, and the program: one for all that do the same, while it
-    is in use. A network of equal layers, or a loop that was unrolled, is written down once.
+    """The composite that computes a program by kernels, and its program: one for all equal
+    programs, while it is in use. A network of equal layers, or a loop that was unrolled, is written
+    down once.
 
     Errors: NotTraceable for what cannot be written as kernels.
     """
@@ -377,7 +400,9 @@ def composite_of(program: Program) -> tuple[Composite, Program]:
 
 
 def _structure_of(program: Program) -> Any:
-    """What is equal for programs of the same ops on the same; None where that is not known."""
+    """A key that is equal for programs of the same ops on the same operands; None where that is not
+    known.
+    """
     place = {x: n for n, x in enumerate(program.inputs)}
     key: list[Any] = [tuple([x.spec for x in program.inputs])]
     for node in program.nodes:
@@ -397,8 +422,9 @@ def _structure_of(program: Program) -> Any:
     return (*key, tuple([place[y] for y in program.outputs]))
 
 
-def chained(program: Program, arithmetic: Arithmetic) -> Composite | None:
-    """What computes all outputs of elementwise ops as one kernel; None where that takes several.
+def chained(program: Program, arithmetic: ScalarGraph) -> Composite | None:
+    """The composite that computes all outputs of elementwise ops as one kernel; None where it takes
+    several.
 
     Errors: NotTraceable where there is none.
     """
@@ -409,16 +435,16 @@ def chained(program: Program, arithmetic: Arithmetic) -> Composite | None:
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-class Written(NamedTuple):
+class WrittenKernel(NamedTuple):
     """A part as a kernel of its own."""
 
     kernel: Kernel
-    sources: list[Any]  # of its numbers: themselves, or `Scalar`s
+    sources: list[Any]  # of its numbers: themselves, or `SymbolicFloat`s
     sizes: tuple[int, ...]  # of its axes
     spanned: list[int]  # its axes that inputs need not have, by number
 
 
-def written(part: Part, tracer: Tracer, space: tuple[int, ...]) -> Written:
+def written(part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> WrittenKernel:
     """The kernel of a part of what `tracer` has written over `space`.
 
     Errors: NotTraceable for what is no single kernel.
@@ -432,7 +458,7 @@ def written(part: Part, tracer: Tracer, space: tuple[int, ...]) -> Written:
     kernel = Kernel(len(place))
     kernel.reduced = tuple(place[d] for d in part.axes)
     sources: list[Any] = []
-    copies: dict[int, Value] = {}
+    copies: dict[int, KernelValue] = {}
     loaded = {n for kind, n in part.loads if kind == "value"}
     for v in part.values:
         if not place.keys() >= set(v.axes):
@@ -466,21 +492,21 @@ def written(part: Part, tracer: Tracer, space: tuple[int, ...]) -> Written:
             raise NotTraceable("results of different extent")
         kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
     sizes = tuple(space[d] for d in place)
-    return Written(kernel, sources, sizes, [place[d] for d in everywhere])
+    return WrittenKernel(kernel, sources, sizes, [place[d] for d in everywhere])
 
 
 class _Stage:
-    """A kernel with what each call of it passes."""
+    """A kernel with the arguments of each call."""
 
     __slots__ = ("arguments", "compiled", "ordered", "run", "shape", "sizes", "sources")
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
 
-    def __init__(self, part: Part, tracer: Tracer, space: tuple[int, ...]) -> None:
+    def __init__(self, part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> None:
         self.ordered = tracer.ordered
         kernel, self.sources, self.sizes, spanned = written(part, tracer, space)
-        self.compiled = Compiled(kernel)
+        self.compiled = compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
         self.shape = None if known.issuperset(spanned) else self.sizes
         self.run = default_pool().run if prod(self.sizes) >= policy.PARALLEL else None

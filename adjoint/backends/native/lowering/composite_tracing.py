@@ -17,13 +17,13 @@ from ....core.dispatch_log import reason_of
 from ....core.errors import NotTraceable
 from ....core.op import Op
 from ....core.spec import Spec, broadcast_shapes, prod
-from ....kernels import Value, split
-from ....kernels.ir import REDUCTIONS
-from ....program import compute as core_compute
-from ....program import program as form
-from ....program.partition import Wanted, cone
-from ..runtime.launch import Launcher
-from .tracing import Names, Traced, Tracer, _Function, _wide, elementwise, name_of
+from ....ir import compute as core_compute
+from ....ir import program as form
+from ....ir.partition import KernelOutput, cone
+from ...codegen import KernelValue, split
+from ...codegen.ir import REDUCTIONS
+from ..runtime.launch import LaunchFunction
+from .tracing import Traced, Tracer, TracingNamespace, _Function, _wide, elementwise, name_of
 
 Dims: TypeAlias = "tuple[int, ...]"  # for each dimension of a value, an axis of the index space
 
@@ -44,12 +44,12 @@ class Picked(NamedTuple):
         return (self.source, self.by)
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
-        """Its sizes."""
-        found: Spec = self.op.infer(inputs[self.source], inputs[self.by])
-        return found.shape
+        """Sizes of the picked array."""
+        spec: Spec = self.op.infer(inputs[self.source], inputs[self.by])
+        return spec.shape
 
     def taker(self) -> _Taker:
-        """What gives it in a call."""
+        """A function that picks the array from all arrays of a call."""
         op, source, by = self
 
         def take(arrays: Sequence[Any]) -> Any:
@@ -57,8 +57,10 @@ class Picked(NamedTuple):
 
         return take
 
-    def alone(self, given: Sequence[Any]) -> Launcher:
-        """What gives it for its own sources, when these are like the `given` ones."""
+    def alone(self, given: Sequence[Any]) -> LaunchFunction:
+        """A function that picks the array from `source` and `by`, when these are like the `given`
+        ones.
+        """
         return lambda x, index: core_compute.compute(self.op, [x, index])
 
 
@@ -80,16 +82,16 @@ class _Part(NamedTuple):
         return (*[slice(None)] * self.before, item, Ellipsis)
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
-        """Its sizes."""
+        """Sizes of the view."""
         return np.broadcast_to(0, inputs[self.source].shape)[self._key()].shape
 
     def taker(self) -> _Taker:
-        """What gives it in a call."""
+        """A function that makes the view from all arrays of a call."""
         source, key = self.source, self._key()
         return lambda arrays: arrays[source][key]
 
-    def alone(self, given: Sequence[Any]) -> Launcher:
-        """What gives it for its own source."""
+    def alone(self, given: Sequence[Any]) -> LaunchFunction:
+        """A function that makes the view from `source`."""
         return itemgetter(self._key())
 
 
@@ -105,21 +107,23 @@ class Shaped(NamedTuple):
         return (self.source,)
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
-        """Its sizes."""
+        """Sizes of the reshaped input."""
         return self.sizes
 
     def taker(self) -> _Taker:
-        """What gives it in a call."""
+        """A function that reshapes the input, from all arrays of a call."""
         source, sizes = self
         return lambda arrays: arrays[source].reshape(sizes)
 
-    def alone(self, given: Sequence[Any]) -> Launcher:
-        """What gives it for its own source."""
+    def alone(self, given: Sequence[Any]) -> LaunchFunction:
+        """A function that reshapes `source`."""
         return methodcaller("reshape", self.sizes)
 
 
-class CompositeNames(Names):
-    """What `op.compute` finds, when several ops are one kernel: also what would not pay for one."""
+class CompositeNames(TracingNamespace):
+    """Namespace for `op.compute` when several ops are one kernel, with functions that would not pay
+    for one op.
+    """
 
     moves = True  # what is moved need not be copied
 
@@ -128,7 +132,7 @@ class CompositeNames(Names):
         tracer.names = self
         self.inputs = inputs
         self.places: list[Dims] = []  # the dims of each input
-        self.gathers: dict[Picked | _Part | Shaped, Value] = {}  # further inputs
+        self.gathers: dict[Picked | _Part | Shaped, KernelValue] = {}  # further inputs
         self.placed: dict[int, tuple[int, Traced]] = {}  # what `place_at` made: its axis, from what
         self.add = _Sum(self)
         self.zeros = self._zeros  # type: ignore[method-assign]  # always the same object
@@ -155,11 +159,13 @@ class CompositeNames(Names):
         picked = Traced(self.tracer, value, shape, dims, x.dtype)
         return self.where(elementwise("ne", index, op.ignore), picked, 0)
 
-    def _elsewhere(self, x: Any, dim: int, taken: Callable[[Value], Value]) -> Value:
+    def _elsewhere(
+        self, x: Any, dim: int, taken: Callable[[KernelValue], KernelValue]
+    ) -> KernelValue:
         """The value of `x` at other positions along `dim`: computed again from inputs that are
         taken there.
         """
-        copies: dict[int, Value] = {}
+        copies: dict[int, KernelValue] = {}
         for v in cone([x.value], lambda v: dim not in v.axes):
             if dim not in v.axes:
                 copies[v.number] = v
@@ -189,18 +195,18 @@ class CompositeNames(Names):
         )
         return Traced(self.tracer, value, shape, dims, x.dtype)
 
-    def _part(self, v: Value, dim: int, item: Any) -> Value:
+    def _part(self, v: KernelValue, dim: int, item: Any) -> KernelValue:
         """A further input: a view of the input `v`."""
         source = v.attr[0]
         if source >= len(self.places):
             raise NotTraceable("a view of what is no input")
         dims = self.places[source]
         part = _Part(source, dims.index(dim), item)
-        found = self.gathers.get(part)
-        if found is None:
+        view = self.gathers.get(part)
+        if view is None:
             axes = [d for d in v.axes if d != dim or type(item) is tuple]
-            found = self.gathers[part] = self.tracer.kernel.input(v.attr[1], axes)
-        return found
+            view = self.gathers[part] = self.tracer.kernel.input(v.attr[1], axes)
+        return view
 
     def _zeros(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
         """The number 0; zeros over the whole space, to be written into."""
@@ -220,18 +226,18 @@ class CompositeNames(Names):
         wide = Traced(self.tracer, part.value, shape, tuple(dims), part.dtype)
         x.value = self.where(here, wide, x).value
 
-    def _gathered(self, op: Any, v: Value, x: Any, index: Any) -> Value:
+    def _gathered(self, op: Any, v: KernelValue, x: Any, index: Any) -> KernelValue:
         """A further input: what `op` picks from the input `v`, which lies as `x` does."""
         source, where = v.attr[0], index.value.attr[0]
         key = Picked(op, source, where)
-        found = self.gathers.get(key)
-        if found is None:
+        picked = self.gathers.get(key)
+        if picked is None:
             if source >= len(self.inputs) or len(self.inputs[source].shape) != x.ndim:
                 raise NotTraceable("an index into a broadcast tensor")
             shape = key.shape(self.inputs)
             axes = [d for d, n in zip(index.dims, shape, strict=True) if n != 1]
-            found = self.gathers[key] = self.tracer.kernel.input(v.attr[1], axes)
-        return found
+            picked = self.gathers[key] = self.tracer.kernel.input(v.attr[1], axes)
+        return picked
 
     def place_at(self, op: Any, g: Any, index: Any) -> Any:
         """Zeros with `g` at each index along an axis."""
@@ -245,7 +251,7 @@ class CompositeNames(Names):
         return result
 
     def mask_at(self, op: Any, seed: Any, draw: Any) -> Any:
-        """Where a random number of 32 bits is below a bound."""
+        """A mask: where a random number of 32 bits is below a bound."""
         tracer = self.tracer
         if op.shape != tracer.space:
             raise NotTraceable("random numbers of another extent")
@@ -253,13 +259,13 @@ class CompositeNames(Names):
         axes = range(len(tracer.space))
         several = [a for a in axes if tracer.space[a] != 1]
         numbers = tracer.kernel.random(several, seed.value, draw.value)
-        found = Traced(tracer, numbers, op.shape, tuple(axes), np.dtype(np.uint32))
+        words = Traced(tracer, numbers, op.shape, tuple(axes), np.dtype(np.uint32))
         bound = math.ceil(op.keep * 2.0**32)
-        return elementwise("lt" if bound < 1 << 32 else "le", found, min(bound, (1 << 32) - 1))
+        return elementwise("lt" if bound < 1 << 32 else "le", words, min(bound, (1 << 32) - 1))
 
     def _chosen(self, dim: int, ndim: int, axis: int, index: Any) -> Any:
-        """Where the position along `axis`, the space's `dim`, is the index; compared as int32, of
-        which a vector holds twice as many.
+        """A mask: where the position along `axis`, the space's `dim`, is the index; compared as
+        int32, of which a vector holds twice as many.
         """
         tracer = self.tracer
         shape = tuple(tracer.space[dim] if i == axis else 1 for i in range(ndim))
@@ -275,15 +281,15 @@ class CompositeNames(Names):
 
 def _position_in(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, int]:
     """The dimension and the position that an index selects, if it is one along one dimension."""
-    found = []
+    positions = []
     for axis, item in enumerate(key if isinstance(key, tuple) else (key,)):
         if type(item) is int:
-            found.append((axis, item))
+            positions.append((axis, item))
         elif item is not Ellipsis and item != slice(0, shape[axis], 1):
             raise NotTraceable("a part")
-    if len(found) != 1:
+    if len(positions) != 1:
         raise NotTraceable("a part")
-    return found[0]
+    return positions[0]
 
 
 class _Sum(_Function):
@@ -311,8 +317,8 @@ class _Sum(_Function):
 
 
 def guards_of(program: form.Program, gathering: set[Op]) -> list[tuple[Any, Spec, int]]:
-    """What must be checked of input arrays before kernels run: (op.guard, its first input's spec,
-    number of the input). Only an input can be checked, and its shape must be known.
+    """Checks of input arrays before kernels run: (op.guard, its first input's spec, number of the
+    input). Only an input can be checked, and its shape must be known.
     """
     place = {x: n for n, x in enumerate(program.inputs)}
     guards: dict[Any, tuple[Any, Spec, int]] = {}
@@ -333,7 +339,7 @@ def trace(
     shaped: Sequence[Shaped],
     places: Sequence[Dims | None],
     unused: set[int],
-) -> tuple[list[Wanted], list[Dims | None]]:
+) -> tuple[list[KernelOutput], list[Dims | None]]:
     """Write all nodes into the tracer's kernel, which may then reduce over several sets of axes;
     the outputs, of these specs, and the dims of each where it has some.
     """
@@ -355,7 +361,7 @@ def trace(
         if n >= first:
             names.gathers[shaped[n - first]] = value
     values = traced(names, program, given)
-    wanted: list[Wanted] = []
+    wanted: list[KernelOutput] = []
     all_dims: list[Dims | None] = []
     for output, spec in zip(program.outputs, specs, strict=True):
         y = values[output]
@@ -370,13 +376,16 @@ def trace(
         name = name_of(spec.dtype.numpy)
         if _wide(spec.dtype.numpy) != y.dtype:
             raise NotTraceable(f"{y.dtype} for {name}")
-        wanted.append(Wanted(y.value, tuple(axes), name, spec.shape))
+        wanted.append(KernelOutput(y.value, tuple(axes), name, spec.shape))
         all_dims.append(y.dims if y.shape == spec.shape else None)
     return wanted, all_dims
 
 
-def traced(names: Names, program: form.Program, given: Sequence[Any]) -> dict[form.Value, Any]:
-    """What each value of a program is in the tracer's kernel, where its inputs are `given`.
+def traced(
+    names: TracingNamespace, program: form.Program, given: Sequence[Any]
+) -> dict[form.Value, Any]:
+    """Traces a program into the tracer's kernel, with `given` for its inputs, and maps each of its
+    values to the traced one.
 
     Errors: NotTraceable for what cannot be written there.
     """
@@ -385,9 +394,9 @@ def traced(names: Names, program: form.Program, given: Sequence[Any]) -> dict[fo
         names.next_op()
         args = [values[x] if isinstance(x, form.Value) else x for x in node.inputs]
         try:
-            found = node.op.compute(names, *args)
+            computed = node.op.compute(names, *args)
         except Exception as error:
             raise NotTraceable(f"{node.op.name}: {reason_of(error, node.op)}") from None
-        results = (found,) if len(node.outputs) == 1 else found
+        results = (computed,) if len(node.outputs) == 1 else computed
         values.update(zip(node.outputs, results, strict=True))
     return values

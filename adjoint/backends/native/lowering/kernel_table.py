@@ -1,4 +1,4 @@
-"""Which ops are kernels, and why some of their calls are NumPy's nevertheless.
+"""Table of the ops that are kernels, and why NumPy computes some of their calls.
 
 Written by docs/build_kernels.py, as is docs/kernels.md.
 """

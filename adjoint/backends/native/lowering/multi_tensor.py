@@ -17,22 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core import policy
+from ....core.arrays import address, call, write_rows
+from ....core.elements import put_addresses, put_words
 from ....core.errors import NotTraceable
-from ....eager.arrays import address, call, write_rows
-from ....eager.elements import put_addresses, put_words
-from ....kernels.emit import Body, Module, Reg
-from ....kernels.ir import ITEMSIZE, Kernel
-from ....kernels.lower import word_names
-from ....kernels.run import code_of
-from ....kernels.schedule import plan
-from ....kernels.target import Target
-from ....program.program import Program
+from ....ir.program import Program
+from ...codegen.emit import FunctionBody, Module, Reg
+from ...codegen.ir import ITEMSIZE, Kernel
+from ...codegen.lower import word_names
+from ...codegen.run import code_of
+from ...codegen.schedule import plan
+from ...codegen.target import Target
 from ..runtime import object_code
+from ..runtime.launch_list import Launch
 from ..runtime.pool import default_pool
-from ..runtime.sequence import Call
 from .composite_tracing import traced
 from .scalars import ScalarTracer, has_lost_numbers
-from .tracing import Names, Traced, name_of
+from .tracing import Traced, TracingNamespace, name_of
 
 CHUNK = 8192  # elements: some microseconds' work
 launches: list[int] = [0]  # loops that were run, for the tests that count them
@@ -51,7 +51,7 @@ class MultiTensor:
     def __init__(self, dtypes: Sequence[Any], program: Program, columns: Sequence[int]) -> None:
         tracer = ScalarTracer((_LENGTH,))
         given = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
-        values = traced(Names(tracer), program, given)
+        values = traced(TracingNamespace(tracer), program, given)
         kernel = tracer.kernel
         for column, output in zip(columns, program.outputs, strict=True):
             y = values[output]
@@ -119,22 +119,24 @@ class MultiTensor:
         columns: tuple[tuple[Any, ...], ...],
         numbers: list[tuple[int, Sequence[float]]],
     ) -> list[int]:
-        """The same with a table for so many rows."""
+        """Computes all rows with a table for so many; returns the numbers of those that it left
+        out.
+        """
         self._fill(table, numbers)
         write_rows(
             columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
         )
-        found = self._start(table)
-        if found == _OVERLAP:
+        status = self._start(table)
+        if status == _OVERLAP:
             self._sort(table)
-            found = self._start(table)
-            if found == _OVERLAP:
+            status = self._start(table)
+            if status == _OVERLAP:
                 return list(range(count))
-        if found & _MANY:
+        if status & _MANY:
             chunks = int(table.rows[count, 0])
             default_pool().run(self._native.drive, table.address, chunks)
         launches[0] += 1
-        if not found & _UNFIT:
+        if not status & _UNFIT:
             return []
         lengths = table.rows[:count, self._length]
         return [int(row) for row in np.flatnonzero(lengths < 0)]
@@ -164,7 +166,7 @@ class MultiTensor:
             raise NotTraceable("rows that are not contiguous, or overlap")
         chunks = int(table.rows[count, 0])
         elements = int(table.rows[:count, self._length].sum())
-        call = Call(
+        call = Launch(
             self._native.drive, chunks, table.words.tobytes(), range(0), elements >= least, False,
             (self, table, owned),
         )  # fmt: skip
@@ -173,7 +175,7 @@ class MultiTensor:
         return Bound(call, functools.partial(self._fill, table), table.rows, pointers)
 
     def _start(self, table: _Table) -> int:
-        """What the machine code says of a table."""
+        """Runs the machine code on a table and returns its status."""
         call(self._native.start, 1, table.address, None, True)
         return int(table.words[_FOUND])
 
@@ -194,13 +196,13 @@ class Bound(NamedTuple):
     them) before it runs.
     """
 
-    call: Call
+    call: Launch
     fill: Callable[[list[tuple[int, Sequence[float]]]], None]
     rows: Any  # words of a table, the last row of which is none of a computation
     pointers: slice  # of a row those that are addresses
 
     def moving(self, array: Any) -> Callable[[int], None]:
-        """What lets it use the memory that begins at an address instead of an array's."""
+        """A function that replaces an array's address by another one in the table."""
         row, column = np.nonzero(self.rows[:-1, self.pointers] == address(array))
         places = row * self.rows.shape[1] + self.pointers.start + column
         words, offsets = self.rows.reshape(-1), np.zeros(len(places), np.int64)
@@ -263,7 +265,7 @@ def _text(host: Target, symbol: str) -> str:
     return str(module)
 
 
-class _Code(Body):
+class _MultiTensorCode(FunctionBody):
     """The body of a function whose last argument is the words."""
 
     def header(self, name: str) -> Reg:
@@ -271,12 +273,12 @@ class _Code(Body):
         return self.word(Reg(self, "ptr", 0, "%words"), 8 * _HEADER.index(name))
 
     def word(self, pointer: Reg, offset: Reg | int, elem: str = "i64") -> Reg:
-        """What is so many bytes beyond an address."""
+        """Loads the element so many bytes beyond an address."""
         at = self.at(pointer, offset)
         return self.emit(elem, 0, f"load {elem}, ptr {at.ref}, align 1")
 
     def put_word(self, pointer: Reg, offset: Reg | int, value: Reg) -> None:
-        """Write there."""
+        """Stores a value so many bytes beyond an address."""
         self.line(f"store i64 {value.ref}, ptr {self.at(pointer, offset).ref}, align 8")
 
     def pointer(self, address: Reg) -> Reg:
@@ -301,7 +303,7 @@ def _start(module: Module, symbol: str) -> str:
     """Complete the rows: the units of each, and the number of its first chunk. Unless there is an
     overlap, or enough for several threads, run the loop.
     """
-    b = _Code(module)
+    b = _MultiTensorCode(module)
     total, elements, unfit = (b.alloca("i64", 0, 0) for _ in range(3))
     chunk = b.header("chunk")
     with b.loop(0, b.header("rows")) as i:
@@ -332,7 +334,7 @@ def _are_apart(module: Module) -> str:
     it have ended, each that is read where all that are written have. So no pair with a written one
     overlaps, whether the order was that of the addresses or not; if it was, all such are found.
     """
-    b = _Code(module)
+    b = _MultiTensorCode(module)
     end_of_all, end_of_written, right = (b.alloca("i64", 0, n) for n in (0, 0, 1))
     order, columns = b.pointer(b.header("order")), b.header("columns")
     with b.loop(0, b.header("rows") * columns) as n:
@@ -353,20 +355,20 @@ def _are_apart(module: Module) -> str:
 
 def _drive(module: Module, symbol: str) -> str:
     """Chunks begin to end: find the row of the first, then go on from row to row."""
-    b = _Code(module)
+    b = _MultiTensorCode(module)
     begin, end = Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")
     low, high = b.alloca("i64", 0, 0), b.alloca("i64")
     b.put(high, b.header("rows"))
-    search, halve, found = b.label(), b.label(), b.label()
+    search, halve, at_row = b.label(), b.label(), b.label()
     b.start(search)
-    b.branch(b.get(high) - b.get(low) > 1, halve, found)
+    b.branch(b.get(high) - b.get(low) > 1, halve, at_row)
     b.start(halve)
     middle = b.binary("lshr", b.get(low) + b.get(high), 1)
     before = b.word(b.row(middle), 0) <= begin
     b.put(low, b.select(before, middle, b.get(low)))
     b.put(high, b.select(before, b.get(high), middle))
     b.line(f"br label %{search}")
-    b.start(found)
+    b.start(at_row)
     at = b.alloca("i64")
     b.put(at, begin)
     more, run, done = b.label(), b.label(), b.label()

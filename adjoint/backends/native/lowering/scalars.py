@@ -6,36 +6,43 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.errors import NotTraceable
-from ....core.scalar import Scalar
-from ....kernels import Value
+from ....core.symbolic_scalar import as_float32, is_lost
+from ....core.symbolic_sizes import SYMBOLS
+from ...codegen import KernelValue
 from .tracing import Tracer, name_of
 
 
 class ScalarTracer(Tracer):
-    """A tracer that takes `Scalar`s: they are scalars of its kernel, and among its `numbers`."""
+    """A tracer that takes symbolic numbers: they are scalars of its kernel, and among its
+    `numbers`.
+    """
 
     def __init__(self, space: tuple[int, ...]) -> None:
         super().__init__(space)
-        self._known: dict[tuple[int, str], Value] = {}
+        self._known: dict[tuple[int, str], KernelValue] = {}
 
-    def number(self, value: Any, dtype: Any) -> Value:
+    def number(self, value: Any, dtype: Any, counts: bool = False) -> KernelValue:
         """A constant, or a scalar of the kernel."""
-        if type(value) is not Scalar:
-            return super().number(value, dtype)
-        if dtype.kind != "f" and not (dtype.kind in "iu" and value.is_whole()):
+        if type(value) not in SYMBOLS:
+            return super().number(value, dtype, counts)
+        is_whole = type(value.arithmetic.values[value.place]) is int
+        if dtype.kind != "f" and not (dtype.kind in "iu" and is_whole):
             raise NotTraceable("a fraction beside integers")
         key = (value.place, name_of(dtype))
         if key not in self._known:
             self._known[key] = self.kernel.scalar(key[1])
-            self.numbers.append(value.as_float32() if key[1] == "float32" else value)
+            single = key[1] == "float32"
+            self.numbers.append(
+                value.arithmetic.compute(as_float32, value, 0.0) if single else value
+            )
         return self._known[key]
 
 
 def has_lost_numbers(tracer: Tracer) -> bool:
-    """Whether a `Scalar` was taken for a number that is known: as a float it is NaN."""
-    return any(v.op == "const" and v.attr != v.attr for v in tracer.kernel.values)
+    """Whether a `SymbolicFloat` was used as a known number."""
+    return any(v.op == "const" and is_lost(v.attr) for v in tracer.kernel.values)
 
 
 def values_of(numbers: Sequence[Any]) -> list[float]:
     """A kernel's scalars with which it was written down."""
-    return [x.arithmetic.values[x.place] if type(x) is Scalar else x for x in numbers]
+    return [x.arithmetic.values[x.place] if type(x) in SYMBOLS else x for x in numbers]

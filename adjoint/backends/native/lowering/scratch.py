@@ -20,14 +20,16 @@ class Scratch:
     """
 
     def __init__(self, behind: tuple[Scratch, int] | None = None) -> None:
-        """With `behind` what lies so many bytes, a multiple of a cache line, behind another one's
-        beginning.
+        """`behind`: another scratch memory, and the offset in it (a multiple of a cache line) at
+        which this one begins.
         """
         self._behind = behind
         self._bytes = np.empty(0, np.uint8)
 
     def __call__(self, size: int) -> Any:
-        """At least `size` bytes that begin on a cache line; whoever uses them keeps them alive."""
+        """Memory of at least `size` bytes that begin on a cache line; whoever uses them keeps them
+        alive.
+        """
         if self._behind is not None:
             whole, begin = self._behind
             return whole(begin + size)[begin:]
@@ -39,15 +41,15 @@ class Scratch:
         """Row-major arrays of shapes and dtypes, which lie one behind another, and what is left."""
         sizes = [aligned(prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in asked]
         memory = self(sum(sizes))
-        found, begin = [], 0
+        pieces, begin = [], 0
         for (shape, dtype), size in zip(asked, sizes, strict=True):
             count = prod(shape) * np.dtype(dtype).itemsize
-            found.append(memory[begin : begin + count].view(dtype).reshape(shape))
+            pieces.append(memory[begin : begin + count].view(dtype).reshape(shape))
             begin += size
-        return found, Scratch((self, begin))
+        return pieces, Scratch((self, begin))
 
     def like(self, x: Any) -> tuple[Any, Scratch]:
-        """A row-major array of the shape and values of `x`, and what is left."""
+        """A row-major copy of `x`, and the remaining scratch memory."""
         array = self(x.nbytes)[: x.nbytes].view(x.dtype).reshape(x.shape)
         array[...] = x
         return array, Scratch((self, aligned(x.nbytes)))

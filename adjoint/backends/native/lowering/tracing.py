@@ -1,9 +1,9 @@
 """Kernels from the definitions that NumPy runs: `op.compute` called with symbols for arrays.
 
 A `Traced` stands for an array of known shape and dtype; what is done to it is written down in the
-kernel IR. `Names` stands for NumPy's namespace. So an op says once what it computes. What cannot be
-written down (gathers, sorting, complex numbers, reductions over different axes) raises
-NotTraceable with the reason, and NumPy computes it. Every other error is a mistake of ours.
+kernel IR. `TracingNamespace` stands for NumPy's namespace. So an op says once what it computes.
+What cannot be written down (gathers, sorting, complex numbers, reductions over different axes)
+raises NotTraceable with the reason, and NumPy computes it. Every other error is a mistake of ours.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from ....core import policy
+from ....core.array_properties import ArrayProperties
 from ....core.errors import AdjointError, NotTraceable
-from ....core.facts import ArrayFacts
-from ....core.scalar import Scalar, as_float32
 from ....core.spec import broadcast_shapes
-from ....kernels import Kernel, Value
-from ....kernels.ir import OPS, REDUCTIONS, STORAGE
-from ....program.compute import quietly
+from ....core.symbolic_scalar import SymbolicFloat, as_float32
+from ....ir.compute import quietly
 from ... import numpy as reference
-from ...numpy import special
+from ...codegen import Kernel, KernelValue
+from ...codegen.ir import OPS, REDUCTIONS, STORAGE
+from ...numpy import special_functions
 from ...numpy.blocks import kernel_for
 
 _NARROW = {"float16", "bfloat16"}
@@ -45,13 +45,17 @@ _FUNCTIONS = {
 _BOOLEAN = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
 
 
+class UnknownNumber(NotTraceable):
+    """A number that comes with each call, where only a known one will do."""
+
+
 class Tracer:
     """A kernel being written, over the index space of sizes `space`."""
 
     def __init__(self, space: tuple[int, ...]) -> None:
         self.space = space
         self.kernel = Kernel(rank=len(space))
-        self.names = Names(self)
+        self.names = TracingNamespace(self)
         self.numbers: list[float] = []  # the values of the kernel's scalars
         self.ordered = False  # whether a copy was to be row-major, however the inputs lie
 
@@ -62,15 +66,18 @@ class Tracer:
         value = self.kernel.input(name, dims)
         return Traced(self, value, shape, dims, _wide(dtype))
 
-    def number(self, value: Any, dtype: Any) -> Value:
+    def number(self, value: Any, dtype: Any, counts: bool = False) -> KernelValue:
         """A Python number beside values of `dtype`: a constant, or a scalar where it may depend on
-        sizes (so that kernels of other sizes are the same).
+        sizes (so that kernels of other sizes are the same): one that `counts`, such as that of the
+        elements of a mean, and a large one.
         """
         name = name_of(dtype)
         if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
             raise NotTraceable(f"{type(value).__name__} beside {dtype}")
-        if type(value) is int and abs(value) > 64 and dtype.kind == "f":
-            self.numbers.append(as_float32(value) if dtype.itemsize == 4 else float(value))
+        counts = counts and type(value) in (int, float) and float(value).is_integer()
+        if (counts or (type(value) is int and abs(value) > 64)) and dtype.kind == "f":
+            number = float(value)
+            self.numbers.append(as_float32(number) if dtype.itemsize == 4 else number)
             return self.kernel.scalar(name)
         value = value.item() if isinstance(value, np.generic) else value
         if dtype.kind in "iu" and not isinstance(value, int):
@@ -78,7 +85,7 @@ class Tracer:
         return self.kernel.const(bool(value) if dtype.kind == "b" else value, name)
 
     def close(self) -> None:
-        """All has been written: let go of it now, not when somebody looks for cycles."""
+        """Drops everything once it is written: now, not when somebody looks for cycles."""
         self.kernel.close()
         self.kernel.values.clear()
         self.kernel.inputs.clear()
@@ -98,29 +105,31 @@ def _wide(dtype: Any) -> Any:
     return np.dtype(np.float32) if str(dtype) in _NARROW else np.dtype(dtype)
 
 
-class _Flags:
-    """What `ndarray.flags` says of a symbol: values are not written, so views of them are not."""
+class _TracedFlags:
+    """Flags of a symbol, as `ndarray.flags` has them: values are not written, so views of them are
+    not.
+    """
 
     writeable = False
 
 
-class Traced(ArrayFacts):
+class Traced(ArrayProperties):
     """A symbol for an array: a value of the kernel, and which axes of the space its dims are."""
 
     __slots__ = ("dims", "dtype", "shape", "tracer", "value")
 
     tracer: Tracer
-    value: Value
+    value: KernelValue
     shape: tuple[int, ...]
     dims: tuple[int, ...]  # the axis of the space of each dimension
     dtype: Any
 
-    flags = _Flags
+    flags = _TracedFlags
 
     def __init__(
         self,
         tracer: Tracer,
-        value: Value,
+        value: KernelValue,
         shape: tuple[int, ...],
         dims: tuple[int, ...],
         dtype: Any,
@@ -133,7 +142,7 @@ class Traced(ArrayFacts):
 
     @property
     def real(self) -> Traced:
-        """Itself: no complex numbers get here."""
+        """The value itself: no complex numbers get here."""
         return self
 
     def astype(self, dtype: Any, copy: bool = True) -> Traced:
@@ -143,7 +152,7 @@ class Traced(ArrayFacts):
         return Traced(self.tracer, value, self.shape, self.dims, _wide(dtype))
 
     def copy(self, order: str = "C") -> Traced:
-        """The same values, in order C row-major; other results lie as a kernel's inputs do."""
+        """A copy of the values, row-major for order C; others lie as a kernel's inputs do."""
         if order != "K":
             self.tracer.ordered = True
         return Traced(self.tracer, self.value, self.shape, self.dims, self.dtype)
@@ -216,11 +225,11 @@ class Traced(ArrayFacts):
 
 def _filled(dims: Sequence[int], space: tuple[int, ...]) -> tuple[int, ...]:
     """`dims` with an axis for each dimension of size 1 (-1), as broadcasting aligns it."""
-    found = list(dims)
-    for i in reversed(range(len(found))):
-        if found[i] == -1:
-            found[i] = len(space) - len(found) + i
-    return tuple(found)
+    axes = list(dims)
+    for i in reversed(range(len(axes))):
+        if axes[i] == -1:
+            axes[i] = len(space) - len(axes) + i
+    return tuple(axes)
 
 
 def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
@@ -260,14 +269,19 @@ def elementwise(name: str, *operands: Any) -> Traced:
         raise NotTraceable(f"{name} of {' and '.join(str(x.dtype) for x in symbols)}")
     if str(dtype) not in OPS[name].dtypes:
         raise NotTraceable(f"{name} of {dtype}")
-    if name == "div" and type(operands[0]) is Scalar and operands[1].value.op == "sqrt":
+    if name == "div" and type(operands[0]) is SymbolicFloat and operands[1].value.op == "sqrt":
         number: Any = operands[0]
         operands = (1 if number == 1 else number, operands[1])  # 1 / sqrt is one op
-    values = [x.value if isinstance(x, Traced) else tracer.number(x, dtype) for x in operands]
+    values = [
+        x.value
+        if isinstance(x, Traced)
+        else tracer.number(x, dtype, name == "mul" or (name == "div" and n == 1))
+        for n, x in enumerate(operands)
+    ]
     return _made(symbols, tracer.kernel.op(name, *values))
 
 
-def _made(symbols: Sequence[Traced], value: Value) -> Traced:
+def _made(symbols: Sequence[Traced], value: KernelValue) -> Traced:
     """The symbol of a value made from `symbols`, broadcast."""
     shape, dims = _aligned(symbols)
     return Traced(symbols[0].tracer, value, shape, dims, np.dtype(value.dtype))
@@ -303,22 +317,22 @@ def _placed(dims: list[int], shape: tuple[int, ...], space: tuple[int, ...]) -> 
     if len(taken) != sum(d != -1 for d in dims):
         raise NotTraceable("dimensions that are not aligned")
     shift = len(space) - len(shape)
-    found = list(dims)
+    axes = list(dims)
     for i, (n, d) in enumerate(zip(shape, dims, strict=True)):
         if d == -1 and n == 1:
-            found[i] = shift + i
+            axes[i] = shift + i
         elif d == -1:
             free = [a for a in (shift + i, *range(len(space))) if a >= 0 and a not in taken]
-            found[i] = next((a for a in free if space[a] == n), -1)
-            if found[i] == -1:
+            axes[i] = next((a for a in free if space[a] == n), -1)
+            if axes[i] == -1:
                 raise NotTraceable("a dimension that is no axis of the space")
-            taken.add(found[i])
-    return tuple(found)
+            taken.add(axes[i])
+    return tuple(axes)
 
 
 def _truth(x: Any) -> Any:
-    if type(x) is Scalar:
-        raise NotTraceable("the truth of a number that comes with each call")
+    if type(x) is SymbolicFloat:
+        raise UnknownNumber("the truth of a number that comes with each call")
     if not isinstance(x, Traced):
         return bool(x)
     return x if x.dtype.kind == "b" else elementwise("ne", x, 0)
@@ -360,8 +374,8 @@ class _Function:
 
     def _of_numbers(self, operands: Sequence[Any]) -> Any:
         """The number that it gives for numbers that are part of the kernel."""
-        if any(type(x) is Scalar for x in operands):
-            raise NotTraceable(f"{self.name} of a number that comes with each call")
+        if any(type(x) is SymbolicFloat for x in operands):
+            raise UnknownNumber(f"{self.name} of a number that comes with each call")
         return quietly(getattr(reference, self.name), *operands)
 
     def reduce(
@@ -383,12 +397,12 @@ class _Function:
 
 
 def _ufunc(function: Callable[..., Any]) -> Any:
-    """A method of `Names` that is one of NumPy's functions."""
+    """A method of `TracingNamespace` that is one of NumPy's functions."""
     return property(lambda names: _Function(function.__name__, partial(function, names)))
 
 
-class Names:
-    """What `op.compute` finds in a namespace."""
+class TracingNamespace:
+    """Namespace that `op.compute` gets while it is traced."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
@@ -403,15 +417,15 @@ class Names:
         """Called before each op of several."""
 
     def __getattr__(self, name: str) -> Any:
-        found = _FUNCTIONS.get(name)
-        function = None if found else getattr(reference, name, None)
+        op = _FUNCTIONS.get(name)
+        function = None if op else getattr(reference, name, None)
         if hasattr(function, "kernels"):
             return lambda x: self._in(*kernel_for(function, x.dtype), x)
-        if found is None and name in _BOOLEAN:
+        if op is None and name in _BOOLEAN:
             return _Function(name, _BOOLEAN[name], truth=True)
-        if found is None:
+        if op is None:
             raise NotTraceable(f"no kernel does {name}")
-        return _Function(name, found)
+        return _Function(name, op)
 
     def _in(self, kernel: Callable[..., Any], dtype: Any, x: Any) -> Any:
         """A function of `backends.numpy.blocks`."""
@@ -419,13 +433,13 @@ class Names:
 
     def polygamma(self, n: int, x: Any) -> Any:
         """The derivative of order n of the digamma function."""
-        return self._in(special.polygamma_kernels(n)[x.dtype.itemsize < 8], np.float64, x)
+        return self._in(special_functions.polygamma_kernels(n)[x.dtype.itemsize < 8], np.float64, x)
 
     def zeta(self, s: Any, q: Any) -> Any:
         """Hurwitz's zeta function."""
         dtype = next(v.dtype for v in (s, q) if isinstance(v, Traced))
         s, q = (v.astype(np.float64) if isinstance(v, Traced) else v for v in (s, q))
-        return special.zeta_kernel(self, s, q, dtype.itemsize < 8).astype(dtype)
+        return special_functions.zeta_kernel(self, s, q, dtype.itemsize < 8).astype(dtype)
 
     def horner(self, coefficients: tuple[float, ...], t: Any) -> Any:
         """The polynomial with these coefficients, lowest power first; a long one as several in a
@@ -479,13 +493,13 @@ class Names:
         return self._ordered("minimum", x, y)
 
     def _ordered(self, name: str, x: Any, y: Any) -> Any:
-        found = elementwise(name, x, y)
-        if found.dtype.kind == "f":
+        result = elementwise(name, x, y)
+        if result.dtype.kind == "f":
             if isinstance(x, Traced):
-                found = self.where(elementwise("isnan", x), y, found)
+                result = self.where(elementwise("isnan", x), y, result)
             if isinstance(y, Traced):
-                found = self.where(elementwise("isnan", y), x, found)
-        return found
+                result = self.where(elementwise("isnan", y), x, result)
+        return result
 
     @_ufunc
     def logaddexp(self, x: Any, y: Any) -> Any:
@@ -519,8 +533,8 @@ class Names:
 
     def all(self, x: Any) -> Any:
         """Whether a number is not 0."""
-        if isinstance(x, (Traced, Scalar)):
-            raise NotTraceable("a decision on values")
+        if isinstance(x, (Traced, SymbolicFloat)):
+            raise UnknownNumber("a decision on values")
         return bool(x)
 
     def some(self, mask: Any) -> bool:
@@ -565,7 +579,7 @@ class Names:
         return _reduced("sum", x, axis, keepdims)
 
     def squeeze(self, x: Any, axis: Any) -> Any:
-        """Without the dimensions `axis`."""
+        """The value without the dimensions `axis`."""
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
         return x.reshape(tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
@@ -573,8 +587,8 @@ class Names:
         """`x` repeated along new dimensions."""
         varies = [d if d in x.value.axes else -1 for d in x.dims]
         dims = [-1] * (len(shape) - x.ndim) + varies
-        found = _placed(dims, tuple(shape), self.tracer.space)
-        return Traced(self.tracer, x.value, tuple(shape), found, x.dtype)
+        axes = _placed(dims, tuple(shape), self.tracer.space)
+        return Traced(self.tracer, x.value, tuple(shape), axes, x.dtype)
 
     def part(self, x: Traced, key: Any) -> Traced:
         """`x[key]`: not here."""
@@ -593,7 +607,7 @@ class Names:
         return self.where(self._below(x, k), 0, x)
 
     def _below(self, x: Any, k: int) -> Any:
-        """Where the column lies before the row, moved by k."""
+        """A mask: where the column lies before the row, moved by k."""
         row, column = self._position(x, x.ndim - 2), self._position(x, x.ndim - 1)
         return elementwise("lt", column, row + k if k else row)
 
@@ -640,7 +654,7 @@ class Names:
         return _Unwritten(x.tracer, x.value, x.shape, x.dims, x.dtype)
 
     def asarray(self, x: Any, dtype: Any = None) -> Any:
-        """Itself, or converted."""
+        """The argument, converted to a dtype if one is given."""
         return x if dtype is None or not isinstance(x, Traced) else x.astype(dtype)
 
     def transpose(self, x: Any, axes: Any) -> Any:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
-import threading
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from typing import Any
 
-from ....core import config
+from ....core import config, fork_safety
 from ....core.errors import AdjointError, Unsupported
 
 PACKAGE = "onednn-cpu-gomp"
@@ -136,7 +135,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 class Library:
     """The loaded library, its one CPU engine, and a guard for what its own locks do not survive.
 
-    `lock` is held whenever oneDNN builds something, and across a fork, so that a child never
+    `lock` is held whenever oneDNN builds something; a fork waits for it, so that a child never
     inherits oneDNN's primitive cache in the middle of a change.
     """
 
@@ -158,12 +157,7 @@ class Library:
         self.dll.dnnl_primitive_desc_query_md.argtypes = (c_void_p, c_int, c_int)
         self.dll.dnnl_primitive_desc_query_md.restype = c_void_p
         self.threads = self._threads() if runtime == 2 else None
-        self.lock = threading.RLock()
-        os.register_at_fork(
-            before=self.lock.acquire,
-            after_in_parent=self.lock.release,
-            after_in_child=self.lock.release,
-        )
+        self.lock = fork_safety.lock()
         engine = c_void_p()
         self.check(self.dll.dnnl_engine_create(byref(engine), 1, 0), "making an engine")
         self.engine = engine
@@ -199,7 +193,7 @@ class Library:
 
 
 class single_threaded:  # noqa: N801 - reads as what it does
-    """Within it, oneDNN holds its lock and plans for one thread."""
+    """A block in which oneDNN holds its lock and plans for one thread."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -218,7 +212,7 @@ class single_threaded:  # noqa: N801 - reads as what it does
 
 
 _loaded: Library | str | None = None
-_loading = threading.Lock()
+_loading = fork_safety.lock()
 
 
 def _path() -> str:
@@ -249,14 +243,14 @@ def _load() -> Library | str:
 
 
 def unavailable() -> str | None:
-    """Why oneDNN cannot be used here, or None where it can.
+    """The reason why oneDNN cannot be used here, or None where it can.
 
     >>> from adjoint.backends.native.onednn import api as onednn
     >>> onednn.unavailable() is None or isinstance(onednn.unavailable(), str)
     True
     """
-    found = _loaded or _load()
-    return found if isinstance(found, str) else None
+    loaded = _loaded or _load()
+    return loaded if isinstance(loaded, str) else None
 
 
 def library() -> Library:
@@ -264,10 +258,10 @@ def library() -> Library:
 
     Errors: Unsupported where it is missing or cannot be loaded; the message says why.
     """
-    found = _loaded or _load()
-    if isinstance(found, str):
-        raise Unsupported(f"oneDNN: {found}; NumPy is used instead")
-    return found
+    loaded = _loaded or _load()
+    if isinstance(loaded, str):
+        raise Unsupported(f"oneDNN: {loaded}; NumPy is used instead")
+    return loaded
 
 
 class _Owned:
@@ -307,10 +301,10 @@ class Descriptor(_Owned):
 
 def data_type(dtype: Any) -> int:
     """oneDNN's number of a NumPy dtype."""
-    found = DATA_TYPES.get(dtype.name)
-    if found is None:
+    number = DATA_TYPES.get(dtype.name)
+    if number is None:
         raise Unsupported(f"oneDNN for {dtype.name}; use NumPy's function")
-    return found
+    return number
 
 
 def described(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Descriptor:
@@ -389,7 +383,7 @@ class Primitive(_Owned):
 
     @property
     def implementation(self) -> str:
-        """Which of the library's implementations this is."""
+        """Name of the library's implementation."""
         return _implementation(self.description.handle)
 
     def memory(self, argument: int) -> Descriptor:
@@ -398,8 +392,8 @@ class Primitive(_Owned):
 
     def optional(self, query: int) -> Descriptor | None:
         """The workspace or the scratchpad, None where there is none."""
-        found = self._query(query, 0)
-        return found if found.size else None
+        descriptor = self._query(query, 0)
+        return descriptor if descriptor.size else None
 
     def _query(self, query: int, index: int) -> Descriptor:
         lib = library()
@@ -463,16 +457,16 @@ def primitive(
     handles = [a.handle if isinstance(a, _Owned) else a for a in arguments]
     create = f"dnnl_{kind}_primitive_desc_create"
     description = lib.make(create, what, *handles, attributes.handle)
-    found = _implementation(description)
-    if prefer and not found.startswith(prefer):
+    implementation = _implementation(description)
+    if prefer and not implementation.startswith(prefer):
         other = lib.make(create, what, *handles, attributes.handle)
         while not lib.dll.dnnl_primitive_desc_next_impl(other):
             if _implementation(other).startswith(prefer):
                 description, other = other, description
                 break
         lib.dll.dnnl_primitive_desc_destroy(other)
-        found = _implementation(description)
-    if found.startswith(refuse):
+        implementation = _implementation(description)
+    if implementation.startswith(refuse):
         lib.dll.dnnl_primitive_desc_destroy(description)
         raise Unsupported(f"{what}: no fast implementation in oneDNN {lib.version}; use NumPy's")
     return Primitive(description, what)

@@ -18,7 +18,7 @@ from ....core.errors import Unsupported
 from ..gemm.products import BFLOAT16, FLOAT32, pieces
 from . import api as onednn
 from .api import BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, SRC, WEIGHTS, Descriptor, Primitive
-from .plan import SCRATCH, SHARED, Argument, Plan, Step, aligned, threads
+from .plan import SCRATCH, SHARED, OneDnnPlan, PlanArgument, PrimitiveStep, aligned, threads
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -27,7 +27,7 @@ BLOCK = 16  # channels in one of oneDNN's blocks
 
 
 @dataclass(frozen=True)
-class Geometry:
+class ConvolutionGeometry:
     """A convolution of x (batch, inputs, *size) with w (outputs, inputs / groups, *kernel)."""
 
     batch: int
@@ -99,7 +99,7 @@ GEMM = "x64:gemm"  # columns of images and a matrix product, all in plain order
 _FEW_PLACES = {"forward": 64, "backward_data": 0, "backward_weights": 160}
 
 
-def _preferred(g: Geometry, kind: str) -> str:
+def _preferred(g: ConvolutionGeometry, kind: str) -> str:
     """The implementation that is faster than oneDNN's own choice, where one was measured."""
     if g.dtype != FLOAT32 or g.groups > 1 or any(g.blocks):
         return ""
@@ -120,32 +120,32 @@ class _Place(NamedTuple):
     shape: Sizes
     block: int = 0
 
-    def argument(self, dtype: Any) -> Argument:
-        """Its memory and offset."""
+    def argument(self, dtype: Any) -> PlanArgument:
+        """The primitive's argument: description of the memory, and offset."""
         if self.block:
             memory = onednn.in_blocks(self.shape, self.block, dtype)
-            return Argument(memory, self.slot, memory.size // self.shape[0] * self.start[0])
+            return PlanArgument(memory, self.slot, memory.size // self.shape[0] * self.start[0])
         strides = onednn.contiguous_strides(self.whole)
         offset = sum(i * s for i, s in zip(self.start, strides, strict=True)) * dtype.itemsize
-        return Argument(onednn.described(self.shape, strides, dtype), self.slot, offset)
+        return PlanArgument(onednn.described(self.shape, strides, dtype), self.slot, offset)
 
 
-class _Builder:
+class _ConvolutionBuilder:
     """Makes the steps of parts of a convolution; equal parts share their primitives."""
 
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, geometry: ConvolutionGeometry) -> None:
         self.geometry, self.what = geometry, str(geometry)
         self.primitives: dict[Any, Primitive] = {}
         self.scratch = self.taken = 0
 
-    def chunk(self) -> list[Step]:
+    def chunk(self) -> list[PrimitiveStep]:
         """A new chunk, which may use all scratch memory."""
         self.taken = 0
         return []
 
-    def take(self, memory: Descriptor) -> Argument:
+    def take(self, memory: Descriptor) -> PlanArgument:
         """Scratch memory of this chunk."""
-        place = Argument(memory, SCRATCH, self.taken)
+        place = PlanArgument(memory, SCRATCH, self.taken)
         self.taken += aligned(memory.size)
         self.scratch = max(self.scratch, self.taken)
         return place
@@ -156,12 +156,14 @@ class _Builder:
             self.primitives[key] = build()
         return self.primitives[key]
 
-    def copy(self, source: Argument, target: Argument, key: Any) -> Step:
+    def copy(self, source: PlanArgument, target: PlanArgument, key: Any) -> PrimitiveStep:
         """A change of layout."""
         mover = self.once(key, lambda: onednn.reorder(source.memory, target.memory, self.what))
-        return Step(mover, {SRC: source, DST: target})
+        return PrimitiveStep(mover, {SRC: source, DST: target})
 
-    def read(self, chunk: list[Step], place: _Place, primitive: Primitive, number: int) -> Argument:
+    def read(
+        self, chunk: list[PrimitiveStep], place: _Place, primitive: Primitive, number: int
+    ) -> PlanArgument:
         """The plain part in the layout that a primitive wants."""
         wanted = primitive.memory(number)
         plain = place.argument(self.geometry.dtype)
@@ -173,8 +175,10 @@ class _Builder:
 
     def write(
         self, place: _Place, primitive: Primitive, number: int
-    ) -> tuple[Argument, list[Step]]:
-        """Where a primitive puts its result, and the steps that then bring it to its place."""
+    ) -> tuple[PlanArgument, list[PrimitiveStep]]:
+        """The argument where a primitive puts its result, and the steps that then bring it to its
+        place.
+        """
         given = primitive.memory(number)
         plain = place.argument(self.geometry.dtype)
         if onednn.same_layout(plain.memory, given):
@@ -183,7 +187,7 @@ class _Builder:
         return staged, [self.copy(staged, plain, (primitive, number))]
 
 
-def grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
+def grouped(g: ConvolutionGeometry, outputs: int, inputs: int) -> Sizes:
     """The shape of weights for oneDNN: with groups first where there are several."""
     if g.groups == 1:
         return (outputs, inputs, *g.kernel)
@@ -193,13 +197,13 @@ def grouped(g: Geometry, outputs: int, inputs: int) -> Sizes:
 class _Weights:
     """Weights in the layout that a primitive wants, in the slot behind the others."""
 
-    def __init__(self, builder: _Builder, slot: int, blocked: int) -> None:
+    def __init__(self, builder: _ConvolutionBuilder, slot: int, blocked: int) -> None:
         self.builder, self.slot, self.blocked = builder, slot, blocked
         self.size = 0
-        self.phase: list[list[Step]] = []
-        self.known: dict[Any, Argument] = {}
+        self.phase: list[list[PrimitiveStep]] = []
+        self.known: dict[Any, PlanArgument] = {}
 
-    def get(self, start: Sizes, shape: Sizes, wanted: Descriptor) -> Argument:
+    def get(self, start: Sizes, shape: Sizes, wanted: Descriptor) -> PlanArgument:
         """A part of the weights; the phase then has what copies it."""
         if (start, shape) in self.known:
             return self.known[start, shape]
@@ -208,15 +212,15 @@ class _Weights:
         place = _Place(self.slot, whole, start, shape)
         plain = place.argument(g.dtype)
         if onednn.same_layout(plain.memory, wanted):
-            found = plain
+            argument = plain
         else:
-            found = Argument(wanted, self.blocked, self.size)
+            argument = PlanArgument(wanted, self.blocked, self.size)
             self.size += aligned(wanted.size)
-            self.phase += self._copies(place, found)
-        self.known[start, shape] = found
-        return found
+            self.phase += self._copies(place, argument)
+        self.known[start, shape] = argument
+        return argument
 
-    def _copies(self, place: _Place, target: Argument) -> list[list[Step]]:
+    def _copies(self, place: _Place, target: PlanArgument) -> list[list[PrimitiveStep]]:
         dtype = self.builder.geometry.dtype
         parts = min(threads(), max(1, math.prod(place.shape) >> 16))
         chunks = []
@@ -243,20 +247,20 @@ class ConvolutionPlan(NamedTuple):
     `pointwise`: matrix products at every place do the same without a plan.
     """
 
-    plan: Plan
+    plan: OneDnnPlan
     weights: int
     pointwise: bool = False
 
 
 class Cut(NamedTuple):
-    """In how many parts a convolution is made."""
+    """Partition of a convolution: numbers of parts."""
 
     batch: int = 1
     rows: int = 1
     channels: int = 1
 
 
-def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
+def _cut(g: ConvolutionGeometry, channels: int, by_rows: bool) -> Cut:
     """Parts of the batch; where those are too few, of the rows or of the result's `channels`."""
     workers = threads()
     parts = max(1, min(4 * workers, g.work // policy.CONVOLUTION_GRAIN))
@@ -280,13 +284,15 @@ def _cut(g: Geometry, channels: int, by_rows: bool) -> Cut:
     return Cut(g.batch)
 
 
-def line_parts(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[int, int]]]:
+def line_parts(
+    g: ConvolutionGeometry, parts: int
+) -> list[tuple[int, int, int, int, tuple[int, int]]]:
     """Parts of the first spatial dimension: result's start and length, images' ones, padding."""
     if parts == 1:
         return [(0, g.count[0], 0, g.size[0], g.padding[0])]
     n, s, lo = g.size[0], g.stride[0], g.padding[0][0]
     span = (g.kernel[0] - 1) * g.dilation[0] + 1
-    found = []
+    lines = []
     for start, length in pieces(g.count[0], parts):
         first = start * s - lo
         last = first + (length - 1) * s + span
@@ -296,21 +302,21 @@ def line_parts(g: Geometry, parts: int) -> list[tuple[int, int, int, int, tuple[
             return line_parts(g, 1)
         if start + length == g.count[0]:
             end = n  # what the last window does not reach counts as oneDNN wants it
-        found.append((start, length, begin, end - begin, (above, below)))
-    return found
+        lines.append((start, length, begin, end - begin, (above, below)))
+    return lines
 
 
 X, W, Y, BIAS_SLOT, BLOCKED = 0, 1, 2, 3, 4
 
 
-def _assert_supported(g: Geometry) -> None:
-    """Refuse what oneDNN does not have, what is too small for it to pay, what does not fit."""
+def _assert_supported(g: ConvolutionGeometry) -> None:
+    """Refuse convolutions that oneDNN does not have, or for which it does not pay."""
     if g.work <= policy.CONVOLUTION_SMALL:
         raise Unsupported(f"{g}: left to NumPy")
     assert_possible(g)
 
 
-def assert_possible(g: Geometry) -> None:
+def assert_possible(g: ConvolutionGeometry) -> None:
     """Refuse what oneDNN does not have, and what does not fit."""
     if not g.work or len(g.size) > 3 or g.dtype not in (FLOAT32, BFLOAT16):
         raise Unsupported(f"{g}: left to NumPy")
@@ -321,10 +327,10 @@ def assert_possible(g: Geometry) -> None:
             raise Unsupported(f"{g}: oneDNN leaves out fewer places than a stride")
 
 
-def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
+def forward(g: ConvolutionGeometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
     """Values from images; each part reads the lines of images that its windows see."""
     _assert_supported(g)
-    builder = _Builder(g)
+    builder = _ConvolutionBuilder(g)
     weights = _Weights(builder, W, BLOCKED)
     cut = cut or _cut(g, g.outputs, True)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
@@ -356,20 +362,24 @@ def forward(g: Geometry, bias: bool, cut: Cut | None = None) -> ConvolutionPlan:
                 arguments = {SRC: source, WEIGHTS: w, DST: result}
                 if bias:
                     memory = onednn.contiguous((outputs,), g.dtype)
-                    arguments[BIAS] = Argument(memory, BIAS_SLOT, o * g.dtype.itemsize)
-                chunks.append([*chunk, Step(main, arguments), *after])
+                    arguments[BIAS] = PlanArgument(memory, BIAS_SLOT, o * g.dtype.itemsize)
+                chunks.append([*chunk, PrimitiveStep(main, arguments), *after])
     return _plan(builder, weights, chunks)
 
 
-def _plan(builder: _Builder, weights: _Weights, chunks: list[list[Step]]) -> ConvolutionPlan:
+def _plan(
+    builder: _ConvolutionBuilder, weights: _Weights, chunks: list[list[PrimitiveStep]]
+) -> ConvolutionPlan:
     phases = [weights.phase, chunks] if weights.phase else [chunks]
-    plan = Plan(builder.what, phases, 5, scratch=builder.scratch)
+    plan = OneDnnPlan(builder.what, phases, 5, scratch=builder.scratch)
     g = builder.geometry
     pointwise = g.pointwise and g.groups == 1 and not any(g.blocks)
     return ConvolutionPlan(plan, weights.size, pointwise)
 
 
-def _primitive(g: Geometry, kind: str, *arguments: Any, hint: Primitive | None = None) -> Primitive:
+def _primitive(
+    g: ConvolutionGeometry, kind: str, *arguments: Any, hint: Primitive | None = None
+) -> Primitive:
     """A convolution's primitive; oneDNN wants the forward one as a hint for the others."""
     given = (onednn.library().engine, *arguments, *g.arguments())
     given += () if hint is None else (hint.description,)
@@ -377,7 +387,7 @@ def _primitive(g: Geometry, kind: str, *arguments: Any, hint: Primitive | None =
     return onednn.primitive(f"convolution_{kind}", str(g), *given, prefer=prefer)
 
 
-def _layouts(g: Geometry) -> tuple[Descriptor, Descriptor]:
+def _layouts(g: ConvolutionGeometry) -> tuple[Descriptor, Descriptor]:
     """Images and values: in the blocks in which they lie, or laid out as oneDNN likes."""
     shapes = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     x, y = (
@@ -388,7 +398,7 @@ def _layouts(g: Geometry) -> tuple[Descriptor, Descriptor]:
 
 
 def _forward_primitive(
-    g: Geometry, w_shape: Sizes, bias: bool = False, weights: Argument | None = None
+    g: ConvolutionGeometry, w_shape: Sizes, bias: bool = False, weights: PlanArgument | None = None
 ) -> Primitive:
     x, y = _layouts(g)
     w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
@@ -396,10 +406,10 @@ def _forward_primitive(
     return _primitive(g, "forward", onednn.TRAINING, onednn.CONVOLUTION_DIRECT, x, w, vector, y)
 
 
-def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
+def backward_data(g: ConvolutionGeometry, cut: Cut | None = None) -> ConvolutionPlan:
     """Images from values: the transpose of `forward` in the images."""
     _assert_supported(g)
-    builder = _Builder(g)
+    builder = _ConvolutionBuilder(g)
     weights = _Weights(builder, W, BLOCKED)
     cut = cut or _cut(g, g.inputs, False)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
@@ -422,19 +432,21 @@ def backward_data(g: Geometry, cut: Cut | None = None) -> ConvolutionPlan:
             source = builder.read(chunk, y_part, main, DIFF_DST)
             result, after = builder.write(x_part, main, DIFF_SRC)
             w = weights.get(w_start, w_shape, main.memory(WEIGHTS))
-            step = Step(main, {DIFF_DST: source, WEIGHTS: w, DIFF_SRC: result})
+            step = PrimitiveStep(main, {DIFF_DST: source, WEIGHTS: w, DIFF_SRC: result})
             chunks.append([*chunk, step, *after])
     return _plan(builder, weights, chunks)
 
 
-def _backward_data_primitive(g: Geometry, w_shape: Sizes, weights: Argument | None) -> Primitive:
+def _backward_data_primitive(
+    g: ConvolutionGeometry, w_shape: Sizes, weights: PlanArgument | None
+) -> Primitive:
     x, y = _layouts(g)
     w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
     hint = _forward_primitive(g, w_shape)
     return _primitive(g, "backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, hint=hint)
 
 
-def backward_weights(g: Geometry) -> ConvolutionPlan:
+def backward_weights(g: ConvolutionGeometry) -> ConvolutionPlan:
     """Sums over parts of the batch, then their sum; or parts of the output channels."""
     _assert_supported(g)
     if not g.touched:
@@ -456,7 +468,7 @@ def backward_weights(g: Geometry) -> ConvolutionPlan:
 
 
 def _backward_weights_primitive(
-    g: Geometry, w_shape: Sizes, result: Descriptor | None = None
+    g: ConvolutionGeometry, w_shape: Sizes, result: Descriptor | None = None
 ) -> Primitive:
     x, y = _layouts(g)
     w = result or onednn.any_layout(w_shape, FLOAT32)
@@ -464,7 +476,7 @@ def _backward_weights_primitive(
     return _primitive(g, "backward_weights", onednn.CONVOLUTION_DIRECT, x, w, None, y, hint=hint)
 
 
-def _parts_for_memory(g: Geometry) -> int:
+def _parts_for_memory(g: ConvolutionGeometry) -> int:
     """Parts of the batch of which one's copies in the library's layout take a few MiB; fewer where
     the sums of all parts would take as much.
     """
@@ -474,13 +486,13 @@ def _parts_for_memory(g: Geometry) -> int:
     return int(max(1, min(copies // (4 << 20), (4 << 20) // sums, policy.CONVOLUTION_MOST)))
 
 
-def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
-    builder = _Builder(g)
+def _weights_by_channels(g: ConvolutionGeometry, parts: int) -> ConvolutionPlan:
+    builder = _ConvolutionBuilder(g)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     zeros = (0,) * len(g.size)
     chunks, shared = [], 0
-    copies: list[list[Step]] = []
-    x_shared: Argument | None = None
+    copies: list[list[PrimitiveStep]] = []
+    x_shared: PlanArgument | None = None
     for o, outputs in pieces(g.outputs, parts, BLOCK):
         part = replace(g, outputs=outputs)
         w_shape = grouped(g, outputs, g.inputs)
@@ -492,20 +504,22 @@ def _weights_by_channels(g: Geometry, parts: int) -> ConvolutionPlan:
             if onednn.same_layout(plain.argument(g.dtype).memory, wanted):
                 x_shared = plain.argument(g.dtype)
             else:
-                x_shared = Argument(wanted, SHARED, shared)
+                x_shared = PlanArgument(wanted, SHARED, shared)
                 shared += aligned(wanted.size)
                 copies += _image_copies(builder, plain, x_shared)
         y_part = _Place(Y, y_whole, (0, o, *zeros), (g.batch, outputs, *g.count))
         w_part = _Place(W, grouped(g, g.outputs, g.inputs), (o, 0, *zeros), w_shape)
         y = builder.read(chunk, y_part, main, DIFF_DST)
         result, after = builder.write(w_part, main, DIFF_WEIGHTS)
-        step = Step(main, {SRC: x_shared, DIFF_DST: y, DIFF_WEIGHTS: result})
+        step = PrimitiveStep(main, {SRC: x_shared, DIFF_DST: y, DIFF_WEIGHTS: result})
         chunks.append([*chunk, step, *after])
     phases = [copies, chunks] if copies else [chunks]
-    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+    return ConvolutionPlan(OneDnnPlan(builder.what, phases, 5, shared, builder.scratch), 0)
 
 
-def _image_copies(builder: _Builder, place: _Place, target: Argument) -> list[list[Step]]:
+def _image_copies(
+    builder: _ConvolutionBuilder, place: _Place, target: PlanArgument
+) -> list[list[PrimitiveStep]]:
     """Images into another layout, in parts of the batch, or of the channels of each image.
 
     oneDNN's copies go wrong for some channels of several images at once.
@@ -529,14 +543,14 @@ def _image_copies(builder: _Builder, place: _Place, target: Argument) -> list[li
     return chunks
 
 
-def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
-    builder = _Builder(g)
+def _weights_by_batch(g: ConvolutionGeometry, parts: int) -> ConvolutionPlan:
+    builder = _ConvolutionBuilder(g)
     x_whole, y_whole = (g.batch, g.inputs, *g.size), (g.batch, g.outputs, *g.count)
     zeros = (0,) * (len(g.size) + 1)
     w_shape = grouped(g, g.outputs, g.inputs)
     chunks = []
     w_place = _Place(W, w_shape, (0,) * len(w_shape), w_shape)
-    sums: list[Argument] = []
+    sums: list[PlanArgument] = []
     shared = 0
     for n, batch in pieces(g.batch, parts):
         part = replace(g, batch=batch)
@@ -552,25 +566,27 @@ def _weights_by_batch(g: Geometry, parts: int) -> ConvolutionPlan:
         if parts == 1:
             result, after = builder.write(w_place, main, DIFF_WEIGHTS)
         else:
-            result, after = Argument(main.memory(DIFF_WEIGHTS), SHARED, shared), []
+            result, after = PlanArgument(main.memory(DIFF_WEIGHTS), SHARED, shared), []
             shared += aligned(result.memory.size)
             sums.append(result)
-        step = Step(main, {SRC: x, DIFF_DST: y, DIFF_WEIGHTS: result})
+        step = PrimitiveStep(main, {SRC: x, DIFF_DST: y, DIFF_WEIGHTS: result})
         chunks.append([*chunk, step, *after])
     phases = [chunks]
     if sums:
         phases.append([_total(builder, sums, w_place)])
-    return ConvolutionPlan(Plan(builder.what, phases, 5, shared, builder.scratch), 0)
+    return ConvolutionPlan(OneDnnPlan(builder.what, phases, 5, shared, builder.scratch), 0)
 
 
-def _total(builder: _Builder, sums: list[Argument], place: _Place) -> list[Step]:
+def _total(
+    builder: _ConvolutionBuilder, sums: list[PlanArgument], place: _Place
+) -> list[PrimitiveStep]:
     """The sum of the parts' weights, in the order of the parts, brought to its place."""
-    steps: list[Step] = builder.chunk()
+    steps: list[PrimitiveStep] = builder.chunk()
     first = sums[0].memory
     total = builder.take(first)
     result = onednn.sum_of(first, [s.memory for s in sums], builder.what)
     arguments = {onednn.MULTIPLE + i: s for i, s in enumerate(sums)}
-    steps.append(Step(result, {**arguments, DST: total}))
+    steps.append(PrimitiveStep(result, {**arguments, DST: total}))
     plain = place.argument(builder.geometry.dtype)
     steps.append(builder.copy(total, plain, ("total",)))
     return steps

@@ -17,7 +17,7 @@ from ....core.spec import Spec
 from ..gemm.products import BFLOAT16, pieces
 from . import api as onednn
 from .api import DST, POST_OPERAND, POST_OPERANDS, SRC, WEIGHTS, Activation, Descriptor
-from .plan import SHARED, Argument, Plan, Step, aligned, planned, threads
+from .plan import SHARED, OneDnnPlan, PlanArgument, PrimitiveStep, aligned, planned, threads
 
 TILE = 32  # rows and columns come in multiples of this, filled up with zeros,
 FEW = 64  # unless there are fewer
@@ -52,23 +52,23 @@ class NewtonSchulz:
         self.coefficients, self.steps = coefficients, steps
         self.shape = tuple([n if n < FEW else -(-n // TILE) * TILE for n in y.shape])
 
-    def plan(self) -> Plan | None:
-        """For as many threads as there are; None where there is none."""
+    def plan(self) -> OneDnnPlan | None:
+        """The plan for the current number of threads; None where there is none."""
         options = (*self.shape, *self.coefficients, self.steps)
         return planned(("newton_schulz", *options, threads()), _build, *options)
 
     def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:
-        """The last y."""
+        """The y of the last iteration."""
         [y] = arrays
         rows, columns = y.shape
         if y.shape != self.shape or not y.flags.c_contiguous:
             y = np.zeros(self.shape, BFLOAT16)
             y[:rows, :columns] = arrays[0]
         result = np.empty(self.shape, BFLOAT16)
-        found = self.plan()
-        if found is None:
+        plan = self.plan()
+        if plan is None:
             raise Unsupported("a Newton-Schulz iteration: oneDNN is gone")
-        found.run(y, result)
+        plan.run(y, result)
         return [result[:rows, :columns]], []
 
     def backward(
@@ -79,24 +79,24 @@ class NewtonSchulz:
 
 
 class _Matrix(NamedTuple):
-    """Where a contiguous matrix is."""
+    """Location of a contiguous matrix: slot and offset."""
 
     rows: int
     columns: int
     slot: int
     offset: int
 
-    def part(self, row: int, rows: int) -> Argument:
-        """Some of its rows."""
+    def part(self, row: int, rows: int) -> PlanArgument:
+        """The argument for some rows."""
         memory = onednn.contiguous((rows, self.columns), BFLOAT16)
-        return Argument(memory, self.slot, self.offset + row * self.columns * BFLOAT16.itemsize)
+        return PlanArgument(memory, self.slot, self.offset + row * self.columns * BFLOAT16.itemsize)
 
-    def whole(self, transposed: bool) -> Argument:
-        """All of it, or of its transpose."""
+    def whole(self, transposed: bool) -> PlanArgument:
+        """The argument for the whole matrix, or its transpose."""
         sizes, strides = (self.rows, self.columns), (self.columns, 1)
         if transposed:
             sizes, strides = sizes[::-1], strides[::-1]
-        return Argument(onednn.described(sizes, strides, BFLOAT16), self.slot, self.offset)
+        return PlanArgument(onednn.described(sizes, strides, BFLOAT16), self.slot, self.offset)
 
 
 class _Weighted(NamedTuple):
@@ -107,11 +107,11 @@ class _Weighted(NamedTuple):
     b: float
 
     def following(self, part: Descriptor) -> list[Activation | Descriptor]:
-        """What follows the product."""
+        """Post-ops of the product."""
         return [(onednn.LINEAR, self.b / self.a, 0.0), part, (onednn.LINEAR, self.a, 0.0)]
 
 
-def _build(m: int, k: int, a: float, b: float, c: float, steps: int) -> Plan:
+def _build(m: int, k: int, a: float, b: float, c: float, steps: int) -> OneDnnPlan:
     """gram = y y'; y = a y + (b gram + c gram gram) y, `steps` times."""
     products = _Products(f"Newton-Schulz iteration of {(m, k)} {BFLOAT16.name}")
     gram, polynomial = products.room(m, m), products.room(m, m)
@@ -123,7 +123,7 @@ def _build(m: int, k: int, a: float, b: float, c: float, steps: int) -> Plan:
         products.add(gram, gram, polynomial, weighted=_Weighted(b, gram, c))
         products.add(polynomial, y, after, weighted=_Weighted(a, y, 1.0))
         y = after
-    return Plan(products.what, products.phases, 2, shared=products.taken)
+    return OneDnnPlan(products.what, products.phases, 2, shared=products.taken)
 
 
 class _Products:
@@ -131,15 +131,15 @@ class _Products:
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.phases: list[list[list[Step]]] = []
+        self.phases: list[list[list[PrimitiveStep]]] = []
         self.primitives: dict[Any, onednn.Primitive] = {}
         self.taken = 0
 
     def room(self, rows: int, columns: int) -> _Matrix:
         """Work memory for a matrix."""
-        found = _Matrix(rows, columns, SHARED, self.taken)
+        matrix = _Matrix(rows, columns, SHARED, self.taken)
         self.taken += aligned(rows * columns * BFLOAT16.itemsize)
-        return found
+        return matrix
 
     def add(
         self,
@@ -167,5 +167,5 @@ class _Products:
                     left.memory, right.memory, None, target.memory,
                     following=weighted.following(target.memory) if weighted else (), prefer="brg",
                 )  # fmt: skip
-            chunks.append([Step(self.primitives[key], arguments)])
+            chunks.append([PrimitiveStep(self.primitives[key], arguments)])
         self.phases.append(chunks)

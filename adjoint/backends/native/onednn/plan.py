@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core import dispatch_log, policy
+from ....core.arrays import address, addresses, array_at, call
 from ....core.errors import InvalidArgument, Unsupported
-from ....eager.arrays import address, addresses, array_at, call
-from ....kernels.emit import Module, Reg
-from ..runtime.sequence import Call
+from ...codegen.emit import Module, Reg
+from ..runtime import signals
+from ..runtime.launch_list import Launch
 from ..runtime.shared_code import Writer, function
 from . import api as onednn
 from .api import Descriptor, Primitive
@@ -50,7 +51,7 @@ def _pointers(b: Writer, base: Reg, *indices: Reg | int) -> list[Reg]:
 def _write_chunks(module: Module) -> None:
     """Chunks `begin` to `end` of a phase, by one worker: it claims a bit of the mask of free
     workers, which gives it scratch memory and a stream of its own, and runs oneDNN on its thread
-    alone.
+    alone, where no signal interrupts it.
     """
     header = "void @chunks(i64 %begin, i64 %end, ptr %phase)"
     with function(module, header) as (b, begin, end, phase):
@@ -74,6 +75,7 @@ def _write_chunks(module: Module) -> None:
         with b.when(parallel):
             b.put(before, b.invoke("i32", get_threads))
             b.invoke("void", set_threads, b.const("i32", 1))
+        unblocked = signals.block(b)
         with b.loop(begin, end) as chunk:
             with b.loop(*(_word(b, handle_starts, at) for at in (chunk, chunk + 1))) as h:
                 memory, slot, offset = (_word(b, handles, h * 3 + k) for k in range(3))
@@ -85,6 +87,7 @@ def _write_chunks(module: Module) -> None:
                 with b.when(b.compare("ne", status, 0)):
                     failed = b.place("i64", phase, _STATUS, "i64")
                     b.write(failed, b.convert("zext", status, "i64"))
+        signals.restore(b, unblocked)
         with b.when(parallel):
             b.invoke("void", set_threads, b.get(before))
         b.update("or", mask, b.get(mine), "release")
@@ -126,15 +129,16 @@ def _run() -> int | None:
     from ..runtime import object_code
 
     try:
-        [found] = object_code.library(__name__, _text, ["run"])
+        [address] = object_code.library(__name__, _text, ["run"])
     except Unsupported:
         return None
-    return found
+    return address
 
 
 def _text() -> str:
     module = Module()
     module.declare("llvm.cttz.i64", "i64", ["i64", "i1"])
+    signals.add_functions(module)
     _write_chunks(module)
     _write_run(module)
     return str(module)
@@ -148,28 +152,28 @@ def _pool() -> Any:
 
 
 def threads() -> int:
-    """How many threads the pool has, the caller's among them."""
+    """Number of threads in the pool, the caller's among them."""
     return 1 if _run() is None else _pool().num_threads
 
 
-class Argument(NamedTuple):
-    """Where an argument of an execution is: `offset` bytes into the array of a slot."""
+class PlanArgument(NamedTuple):
+    """Location of an argument of an execution: `offset` bytes into the array of a slot."""
 
     memory: Descriptor
     slot: int
     offset: int = 0
 
 
-class Step(NamedTuple):
-    """One execution."""
+class PrimitiveStep(NamedTuple):
+    """One execution of a primitive, with its arguments."""
 
     primitive: Primitive
-    arguments: dict[int, Argument]
+    arguments: dict[int, PlanArgument]
 
 
 # Implementations, by the beginnings of their names, which are given all memory that they use.
 _TAKE_NONE = ("jit", "brg", "simple")
-Phases = Sequence[Sequence[Sequence[Step]]]
+Phases = Sequence[Sequence[Sequence[PrimitiveStep]]]
 
 
 def aligned(size: int) -> int:
@@ -178,7 +182,7 @@ def aligned(size: int) -> int:
 
 
 class _Work(threading.local):
-    """Each thread's work memory, kept between calls up to a bound."""
+    """Work memory of each thread, kept between calls up to a bound."""
 
     def __init__(self) -> None:
         self.array = np.empty(0, np.uint8)
@@ -197,7 +201,7 @@ _work, _temporary = _Work(), _Work()
 
 
 def temporary(size: int) -> Any:
-    """At least `size` bytes whose content lasts until this thread asks again."""
+    """Memory of at least `size` bytes whose content lasts until this thread asks again."""
     return _temporary.get(size)
 
 
@@ -213,9 +217,9 @@ class _Memory(onednn._Owned):
 
 
 class _Context:
-    """What one call of a plan needs for itself: memory objects, and the words of the phases."""
+    """State of one call of a plan: memory objects, and the words of the phases."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: OneDnnPlan) -> None:
         lib = onednn.library()
         self.what = plan.what
         self.streams: Any = ()
@@ -246,7 +250,9 @@ class _Context:
         for stream in self.streams:
             dll.dnnl_stream_destroy(ctypes.c_void_p(stream))
 
-    def _phase(self, plan: Plan, chunks: Sequence[Sequence[Step]]) -> tuple[Any, ...]:
+    def _phase(
+        self, plan: OneDnnPlan, chunks: Sequence[Sequence[PrimitiveStep]]
+    ) -> tuple[Any, ...]:
         """The words; the records of handles and steps."""
         lib = onednn.library()
         handles: list[int] = []
@@ -291,7 +297,7 @@ class _Context:
         return words, handles, steps
 
     def run_serially(self, arrays: Sequence[Any], first: int) -> None:
-        """What the generated loop does, where nothing can be generated."""
+        """Runs the phases one after another from Python, where no loop can be generated."""
         lib = onednn.library()
         bases = list(map(address, arrays))
         with onednn.single_threaded(lib):
@@ -307,7 +313,7 @@ class _Context:
                     lib.check(status, self.what)
 
 
-class Plan:
+class OneDnnPlan:
     """Phases over `slots` arrays, with work memory: `shared` bytes a call, `scratch` a worker."""
 
     def __init__(
@@ -362,10 +368,10 @@ class Plan:
 
     def call(
         self, *arrays: Any, work: Any, instead: Callable[..., object] | None = None
-    ) -> Call | None:
-        """The same for arrays that stay where they are, as machine code with memory objects of its
-        own; None where nothing can be generated. `work`: at least `self.work` bytes, which begin on
-        a cache line and are nobody else's while it runs; `instead` computes the same of
+    ) -> Launch | None:
+        """A reusable call for arrays that keep their addresses, as machine code with memory objects
+        of its own; None where nothing can be generated. `work`: at least `self.work` bytes, which
+        begin on a cache line and are nobody else's while it runs; `instead` computes the same of
         such arrays, with no memory of its own, where the library finds none: no error comes then.
         """
         run = _run()
@@ -390,22 +396,24 @@ class Plan:
                 places = zip(context.places, like, strict=False)
                 instead(*(array_at(place, *each) for place, each in places))
 
-        return Call(
+        return Launch(
             run, 1, head + addresses(places) + bytes(8), range(first, first + len(places)), False,
             False, (self, context, work), otherwise, shows=False,
             fails=self.fails and instead is None, hires=self.parallel,
         )  # fmt: skip
 
 
-def _placed(step: Step, pad: Descriptor | None, shared: int, scratch: int) -> Step:
+def _placed(
+    step: PrimitiveStep, pad: Descriptor | None, shared: int, scratch: int
+) -> PrimitiveStep:
     """The step with its scratchpad, and scratch memory placed behind the shared."""
     arguments = {
         number: place._replace(offset=place.offset + shared) if place.slot == SCRATCH else place
         for number, place in step.arguments.items()
     }
     if pad is not None:
-        arguments[onednn.SCRATCHPAD] = Argument(pad, SCRATCH, shared + scratch)
-    return Step(step.primitive, arguments)
+        arguments[onednn.SCRATCHPAD] = PlanArgument(pad, SCRATCH, shared + scratch)
+    return PrimitiveStep(step.primitive, arguments)
 
 
 _plans: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()

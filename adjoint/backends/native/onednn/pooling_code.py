@@ -11,39 +11,49 @@ import sys
 from typing import NamedTuple
 
 from ....core.errors import Unsupported
-from ....kernels.emit import Body, Module, Reg, type_name
-from ....kernels.target import Target
+from ...codegen.emit import FunctionBody, Module, Reg, type_name
+from ...codegen.target import Target
 from ..runtime import object_code
 
 ELEMENT, SIZE = "float", 4
 
 
-class Geometry(NamedTuple):
-    """The words behind the arrays in a record: windows over planes of depth by height by width."""
+class Extent(NamedTuple):
+    """A number for each direction of an image."""
 
     depth: int
     height: int
     width: int
-    layers: int  # of the result
-    rows: int
-    columns: int
-    kernel_depth: int
-    kernel_height: int
-    kernel_width: int
-    stride_depth: int
-    stride_height: int
-    stride_width: int
-    before: int  # padding
-    above: int
-    left: int
-    dilation_depth: int
-    dilation_height: int
-    dilation_width: int
+
+
+class MaxPoolGeometry(NamedTuple):
+    """Windows over planes: what a record has behind the arrays, as `words`."""
+
+    size: Extent  # of a plane
+    result: Extent  # its size: how many windows there are
+    kernel: Extent
+    stride: Extent
+    padding: Extent  # in front
+    dilation: Extent
     planes: int
     in_chunk: int  # planes
 
+    @property
+    def words(self) -> tuple[int, ...]:
+        """All numbers in the order of `WORDS`."""
+        directions = (self.size, self.result, self.kernel, self.stride, self.padding, self.dilation)
+        return (*(n for each in directions for n in each), self.planes, self.in_chunk)
 
-class Code(NamedTuple):
+
+WORDS = (  # their names in the code
+    "depth", "height", "width", "layers", "rows", "columns",
+    "kernel_depth", "kernel_height", "kernel_width",
+    "stride_depth", "stride_height", "stride_width", "before", "above", "left",
+    "dilation_depth", "dilation_height", "dilation_width", "planes", "in_chunk",
+)  # fmt: skip
+
+
+class PoolingCode(NamedTuple):
     """Addresses of kernels for the pool, which take a record: three addresses and a geometry."""
 
     forward: int  # x, y, places
@@ -53,13 +63,13 @@ class Code(NamedTuple):
 
 
 @functools.cache
-def code() -> Code | None:
+def code() -> PoolingCode | None:
     """The kernels for float32; None where no code can be generated."""
     try:
-        addresses = object_code.load(sys.modules[__name__], "float32", _text, Code._fields)
+        addresses = object_code.load(sys.modules[__name__], "float32", _text, PoolingCode._fields)
     except Unsupported:
         return None
-    return Code(*addresses)
+    return PoolingCode(*addresses)
 
 
 def _text(host: Target, symbol: str) -> str:
@@ -78,7 +88,7 @@ class _Kernel:
 
     def __init__(self, module: Module, lanes: int) -> None:
         self.module, self.lanes = module, lanes
-        b = self.body = Body(module)
+        b = self.body = FunctionBody(module)
         record = Reg(b, "ptr", 0, "%record")
 
         def word(index: int, elem: str = "i64") -> Reg:
@@ -86,8 +96,7 @@ class _Kernel:
             return b.emit(elem, 0, f"load {elem}, ptr {at.ref}")
 
         self.arrays = [word(i, "ptr") for i in range(3)]
-        words = [word(3 + i) for i in range(len(Geometry._fields))]
-        self.g = dict(zip(Geometry._fields, words, strict=True))
+        self.g = {name: word(3 + i) for i, name in enumerate(WORDS)}
         self.mask_type = type_name("i1", lanes)
 
     def planes(self) -> tuple[Reg, Reg]:
@@ -128,7 +137,7 @@ class _Kernel:
         return b.emit(ELEMENT, lanes, f"call {kind} @{name}({text})")
 
     def below(self, x: Reg, limit: Reg) -> Reg:
-        """Where 0 <= x < limit."""
+        """A mask: where 0 <= x < limit."""
         b = self.body
         return b.compare("lt", x, b.splat(limit, self.lanes), unsigned=True)
 
@@ -236,13 +245,13 @@ def _forward_across(kernel: _Kernel) -> None:
 
 
 def _elements(kernel: _Kernel, row: Reg, first: Reg, at: Reg, valid: Reg) -> Reg:
-    """Of a row, what stands at `at`, the first of them `first`."""
+    """Loads the elements of a row at the positions `at`, of which `first` is the first."""
     b, g, lanes = kernel.body, kernel.g, kernel.lanes
-    found = b.alloca(ELEMENT, lanes)
+    result = b.alloca(ELEMENT, lanes)
     one, other, two, more, end = (b.label() for _ in range(5))
     b.branch(b.compare("eq", g["stride_width"], 1), one, other)
     b.start(one)
-    b.put(found, kernel.read(b.at(row, first, ELEMENT), valid))
+    b.put(result, kernel.read(b.at(row, first, ELEMENT), valid))
     b.line(f"br label %{end}")
     b.start(other)
     b.branch(b.compare("eq", g["stride_width"], 2), two, more)
@@ -254,13 +263,13 @@ def _elements(kernel: _Kernel, row: Reg, first: Reg, at: Reg, valid: Reg) -> Reg
             b.iota("i32", lanes) + b.splat(kernel.short(start), lanes), kernel.short(g["width"])
         )
         halves.append(kernel.read(b.at(row, start, ELEMENT), inside))
-    b.put(found, kernel.shuffle(halves[0], halves[1], list(range(0, 2 * lanes, 2))))
+    b.put(result, kernel.shuffle(halves[0], halves[1], list(range(0, 2 * lanes, 2))))
     b.line(f"br label %{end}")
     b.start(more)
-    b.put(found, kernel.gather(kernel.lanes_of(row, b.convert("sext", at, "i64")), valid))
+    b.put(result, kernel.gather(kernel.lanes_of(row, b.convert("sext", at, "i64")), valid))
     b.line(f"br label %{end}")
     b.start(end)
-    return b.get(found)
+    return b.get(result)
 
 
 def _backward(kernel: _Kernel) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....eager.arrays import capsule
+from ....core import fork_safety
+from ....core.arrays import capsule
 
 LAYERS = 256
 _NEAR = 64  # how far NumPy's limits may be from the ratio of two widths
@@ -24,7 +24,7 @@ _FUNCTIONS = [ctypes.CFUNCTYPE(kind, ctypes.c_void_p) for kind in _NEXT]
 
 
 class Tables(NamedTuple):
-    """Of one distribution and dtype."""
+    """Ziggurat tables of one distribution and dtype."""
 
     below: int  # bits of a word below those of the layer
     sign: bool  # the bit above the layer's is the sign
@@ -52,8 +52,8 @@ class _Bits(ctypes.Structure):
 
 
 class _Told:
-    """What a Generator takes for a source of random bits: it says first the word that it is told,
-    then numbers in the middle.
+    """A source of random bits for NumPy's Generator that returns a word set by us first, then
+    numbers in the middle.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Told:
         self._bits = _Bits(None, *self._functions)
         self._name = b"BitGenerator"
         self.capsule = capsule(ctypes.addressof(self._bits), self._name)
-        self.lock = threading.Lock()
+        self.lock = fork_safety.lock()
 
     def _next(self, bits: int, state: Any) -> float:
         self.used += 1
@@ -74,32 +74,32 @@ class _Told:
 
 @functools.cache
 def tables(kind: str, dtype: str) -> Tables:
-    """Those of "normal" or "exponential" numbers as float32 or float64."""
+    """Ziggurat tables of "normal" or "exponential" numbers as float32 or float64."""
     narrow = dtype == "float32"
     digits = 23 if narrow else 52 if kind == "normal" else 53
     below = 0 if kind == "normal" else 1 if narrow else 3
-    found = Tables(below, kind == "normal", digits, [], [], [], 0.0)
+    layers = Tables(below, kind == "normal", digits, [], [], [], 0.0)
     told = _Told()
     source: Any = told
     draw = functools.partial(getattr(np.random.Generator(source), f"standard_{kind}"), dtype=dtype)
 
     def drawn(layer: int, magnitude: int) -> float:
-        told.word, told.used = found.word(layer, magnitude), 0
+        told.word, told.used = layers.word(layer, magnitude), 0
         return float(draw())
 
-    found.widths.extend(drawn(layer, 1) for layer in range(LAYERS))
-    for layer, width in enumerate(found.widths):
-        inner = 0.0 if layer == 1 else found.widths[layer - 1]
+    layers.widths.extend(drawn(layer, 1) for layer in range(LAYERS))
+    for layer, width in enumerate(layers.widths):
+        inner = 0.0 if layer == 1 else layers.widths[layer - 1]
         guess = int(inner / width * 2.0**digits)
         low, high = max(guess - _NEAR, 0), guess + _NEAR  # the limit is from low to high
         while low < high:
             middle = (low + high) // 2
             drawn(layer, middle)
             low, high = (middle + 1, high) if told.used == 1 else (low, middle)
-        found.limits.append(low)
+        layers.limits.append(low)
     if narrow:  # those of float64, which are rounded where they are used
         wide = tables(kind, "float64")
-        return found._replace(heights=wide.heights, edge=wide.edge)
-    edges = [0.0, *[width * 2.0**digits for width in found.widths[1:]]]
+        return layers._replace(heights=wide.heights, edge=wide.edge)
+    edges = [0.0, *[width * 2.0**digits for width in layers.widths[1:]]]
     heights = [math.exp(-0.5 * x * x if kind == "normal" else -x) for x in edges]
-    return found._replace(heights=heights, edge=edges[-1])
+    return layers._replace(heights=heights, edge=edges[-1])

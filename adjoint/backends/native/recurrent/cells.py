@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....kernels.emit import Body, Reg
-from ....kernels.maths import evaluate
+from ...codegen.emit import FunctionBody, Reg
+from ...codegen.maths import evaluate
 
 Regs = Sequence[Reg]
 
 
-class Step(NamedTuple):
-    """What a step gives for one vector of units: its new state, and what its gradient reads."""
+class CellStep(NamedTuple):
+    """Result of a step for one vector of units: its new state, and the values that its gradient
+    reads.
+    """
 
     h: Reg
     c: Reg | None = None
@@ -20,8 +22,8 @@ class Step(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Of the sums of a step: those with the input's weights, those with the state's if others; and
-    what the state before it gets other than through the products.
+    """Gradients of a step's sums: those with the input's weights, those with the state's if others;
+    and the gradient that reaches the previous state other than through the products.
     """
 
     inputs: tuple[Reg, ...]
@@ -46,22 +48,24 @@ class Cell:
 
     @property
     def gates(self) -> int:
-        """How many rows a unit has in the weights."""
+        """Number of gates: rows of a unit in the weights."""
         return len(self.from_input)
 
-    def step(self, b: Body, sums: Regs, h: Reg | None, c: Reg | None) -> Step:
-        """From the sums and the state before."""
-        return Step(self.activation(b, sums[0]))
+    def step(self, b: FunctionBody, sums: Regs, h: Reg | None, c: Reg | None) -> CellStep:
+        """The new state, from the sums and the previous state."""
+        return CellStep(self.activation(b, sums[0]))
 
-    def gradient(self, b: Body, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
-        """From the output's gradient; `carry` of the step after is that of c, or a part of dh."""
+    def gradient(self, b: FunctionBody, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
+        """The gradients of a step's sums, from the output's gradient; `carry` of the step after is
+        that of c, or a part of dh.
+        """
         return Gradient((self.slope(b, dh, saved[0]),))
 
-    def activation(self, b: Body, x: Reg) -> Reg:
-        """Of the sum."""
+    def activation(self, b: FunctionBody, x: Reg) -> Reg:
+        """The cell's activation function, applied to the sum."""
         return evaluate(b, "tanh", x)
 
-    def slope(self, b: Body, g: Reg, y: Reg) -> Reg:
+    def slope(self, b: FunctionBody, g: Reg, y: Reg) -> Reg:
         """g times the derivative of the activation where it is y."""
         return g * b.fma(-y, y, 1.0)
 
@@ -69,11 +73,11 @@ class Cell:
 class Relu(Cell):
     """An Elman cell with max(x, 0)."""
 
-    def activation(self, b: Body, x: Reg) -> Reg:
+    def activation(self, b: FunctionBody, x: Reg) -> Reg:
         """NaN stays NaN."""
         return b.select(b.compare("le", x, 0.0), 0.0, x)
 
-    def slope(self, b: Body, g: Reg, y: Reg) -> Reg:
+    def slope(self, b: FunctionBody, g: Reg, y: Reg) -> Reg:
         """0 at 0."""
         return b.select(b.compare("le", y, 0.0), 0.0, g)
 
@@ -86,16 +90,16 @@ class Lstm(Cell):
     saved = 6
     has_c = carries = True
 
-    def step(self, b: Body, sums: Regs, h: Reg | None, c: Reg | None) -> Step:
+    def step(self, b: FunctionBody, sums: Regs, h: Reg | None, c: Reg | None) -> CellStep:
         """The weights have the gates in this order."""
         assert c is not None
         i, f, o = (evaluate(b, "sigmoid", sums[n]) for n in (0, 1, 3))
         g = evaluate(b, "tanh", sums[2])
         new = b.fma(f, c, i * g)
         out = evaluate(b, "tanh", new)
-        return Step(o * out, new, (i, f, g, o, out, c))
+        return CellStep(o * out, new, (i, f, g, o, out, c))
 
-    def gradient(self, b: Body, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
+    def gradient(self, b: FunctionBody, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
         """`carry` is the gradient of c."""
         assert carry is not None
         i, f, g, o, out, before = saved
@@ -118,15 +122,15 @@ class Gru(Cell):
     saved = 5
     carries = apart = True
 
-    def step(self, b: Body, sums: Regs, h: Reg | None, c: Reg | None) -> Step:
+    def step(self, b: FunctionBody, sums: Regs, h: Reg | None, c: Reg | None) -> CellStep:
         """The weights have the gates in this order."""
         assert h is not None
         r, z = (evaluate(b, "sigmoid", x) for x in sums[:2])
         n = evaluate(b, "tanh", b.fma(r, sums[3], sums[2]))
         rest = h - n
-        return Step(b.fma(z, rest, n), None, (r, z, n, sums[3], rest))
+        return CellStep(b.fma(z, rest, n), None, (r, z, n, sums[3], rest))
 
-    def gradient(self, b: Body, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
+    def gradient(self, b: FunctionBody, dh: Reg, carry: Reg | None, saved: Regs) -> Gradient:
         """`carry` is the part of dh that the step after passes on directly."""
         assert carry is not None
         r, z, n, inner, rest = saved
@@ -137,7 +141,7 @@ class Gru(Cell):
         return Gradient((dr, dz, dn), (dr, dz, dn * r), dh * z)
 
 
-def _sigmoid_slope(b: Body, y: Reg) -> Reg:
+def _sigmoid_slope(b: FunctionBody, y: Reg) -> Reg:
     return b.fma(-y, y, y)
 
 

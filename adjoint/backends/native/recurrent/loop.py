@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....core import policy
-from ....kernels import cache, target
-from ....kernels.emit import Body, Module, Reg
+from ...codegen import cache, target
+from ...codegen.emit import FunctionBody, Module, Reg
 from .cells import CELLS
 from .tiles import Factors, Tiles
 
@@ -41,8 +41,8 @@ BACKWARD = (
 # `cells` is what they project.
 
 
-class Layer(NamedTuple):
-    """What the code depends on."""
+class RecurrentLoop(NamedTuple):
+    """Key of a recurrent layer's code: the properties on which it depends."""
 
     cell: str
     dtype: str
@@ -60,7 +60,7 @@ class Layer(NamedTuple):
 
 
 @functools.lru_cache(maxsize=policy.RECURRENT_LOOPS)
-def forward(layer: Layer) -> target.Code:
+def forward(layer: RecurrentLoop) -> target.LoadedCode:
     """`void kernel(int64 begin, int64 end, int64 *words)`: chunks of rows, all steps.
 
     Errors: Unsupported without llvmlite, or on a processor without fused multiply-add.
@@ -69,13 +69,13 @@ def forward(layer: Layer) -> target.Code:
 
 
 @functools.lru_cache(maxsize=policy.RECURRENT_LOOPS)
-def backward(layer: Layer) -> target.Code:
-    """The same for the gradients of the sums."""
+def backward(layer: RecurrentLoop) -> target.LoadedCode:
+    """Kernel for the gradients of the sums, with the signature of `forward`'s."""
     return _load(_Backward, layer)
 
 
-def _load(loop: type[_Loop], layer: Layer) -> target.Code:
-    """From disk, or compiled."""
+def _load(loop: type[_Loop], layer: RecurrentLoop) -> target.LoadedCode:
+    """Loads the code from disk, or compiles it."""
     host = target.host()
     name = cache.digest(loop.__name__, repr(layer), repr(host))
     symbol = "r" + name
@@ -83,15 +83,17 @@ def _load(loop: type[_Loop], layer: Layer) -> target.Code:
 
 
 class _Loop:
-    """Over the steps; of each, over the rows that were in the step before, and the others."""
+    """Code of the loop over the steps; of each step, over the rows that were in the step before,
+    and the others.
+    """
 
     words: tuple[str, ...]
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: RecurrentLoop) -> None:
         self.layer, self.cell = layer, CELLS[layer.cell]
         host = target.host()
         module = Module(scalef=host.has("avx512f") and host.vector_bytes == 64)
-        b = self.b = Body(module)
+        b = self.b = FunctionBody(module)
         self.word: dict[str, Reg] = {}
         for n, name in enumerate(self.words):
             at = b.at(Reg(b, "ptr", 0, "%words"), n, "i64")
@@ -141,7 +143,7 @@ class _Loop:
 class _Forward(_Loop):
     words = FORWARD
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: RecurrentLoop) -> None:
         super().__init__(layer)
         self.tiles = Tiles(self.b, layer.dtype, layer.hidden, self.cell.sums)
         self.out = Tiles(self.b, layer.dtype, layer.output)
@@ -198,14 +200,14 @@ class _Forward(_Loop):
         word, cell, tiles = self.word, self.cell, self.tiles
         before = tiles.load(h, unit) if cell.apart else None
         c_row = tiles.row(word["c"], row)
-        found = cell.step(self.b, sums, before, tiles.load(c_row, unit) if cell.has_c else None)
+        step = cell.step(self.b, sums, before, tiles.load(c_row, unit) if cell.has_c else None)
         to = word["cells" if self.layer.projected else "output"]
-        tiles.store(found.h, tiles.row(to, place), unit)
-        if found.c is not None:
-            tiles.store(found.c, c_row, unit)
+        tiles.store(step.h, tiles.row(to, place), unit)
+        if step.c is not None:
+            tiles.store(step.c, c_row, unit)
         if self.layer.saves:
             kept = tiles.row(word["saved"], place, cell.saved)
-            for k, value in enumerate(found.saved):
+            for k, value in enumerate(step.saved):
                 tiles.store(value, kept, unit, k)
 
     def _project(self, place: Reg, count: Reg) -> None:
@@ -222,7 +224,7 @@ class _Forward(_Loop):
 class _Backward(_Loop):
     words = BACKWARD
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: RecurrentLoop) -> None:
         super().__init__(layer)
         self.out = Tiles(self.b, layer.dtype, layer.output)
         self.tiles = Tiles(self.b, layer.dtype, layer.hidden) if layer.projected else self.out
@@ -253,7 +255,7 @@ class _Backward(_Loop):
             self._project_back(place, first, count)
 
     def _project_back(self, place: Reg, first: Reg, count: Reg) -> None:
-        """The gradient of what is projected, and of the cells that it is."""
+        """Writes the code for the gradient of projected outputs, and of the cells before them."""
         word, tiles, layer = self.word, self.tiles, self.layer
         rows = self.out.row(word["of_output"], place)
         product = self._factors(rows, layer.projected, word["weight_out"], (0,))
@@ -270,10 +272,10 @@ class _Backward(_Loop):
         count = max(cell.saved, 1)
         kept = tiles.row(word["saved"], place, count)
         saved = [tiles.load(kept, unit, k) for k in range(count)]
-        found = cell.gradient(self.b, dh, carry, saved)
-        if found.carry is not None:
-            tiles.store(found.carry, carried, unit)
-        for name, values in (("of_inputs", found.inputs), ("of_state", found.state)):
+        gradient = cell.gradient(self.b, dh, carry, saved)
+        if gradient.carry is not None:
+            tiles.store(gradient.carry, carried, unit)
+        for name, values in (("of_inputs", gradient.inputs), ("of_state", gradient.state)):
             if values is not None:
                 to = tiles.row(word[name], place, cell.gates)
                 for k, value in enumerate(values):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 
-from ....kernels.emit import Body, Module, Reg
-from ....kernels.target import Target
+from ...codegen.emit import FunctionBody, Module, Reg
+from ...codegen.target import Target
 from ..gemm import tiles
 from ..runtime import object_code
 
@@ -30,7 +30,7 @@ def text(host: Target, symbol: str) -> str:
     """The module, with the function `symbol`.pack: each gate of a group is a transpose."""
     module = Module()
     transpose = tiles.Tiles(module, host).transpose()
-    b = Body(module)
+    b = FunctionBody(module)
     words = [
         b.emit("i64", 0, f"load i64, ptr {b.at(Reg(b, 'ptr', 0, '%words'), n, 'i64').ref}")
         for n in range(len(WORDS))

@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ....kernels import target
-from ....kernels.emit import LLVM_TYPES, Body, Reg, type_name
+from ...codegen import target
+from ...codegen.emit import LLVM_TYPES, FunctionBody, Reg, type_name
 
 MOST_ROWS = 12  # of a tile
 LINE = 64  # bytes that memory brings at once
@@ -69,7 +69,7 @@ def _rows(registers: int, columns: int) -> int:
 class Tiles:
     """The tiles of a matrix of units, of which each has some sums, in the function `b`."""
 
-    def __init__(self, b: Body, dtype: str, units: int, sums: int = 1) -> None:
+    def __init__(self, b: FunctionBody, dtype: str, units: int, sums: int = 1) -> None:
         self.b, self.units, self.sums = b, units, sums
         form = Format(dtype)
         self.elem, self.lanes, self.size = form.elem, form.lanes, form.size
@@ -94,8 +94,8 @@ class Tiles:
 
     @contextlib.contextmanager
     def each(self, count: Reg) -> Iterator[tuple[Reg, Reg, Reg]]:
-        """Over the tiles of so many rows, those of the same units one after another: the group of
-        units, the first row, and the number of rows.
+        """A loop over the tiles of so many rows, those of the same units one after another: the
+        group of units, the first row, and the number of rows.
         """
         b = self.b
         blocks = b.binary("udiv", count + (self.rows - 1), self.rows)
@@ -110,8 +110,8 @@ class Tiles:
 
     @contextlib.contextmanager
     def cells(self, group: Reg, rows: Reg) -> Iterator[tuple[Reg, Reg, Reg]]:
-        """Over the vectors of units of a tile: the row in it, where the first sum is (see `sum`),
-        and the first unit.
+        """A loop over the vectors of units of a tile: the row in it, where the first sum is (see
+        `sum`), and the first unit.
         """
         b = self.b
         most = b.const("i64", self.width)
@@ -162,7 +162,7 @@ class Tiles:
         return name
 
     def _text(self, name: str, rows: int, products: Sequence[Factors]) -> str:
-        b = Body(self.b.module)
+        b = FunctionBody(self.b.module)
         scratch = Reg(b, "ptr", 0, "%scratch")
         parameters = [scratch]
         slots = [
@@ -188,7 +188,7 @@ class Tiles:
 
     def _multiply(
         self,
-        b: Body,
+        b: FunctionBody,
         rows: list[Reg],
         weights: Reg,
         near: Reg,
@@ -228,12 +228,12 @@ class Tiles:
                     for w, column in zip(vectors, columns, strict=True):
                         add(x, w, sums[column])
 
-    def _get(self, b: Body, at: Reg) -> Reg:
-        """A vector of what is packed, which is aligned."""
+    def _get(self, b: FunctionBody, at: Reg) -> Reg:
+        """A vector of packed weights, which are aligned."""
         kind = type_name(self.elem, self.lanes)
         return b.emit(self.elem, self.lanes, f"load {kind}, ptr {at.ref}, align {self.bytes}")
 
-    def _put(self, b: Body, x: Reg, at: Reg) -> None:
+    def _put(self, b: FunctionBody, x: Reg, at: Reg) -> None:
         b.line(f"store {x.type} {x.ref}, ptr {at.ref}, align {self.bytes}")
 
     # Rows of units -------------------------------------------------------------------------------
@@ -247,14 +247,14 @@ class Tiles:
         return self.load_at(self.b.at(row, unit + block * self.units, self.elem), unit)
 
     def load_at(self, at: Reg, unit: Reg) -> Reg:
-        """The same from where that unit is."""
+        """Loads a vector of units from the address of its first."""
         b, kind = self.b, type_name(self.elem, self.lanes)
         if not self.units % self.lanes:
             return b.emit(self.elem, self.lanes, f"load {kind}, ptr {at.ref}, align {self.size}")
         return b.load_masked(self.elem, self.lanes, at, self._mask(unit), self.size)
 
     def store(self, x: Reg, row: Reg, unit: Reg, block: int = 0) -> None:
-        """The opposite."""
+        """Stores a vector of a row: the inverse of `load`."""
         b = self.b
         at = b.at(row, unit + block * self.units, self.elem)
         if not self.units % self.lanes:

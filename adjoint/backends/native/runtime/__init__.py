@@ -1,1 +1,1 @@
-"""What kernels run on: memory, threads, code that was compiled."""
+"""The runtime of kernels: memory, threads, compiled code."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ....core import policy
 from ....core.errors import Unsupported
-from ....kernels.emit import Module, Reg
+from ...codegen.emit import Module, Reg
 from . import object_code
 from .shared_code import Writer, function
 
@@ -44,7 +44,7 @@ class Allocator(ctypes.Structure):
     )
 
 
-class State(ctypes.Structure):
+class BlockCacheState(ctypes.Structure):
     """The counters and free blocks; sizes are those of the classes, in bytes."""
 
     _fields_ = (
@@ -63,7 +63,7 @@ class State(ctypes.Structure):
     )
 
 
-class Code(NamedTuple):
+class BlockCacheCode(NamedTuple):
     """Addresses of the functions: those of a PyDataMemAllocator, with the State as context."""
 
     malloc: int  # void *(State *, size_t)
@@ -105,8 +105,8 @@ def _size_of(b: Writer, kind: Reg) -> Reg:
 
 
 def _charge(b: Writer, block: Reg) -> Reg:
-    """What a block counts for in `allocated`: its class's size, or 0 where it is too small or too
-    large.
+    """Bytes that a block counts for in `allocated`: its class's size, or 0 where it is too small or
+    too large.
     """
     usable = b.invoke("i64", "malloc_usable_size", block)
     span = (SMALLEST << _OCTAVES) - SMALLEST
@@ -119,17 +119,17 @@ def _charge(b: Writer, block: Reg) -> Reg:
 
 def _field(b: Writer, state: Reg, name: str) -> Reg:
     """A counter."""
-    return b.place("i64", state, getattr(State, name).offset)
+    return b.place("i64", state, getattr(BlockCacheState, name).offset)
 
 
 def _of_class(b: Writer, state: Reg, name: str, kind: Reg) -> Reg:
-    """What an array of the state says of a class."""
+    """Address of a size class's entry in an array of the state."""
     elem = "i32" if name == "count" else "i8"
-    return b.place(elem, b.at(state, getattr(State, name).offset), kind, elem)
+    return b.place(elem, b.at(state, getattr(BlockCacheState, name).offset), kind, elem)
 
 
 def _slot(b: Writer, state: Reg, kind: Reg, i: Reg) -> Reg:
-    return b.place("ptr", b.at(state, State.slots.offset), kind * SLOTS + i, "ptr")
+    return b.place("ptr", b.at(state, BlockCacheState.slots.offset), kind * SLOTS + i, "ptr")
 
 
 def _count_allocated(b: Writer, state: Reg, size: Reg) -> None:
@@ -205,7 +205,7 @@ def _write_reuse(module: Module) -> None:
 
 
 def _make_way(b: Writer, state: Reg, kind: Reg, size: Reg) -> None:
-    """Before a new block: evicts what would take `allocated` and `cached` together beyond the peak
+    """Evicts, before a new block, what would take `allocated` and `cached` together beyond the peak
     of what was allocated. So a program that never repeats itself holds no more than it needs.
 
     But where sizes alternate, evicting one for the other would miss each time: a class that is
@@ -252,7 +252,9 @@ def _write_fresh(module: Module) -> None:
 
 
 def _pages(b: Writer, block: Reg, size: Reg) -> tuple[Reg, Reg, Reg, Reg]:
-    """Where a block begins, its first whole page, the end of its last one, and its own end."""
+    """The bounds of a block: its begin, its first whole page, the end of its last one, and its own
+    end.
+    """
     begin = b.convert("ptrtoint", block, "i64")
     end = begin + size
     return begin, (begin + (mmap.PAGESIZE - 1)) & -mmap.PAGESIZE, end & -mmap.PAGESIZE, end
@@ -270,8 +272,8 @@ def _is_small(b: Writer, size: Reg) -> Reg:
 
 
 def _by_default(b: Writer, state: Reg, name: str, result: str, *arguments: Reg) -> Reg:
-    """What serves small requests, given one."""
-    base = State.small.offset
+    """Calls the default allocator for small requests, which NumPy was given before."""
+    base = BlockCacheState.small.offset
     places = [base + getattr(Allocator, field).offset for field in (name, "context")]
     function, context = (b.get(b.place("ptr", state, place)) for place in places)
     return b.invoke(result, function, context, *arguments)
@@ -392,7 +394,7 @@ def text() -> str:
 
 
 @functools.cache
-def code() -> Code:
+def code() -> BlockCacheCode:
     """The functions."""
-    names = [name if name == "trim" else f"adjoint_{name}" for name in Code._fields]
-    return Code(*object_code.library(__name__, text, names))
+    names = [name if name == "trim" else f"adjoint_{name}" for name in BlockCacheCode._fields]
+    return BlockCacheCode(*object_code.library(__name__, text, names))

@@ -1,4 +1,4 @@
-"""How many threads are worth having: the physical cores that this process may use."""
+"""Number of threads that are worth having: the physical cores that this process may use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def usable_cores(root: str = "/") -> int:
 
 
 def _physical(processors: Iterable[int], root: Path) -> int:
-    """How many cores `processors` are on; hyperthreads of one core count once."""
+    """Number of cores that `processors` are on; hyperthreads of one core count once."""
     cores = set()
     for processor in processors:
         path = root / f"sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"

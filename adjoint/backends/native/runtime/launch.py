@@ -1,6 +1,6 @@
 """Calling a kernel at the cost of a C function: what a call needs is worked out once.
 
-A launcher (`eager.arrays.Launcher`) is for arrays of certain shapes, strides and dtypes; given
+A launcher (`core.arrays.CachedLaunch`) is for arrays of certain shapes, strides and dtypes; given
 others, it returns None, and the caller asks in the general way. Arguments that are no arrays are
 passed over: the caller knows that these numbers are the kernel's.
 """
@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ....core.arrays import CachedLaunch as Kernel
 from ....core.errors import NotTraceable
-from ....eager.arrays import Launcher as Kernel
-from ....kernels import Compiled
-from ....kernels.run import Entry, Pair
+from ...codegen import Compiled
+from ...codegen.run import KernelEntry, Pair
 from .pool import default_pool
 
 # (*arrays) -> array, tuple of arrays, or None; with `numbered(scalars)`, where it has some
-Launcher: TypeAlias = Any
+LaunchFunction: TypeAlias = Any
 View: TypeAlias = "tuple[int, int]"  # of which input, and how many bytes from its first element
 
 
@@ -34,7 +34,7 @@ def launcher(
     shape: Sequence[int] | None = None,
     parallel: bool = False,
     outs: Sequence[np.ndarray] | None = None,
-) -> Launcher | None:
+) -> LaunchFunction | None:
     """A launcher of `compiled` for arrays like `given`; None where there can be none.
 
     `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
@@ -55,13 +55,13 @@ def launcher(
 
 
 def _single(
-    entry: Entry,
+    entry: KernelEntry,
     given: Sequence[np.ndarray],
     views: Sequence[View],
     outputs: Sequence[tuple[Any, ...]],
     scalars: Sequence[float],
     parallel: bool,
-) -> Launcher | None:
+) -> LaunchFunction | None:
     if not outputs:
         return None
     made = bare(
@@ -141,8 +141,8 @@ def _is_apart_in_itself(out: np.ndarray) -> bool:
 
 
 def rebased(
-    launch: Launcher, given: Sequence[np.ndarray], views: Sequence[View]
-) -> Launcher | None:
+    launch: LaunchFunction, given: Sequence[np.ndarray], views: Sequence[View]
+) -> LaunchFunction | None:
     """The launcher that takes arrays like `given`, and gives `launch` these `views` of them; None
     where `launch` is no machine code, or takes views itself.
     """
@@ -160,8 +160,8 @@ def _pair(
     shapes: Sequence[tuple[int, ...]],
     scalars: Sequence[float],
     parallel: bool,
-) -> Launcher | None:
-    """Of a reduction in two steps."""
+) -> LaunchFunction | None:
+    """The launcher of a reduction in two steps."""
     parts = pair.first.allocate()
     outputs = [(x.shape, x.dtype) for x in parts]
     first = _single(pair.first, given, views, outputs, scalars, parallel)
@@ -198,18 +198,18 @@ class _Pair:
         self.sizes = sizes
 
     def numbered(self, numbers: Sequence[float]) -> _Pair:
-        """The same for other scalars."""
+        """The launcher for other scalars."""
         first = self.first.numbered(numbers)
         second = self.second.numbered((*numbers, *self.sizes))
         return _Pair(first, second, self.several, self.further, self.sizes)
 
     def __call__(self, *operands: Any) -> Any:
-        """What the second gives."""
-        found = self.first(*operands)
-        if found is None:
+        """Launches both kernels; None where the first refuses the operands."""
+        parts = self.first(*operands)
+        if parts is None:
             return None
-        found = found if self.several else (found,)
+        parts = parts if self.several else (parts,)
         if self.further:
             arrays = [x for x in operands if type(x) is np.ndarray]
-            found = (*found, *[arrays[n] for n in self.further])
-        return self.second(*found)
+            parts = (*parts, *[arrays[n] for n in self.further])
+        return self.second(*parts)

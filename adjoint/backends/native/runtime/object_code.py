@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from ....kernels import cache, target
-from ....kernels.target import Target
+from ....core import fork_safety
+from ...codegen import cache, target
+from ...codegen.target import Target
 
-_loading = threading.RLock()  # two threads would compile the same twice; a finalizer may come
+_loading = fork_safety.lock()  # two threads would compile the same twice; a finalizer may come
 _loaded: dict[str, tuple[int, ...]] = {}
 
 
@@ -31,8 +30,8 @@ def load(
 
 
 def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple[int, ...]:
-    """The same for functions that have these names in the `text()` of the module `writer`, which
-    its sources determine: no address of this process is in it.
+    """The addresses of the functions of these names in the `text()` of the module `writer`. Its
+    sources determine the text: no address of this process is in it.
 
     Errors: Unsupported where no code can be generated.
     """
@@ -41,14 +40,15 @@ def library(writer: str, text: Callable[[], str], names: Sequence[str]) -> tuple
 
 def _kept(name: str, text: Callable[[], str], symbols: Sequence[str]) -> tuple[int, ...]:
     with _loading:
-        found = _loaded.get(name)
-        if found is None:
-            found = _loaded[name] = target.kept(name, text, *symbols)
-    return found
+        addresses = _loaded.get(name)
+        if addresses is None:
+            addresses = _loaded[name] = target.kept(name, text, *symbols)
+    return addresses
 
 
 def of_text(text: str, names: Sequence[str]) -> tuple[int, ...]:
-    """The same, compiled now, of text in which there are addresses of this process.
+    """The addresses of the functions of these names in a text that is compiled now, since it
+    contains addresses of this process.
 
     Errors: Unsupported where no code can be generated.
 
@@ -59,13 +59,3 @@ def of_text(text: str, names: Sequence[str]) -> tuple[int, ...]:
     1
     """
     return target.load(target.host().compile(text), *names)
-
-
-def _after_fork() -> None:
-    """Another thread may have been loading when the process was forked."""
-    global _loading
-    _loading = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ....core import policy
+from ....core import fork_safety, policy
+from ....core.arrays import call
 from ....core.errors import InvalidArgument, InvalidType, Unsupported
-from ....eager.arrays import call
 from . import object_code, worker_loop
 from .cores import default_num_threads
 
-_CHANGES = threading.RLock()  # held while threads start or leave, and while the process forks
+_CHANGES = fork_safety.lock()  # held while threads start or leave, and while the process forks
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 _Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _Ring = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -108,7 +108,7 @@ class Pool:
         self.close()
 
     def _start(self) -> tuple[int, int] | None:
-        """Have all workers; `entry` as it is then."""
+        """Starts all workers; returns the new `entry`."""
         with _CHANGES:
             if self._entry is None:
                 try:
@@ -140,7 +140,7 @@ class Pool:
             self._workers.append(worker)
 
     def _leave(self, threads: int, patience: float | None = None) -> None:
-        """Let the workers from number `threads` on return, and wait until they have."""
+        """Stops the workers from number `threads` on, and waits until they have returned."""
         leaving = self._workers[threads - 1 :]
         if leaving:
             del self._workers[threads - 1 :]
@@ -150,7 +150,7 @@ class Pool:
                 worker.join(patience)
 
     def _forget(self) -> None:
-        """In a forked child: there are no workers, and no loop is running."""
+        """Resets the pool in a forked child: there are no workers, and no loop is running."""
         spin = self._state.spin
         ctypes.memset(self._address, 0, ctypes.sizeof(self._state))
         self._state.spin = spin
@@ -158,16 +158,16 @@ class Pool:
         self._entry = None
 
 
-def _aligned_state() -> worker_loop.State:
+def _aligned_state() -> worker_loop.WorkerLoopState:
     """A zeroed state whose fields lie on cache lines as declared."""
     line = ctypes.sizeof(worker_loop.Share)
-    room = bytearray(ctypes.sizeof(worker_loop.State) + line)
+    room = bytearray(ctypes.sizeof(worker_loop.WorkerLoopState) + line)
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    return worker_loop.State.from_buffer(room, -start % line)
+    return worker_loop.WorkerLoopState.from_buffer(room, -start % line)
 
 
 def _serve(work: Callable[..., None], address: int, index: int, memory: Any) -> None:
-    """What a worker's Python thread does: `memory` is held for as long as it runs."""
+    """Body of a worker's Python thread: `memory` is held for as long as it runs."""
     work(address, index)
 
 
@@ -227,7 +227,6 @@ def _checked(threads: int) -> int:
 def _after_fork_in_child() -> None:
     for pool in list(_POOLS):
         pool._forget()
-    _CHANGES.release()
 
 
 def _at_exit() -> None:
@@ -238,9 +237,5 @@ def _at_exit() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_CHANGES.acquire,
-        after_in_parent=_CHANGES.release,
-        after_in_child=_after_fork_in_child,
-    )
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

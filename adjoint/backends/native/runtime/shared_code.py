@@ -1,6 +1,7 @@
 """Writing functions that deal in memory which threads share: atomic instructions, early returns.
 
-A variable is a register that says where it lies and what it holds, as those of `Body.alloca` are.
+A variable is a register that says where it lies and what it holds, as those of
+`FunctionBody.alloca` are.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ....kernels.emit import BITS, Body, Module, Operand, Reg
+from ...codegen.emit import BITS, FunctionBody, Module, Operand, Reg
 
 
-class Writer(Body):
+class Writer(FunctionBody):
     """The body of a function that returns where it likes."""
 
     def const(self, elem: str, value: float, lanes: int = 0) -> Reg:
@@ -28,7 +29,7 @@ class Writer(Body):
         return Reg(self, elem, 0, self.at(pointer, offset, scale).ref)
 
     def address(self, slot: Reg) -> Reg:
-        """Where a variable lies."""
+        """Address of a variable."""
         return Reg(self, "ptr", 0, slot.ref)
 
     def read(self, slot: Reg, order: str = "monotonic") -> Reg:

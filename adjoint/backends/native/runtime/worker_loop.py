@@ -12,8 +12,8 @@ import sys
 from typing import NamedTuple
 
 from ....core.errors import Unsupported
-from ....kernels.emit import Module, Reg
-from . import object_code
+from ...codegen.emit import Module, Reg
+from . import object_code, signals
 from .shared_code import Writer, function
 
 MAX_THREADS = 256
@@ -29,8 +29,10 @@ class Share(ctypes.Structure):
     )
 
 
-class State(ctypes.Structure):
-    """All that threads share; zero is a pool without workers. Fields apart never share a line."""
+class WorkerLoopState(ctypes.Structure):
+    """State that all threads share; zero is a pool without workers. Fields apart never share a
+    line.
+    """
 
     _fields_ = (
         # The loop. `gate`: bits 0-11 how many workers are inside, 12 the caller sleeps until they
@@ -56,7 +58,7 @@ class State(ctypes.Structure):
     )
 
 
-class Code(NamedTuple):
+class WorkerLoopCode(NamedTuple):
     """Addresses of the functions: their types in C."""
 
     run: int  # void (State *, void kernel(int64, int64, void *), void *args, int64 n_chunks)
@@ -83,16 +85,16 @@ _WAIT, _WAKE = 9 | _FUTEX_PRIVATE, 10 | _FUTEX_PRIVATE  # FUTEX_WAIT_BITSET, FUT
 
 
 def _field(b: Writer, state: Reg, name: str, elem: str = "i64") -> Reg:
-    return b.place(elem, state, getattr(State, name).offset)
+    return b.place(elem, state, getattr(WorkerLoopState, name).offset)
 
 
 def _share(b: Writer, state: Reg, index: Reg) -> tuple[Reg, Reg]:
     """The first chunk of a share that nobody has claimed, and its end."""
-    share = b.at(state, index * ctypes.sizeof(Share) + State.share.offset)
+    share = b.at(state, index * ctypes.sizeof(Share) + WorkerLoopState.share.offset)
     return b.place("i64", share, Share.next.offset), b.place("i64", share, Share.end.offset)
 
 
-class _Code:
+class _WorkerLoopWriter:
     """Writes the functions for a machine; times in nanoseconds."""
 
     def __init__(self, machine: _Machine, yield_after: int, wait_spin: int) -> None:
@@ -102,6 +104,7 @@ class _Code:
         self.module.declare("syscall", "i64", ["i64", "..."])
         self.module.declare("clock_gettime", "i32", ["i32", "ptr"])
         self.module.declare("sched_yield", "i32", [])
+        signals.add_functions(self.module)
 
     # ---- the system ----------------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class _Code:
         b.invoke("i64 (i64, ...)", "syscall", number, *arguments)
 
     def sleep(self, b: Writer, word: Reg, value: Reg, bits: Reg) -> None:
-        """Until woken with a bit in common, unless `word` is not `value` any more."""
+        """Sleeps until woken with a bit in common, unless `word` is not `value` any more."""
         self.futex(b, word, _WAIT, value, bits)
 
     def wake(self, b: Writer, word: Reg, bits: Reg) -> None:
@@ -170,6 +173,7 @@ class _Code:
 
     def write_work(self) -> None:
         with function(self.module, "void @work(ptr %state, i64 %me)") as (b, state, me):
+            unblocked = signals.block(b)
             born = b.invoke("i64", "now")
             last = b.alloca("i64", 0, -1)  # number of the loop that this worker was in last
             yielded = b.alloca("i64", 0, born)  # when this worker last offered its core
@@ -209,6 +213,7 @@ class _Code:
                     self.sleep(b, bell, heard, b.convert("trunc", bit32, "i32"))
                 b.update("and", sleepers, bit ^ -1, "seq_cst")
                 b.put(idle, b.invoke("i64", "now"))
+            signals.restore(b, unblocked)
 
     def join(
         self, b: Writer, state: Reg, me: Reg, seen: Reg, last: Reg, idle: Reg, yielded: Reg
@@ -291,7 +296,7 @@ class _Code:
             self.ring(b, state, who)
 
     def wait(self, b: Writer, gate: Reg) -> None:
-        """Until no worker is inside."""
+        """Waits until no worker is inside."""
         began, empty = b.invoke("i64", "now"), b.label()
         with b.forever() as (_, tired):
             with b.counting(16):
@@ -319,7 +324,7 @@ def text(yield_after: int = 300_000, wait_spin: int = 1_000_000) -> str:
     machine = _MACHINES.get(platform.machine())
     if machine is None or sys.platform != "linux":
         raise Unsupported(f"a thread pool on {sys.platform} {platform.machine()}; it runs serially")
-    code = _Code(machine, yield_after, wait_spin)
+    code = _WorkerLoopWriter(machine, yield_after, wait_spin)
     for write in (
         code.write_now, code.write_ring, code.write_take_chunks, code.write_work, code.write_run,
     ):  # fmt: skip
@@ -328,9 +333,9 @@ def text(yield_after: int = 300_000, wait_spin: int = 1_000_000) -> str:
 
 
 @functools.cache
-def code() -> Code:
+def code() -> WorkerLoopCode:
     """The functions, compiled on first use."""
-    return Code(*object_code.library(__name__, text, Code._fields))
+    return WorkerLoopCode(*object_code.library(__name__, text, WorkerLoopCode._fields))
 
 
 def library_call(function_pointer: int, n_arguments: int) -> str:

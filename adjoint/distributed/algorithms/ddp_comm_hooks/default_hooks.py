@@ -11,14 +11,15 @@ from ....core.dtype import bfloat16, dtype, float16
 from ....ops.create.creation import empty, zeros
 from ...buckets import GradBucket
 from ...collectives import all_gather_into_tensor, all_reduce, all_to_all_single
-from ...group import ReduceOp, group_of
+from ...group import group_of
+from ...protocol import ReduceOp
 from ...work import Future
 
 __all__ = ["allreduce_hook", "bf16_compress_hook", "fp16_compress_hook"]
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """What happens without a hook.
+    """Averages the gradients of all ranks, as happens without a hook.
 
     Source: https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html#torch.distributed.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook
     """
@@ -38,7 +39,7 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
-    """The same with float16.
+    """Send float16, add up in float32: as `bf16_compress_hook`.
 
     Source: https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html#torch.distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook
     """

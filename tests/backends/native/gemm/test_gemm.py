@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends.native.gemm import code as gemm_code
+from adjoint.backends.codegen import target
 from adjoint.backends.native.gemm import gemm, products
+from adjoint.backends.native.gemm import gemm_code as gemm_code
 from adjoint.backends.native.runtime.pool import Pool
-from adjoint.kernels import target
-from adjoint.program import compute
+from adjoint.ir import compute
 
 pytestmark = pytest.mark.skipif(gemm.address() is None, reason="no product is generated here")
 
@@ -121,9 +121,9 @@ def test_a_plan_adds_the_bias_and_shares_out_tasks():
     with Pool(2) as pool:
         for shared in (None, pool):
             c = np.full((40, 33), np.nan, np.float32)
-            gemm.Plan(a.dtype, shapes, tasks, shared).run(a, b, c, bias)
+            gemm.GemmPlan(a.dtype, shapes, tasks, shared).run(a, b, c, bias)
             np.testing.assert_allclose(c, a @ b + bias, rtol=1e-4, atol=1e-4)
-            gemm.Plan(a.dtype, shapes, tasks, shared).run(a, b, c)
+            gemm.GemmPlan(a.dtype, shapes, tasks, shared).run(a, b, c)
             np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 
@@ -210,12 +210,12 @@ def test_products_are_cut_for_the_number_of_threads_of_now(monkeypatch):
     a = ad.randn(281, 281)  # a size that no other test has
     made = []
 
-    class Plan(gemm.Plan):
+    class Plan(gemm.GemmPlan):
         def launcher(self, given, c):
             made.append(len(self._tasks))
             return super().launcher(given, c)
 
-    monkeypatch.setattr(gemm, "Plan", Plan)
+    monkeypatch.setattr(gemm, "GemmPlan", Plan)
     before = ad.get_num_threads()
     try:
         for threads in (1, 2, 1):

@@ -12,12 +12,12 @@ import scipy.linalg
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 import adjoint as ad
-from adjoint.backends import native
 from adjoint.backends import numpy as reference
 from adjoint.backends.native.gemm import triangular
 from adjoint.backends.native.runtime.pool import default_pool
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 DTYPES = (np.float32, np.float64)
 SIZES = (1, 2, 15, 63, 64, 65, 130, 200)

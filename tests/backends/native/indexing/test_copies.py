@@ -10,7 +10,7 @@ import adjoint as ad
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 from adjoint.backends.native.indexing import copies
-from adjoint.backends.native.lowering import routines
+from adjoint.backends.native.lowering import machine_routines
 
 DTYPES = ["float32", "float64", "int16", "int8", "complex128", "bool", "complex64"]
 
@@ -185,5 +185,5 @@ def test_what_comes_again_is_launched(name, monkeypatch):
     np.testing.assert_array_equal(call(*map(ad.from_numpy, columns)).numpy(), first)
     for _ in range(2):
         call(*map(ad.from_numpy, arrays))
-    monkeypatch.setattr(routines, "computed", None)  # launched: nothing asks for it
+    monkeypatch.setattr(machine_routines, "computed", None)  # launched: nothing asks for it
     np.testing.assert_array_equal(call(*map(ad.from_numpy, arrays)).numpy(), first)

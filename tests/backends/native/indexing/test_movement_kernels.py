@@ -10,7 +10,7 @@ import adjoint as ad
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 from adjoint.backends.native.indexing import movement
-from adjoint.backends.native.lowering import routines
+from adjoint.backends.native.lowering import machine_routines
 from adjoint.backends.native.runtime.pool import Pool
 
 DTYPES = ["float32", "float64", "int64", "int32", "bool", "int8", "complex128", "complex64"]
@@ -178,7 +178,7 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     results = []
     for threads in (1, 2, 4):
         with Pool(threads) as pool:
-            monkeypatch.setattr(routines, "default_pool", lambda pool=pool: pool)
+            monkeypatch.setattr(machine_routines, "default_pool", lambda pool=pool: pool)
             total = movement.place(None, 0, index, values, add=True, shape=(50, 130))
             sums = movement.accumulate_sum(values, 0, False)
             results.append((total, sums, movement.take_along(values, index, 0)))
@@ -226,7 +226,7 @@ def test_what_comes_again_is_launched_with_the_same_result_and_errors(name, monk
         np.testing.assert_array_equal(call(*tensors).numpy(), first)
     if name != "cumsum":
         with monkeypatch.context() as patch:
-            patch.setattr(routines, "computed", None)  # launched: nothing asks for it
+            patch.setattr(machine_routines, "computed", None)  # launched: nothing asks for it
             call(*tensors)
             tensors[0] = ad.from_numpy(inputs[0][::-1, ::-1].copy())
             call(*tensors)
@@ -241,7 +241,7 @@ def test_what_comes_again_is_launched_with_the_same_result_and_errors(name, monk
 
 
 def test_methods_in_place_write_by_the_routine(monkeypatch):
-    from adjoint.backends.native.lowering import names
+    from adjoint.backends.native.lowering import large_arrays
 
     over = []
 
@@ -249,7 +249,7 @@ def test_methods_in_place_write_by_the_routine(monkeypatch):
         over.append(options["over"])
         return movement.place(*args, **options)
 
-    monkeypatch.setattr(names, "place", counted)
+    monkeypatch.setattr(large_arrays, "place", counted)
     x, index = ad.zeros(3, 5), ad.tensor([4, 0, 4])
     x[1].index_add_(0, index, ad.tensor([1.0, 2.0, 3.0]))
     x.index_put_((ad.tensor([0, 2, 0]),), ad.ones(3, 5), accumulate=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ import adjoint as ad
 import adjoint.nn.functional as nf
 from adjoint.autograd import fusion
 from adjoint.backends import native
+from adjoint.backends.codegen import Kernel
+from adjoint.backends.codegen.schedule import plan
 from adjoint.backends.native.lowering import composite
 from adjoint.core import policy
 from adjoint.core.errors import (
@@ -24,14 +27,13 @@ from adjoint.core.errors import (
     InvalidArgument,
     ShapeError,
 )
-from adjoint.eager import fused as core_fused
-from adjoint.eager.fused import Declared, fused
-from adjoint.kernels import Kernel
-from adjoint.kernels.schedule import plan
 from adjoint.models.rotary import Rotary, turn
+from adjoint.runtime import fused as core_fused
+from adjoint.runtime.fused import Declared, fused
+from tests.native import needs_native
 from tests.sweep import few_or_many, one_in
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 
 @pytest.fixture(autouse=True)
@@ -590,9 +592,17 @@ def test_inference_mode_fuses_too() -> None:
         (found * ad.ones(1, requires_grad=True)).sum().backward()
 
 
-@pytest.mark.parametrize("function", [nf.dropout, nf.alpha_dropout])
-@pytest.mark.parametrize("shape", [(1,), (7,), (5, 9), (1, 33, 1), (70, 130)])
-@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("function", "shape", "p"),
+    one_in(
+        4,
+        itertools.product(
+            [nf.dropout, nf.alpha_dropout],
+            [(1,), (7,), (5, 9), (1, 33, 1), (70, 130)],
+            [0.1, 0.5, 1.0],
+        ),
+    ),
+)
 def test_dropout_draws_the_same_numbers_as_op_by_op(
     function: Callable[..., Any], shape: tuple[int, ...], p: float, monkeypatch: Any
 ) -> None:
@@ -720,7 +730,7 @@ KNOWN: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", one_in(2, KNOWN))
 def test_known_calls_give_what_first_ones_give(name: str) -> None:
     """Also for another dtype, for tensors that lie otherwise, and with fewer wanted gradients."""
     function, shapes = KNOWN[name]

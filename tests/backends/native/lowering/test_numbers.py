@@ -15,18 +15,18 @@ pytest.importorskip("llvmlite")
 
 import adjoint as ad
 import adjoint.nn.functional as nf
-from adjoint.backends import native
-from adjoint.backends.native.lowering import execution
+from adjoint.backends.codegen import run as kernels_run
+from adjoint.backends.native.lowering import kernel_execution
 from adjoint.core import policy
-from adjoint.core.scalar import as_float32
-from adjoint.eager.dispatch import run_known
-from adjoint.eager.fused import fused
-from adjoint.kernels import run as kernels_run
+from adjoint.core.symbolic_scalar import as_float32
+from adjoint.ir import compute, executable
 from adjoint.ops.elementwise.arithmetic import MUL
-from adjoint.ops.nn import activation
-from adjoint.program import compute, executable
+from adjoint.ops.nn import piecewise
+from adjoint.runtime.dispatch import run_known
+from adjoint.runtime.fused import fused
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 ROWS, WIDTH = 12, 40
 _rng = np.random.default_rng(0)
@@ -260,7 +260,7 @@ def test_code_that_nothing_refers_to_is_freed(monkeypatch: pytest.MonkeyPatch) -
     kept = []
     for number in (0.25, 0.5):
         nf.leaky_relu(x, number)
-        (plan,) = activation._leaky_relu.declared.plans.values()
+        (plan,) = piecewise._leaky_relu.declared.plans.values()
         kept.append(plan.forward)
         executable.forget()
     expected = [[y.copy() for y in each([x._data])] for each in kept]
@@ -293,7 +293,9 @@ def test_programs_of_whole_numbers_are_forgotten() -> None:
     x = ad.tensor([1, 2, 3, 4])
     for n in range(2, 5):
         x * n
-    assert any(each.box for family in execution._families.values() for each in family.made)
+    assert any(
+        each.pattern.box for family in kernel_execution._families.values() for each in family.made
+    )
     executable.forget()
-    assert not execution._families
+    assert not kernel_execution._families
     assert (x * 5).tolist() == [5, 10, 15, 20]

@@ -14,16 +14,16 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends import native
 from adjoint.backends.native.lowering import multi_tensor
 from adjoint.backends.native.runtime import pool
 from adjoint.core import policy
 from adjoint.core.errors import AutogradError
+from adjoint.ir import compute
 from adjoint.optim import adafactor, elementwise
 from adjoint.optim.elementwise import ElementwiseOptimizer
-from adjoint.program import compute
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "SGD": ("SGD", {"lr": 0.1}),

@@ -11,15 +11,15 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import adjoint as ad
-from adjoint.backends import native
-from adjoint.backends.native.lowering import execution
-from adjoint.eager.arrays import signature
-from adjoint.kernels import run as compiler_run
+from adjoint.backends.codegen import run as compiler_run
+from adjoint.backends.native.lowering import kernel_execution
+from adjoint.core.arrays import signature
+from adjoint.ir import compute, executable
 from adjoint.nn.functional import elu
 from adjoint.ops.elementwise.arithmetic import MUL
-from adjoint.program import compute, executable
+from tests.native import needs_native
 
-pytestmark = pytest.mark.skipif(native.reason_off() is not None, reason=str(native.reason_off()))
+pytestmark = needs_native
 
 OPS: dict[str, Callable[[Any, float], Any]] = {
     "add": lambda x, n: x + n,
@@ -58,8 +58,8 @@ NUMBERS = [
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for arrays of 100 elements, none made before."""
-    monkeypatch.setattr(execution, "_programs", {})
-    monkeypatch.setattr(execution, "_families", {})
+    monkeypatch.setattr(kernel_execution, "_programs", {})
+    monkeypatch.setattr(kernel_execution, "_families", {})
     monkeypatch.setattr(compute, "LARGE", 99)
 
 
@@ -84,10 +84,10 @@ def test_new_numbers_are_no_new_code(name: str) -> None:
     for n in (0.61, 0.62, 0.63):  # of both signs of a decision, if there is one
         OPS[name](x, n)
         OPS[name](x, n / 4)
-    before = len(compiler_run._codes), len(execution._programs)
+    before = len(compiler_run._codes), len(kernel_execution._programs)
     for n in range(40):
         OPS[name](x, 0.6 + n / 128)
-    assert (len(compiler_run._codes), len(execution._programs)) == before
+    assert (len(compiler_run._codes), len(kernel_execution._programs)) == before
 
 
 def test_other_numbers_are_launched_and_leave_nothing_unless_they_come_again(monkeypatch) -> None:

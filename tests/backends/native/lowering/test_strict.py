@@ -18,20 +18,20 @@ from adjoint.core import dispatch_log
 from adjoint.core.errors import FallbackError
 from adjoint.core.op import Op
 from adjoint.core.spec import Spec
-from adjoint.eager.dispatch import apply
-from adjoint.eager.fused import fused
-from adjoint.program import compute
+from adjoint.ir import compute
+from adjoint.runtime.dispatch import apply
+from adjoint.runtime.fused import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native.lowering import execution, tracing
+from adjoint.backends.native.lowering import kernel_execution, tracing
 
 ROOT = pathlib.Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "_programs", {})
+    monkeypatch.setattr(kernel_execution, "_programs", {})
     compute.forget()
 
 
@@ -71,7 +71,7 @@ def test_a_mistake_in_our_own_code_is_not_numpys_speed(monkeypatch: pytest.Monke
     with pytest.raises(KeyError, match="Traced"):
         apply(Clumsy(), x)
     monkeypatch.setattr(
-        tracing.Names, "horner", lambda *args: [][0]
+        tracing.TracingNamespace, "horner", lambda *args: [][0]
     )  # in the tracer itself, by which erf is computed
     with pytest.raises(IndexError):
         x.lgamma()

@@ -34,7 +34,7 @@ def without_memory(monkeypatch):
     asked = []
     kind = ctypes.CFUNCTYPE(*[ctypes.c_int] + 4 * [ctypes.c_void_p])
     execute = kind(lambda *_: asked.append(1) or OUT_OF_MEMORY)
-    original = onednn_plan.Plan.call
+    original = onednn_plan.OneDnnPlan.call
 
     def call(*args, **kwargs):
         made = original(*args, **kwargs)
@@ -42,7 +42,7 @@ def without_memory(monkeypatch):
             words[onednn_plan._EXECUTE] = ctypes.cast(execute, ctypes.c_void_p).value
         return made
 
-    monkeypatch.setattr(onednn_plan.Plan, "call", call)
+    monkeypatch.setattr(onednn_plan.OneDnnPlan, "call", call)
     yield asked
 
 

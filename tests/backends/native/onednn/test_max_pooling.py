@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.backends.native.onednn import pooling, pooling_code
+from adjoint.backends.native.onednn import pooling_code, pooling_plans
 from adjoint.backends.numpy import convolution as reference
 
 pytestmark = pytest.mark.skipif(pooling_code.code() is None, reason="no code is generated here")
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(pooling_code.code() is None, reason="no code is 
 def forwards(monkeypatch):
     """How often a forward kernel has run."""
     calls = []
-    run = pooling.Windows.forward
+    run = pooling_plans.Windows.forward
 
     def counted(self, x):
         calls.append(x.shape)
         return run(self, x)
 
-    monkeypatch.setattr(pooling.Windows, "forward", counted)
+    monkeypatch.setattr(pooling_plans.Windows, "forward", counted)
     return calls
 
 
@@ -41,19 +41,19 @@ def test_backward_uses_what_forward_found(forwards):
 
 def test_places_live_as_long_as_the_result():
     gc.collect()
-    before = len(pooling._places)
+    before = len(pooling_plans._places)
     x = np.random.default_rng(0).standard_normal((4, 30, 30), np.float32)
-    y = pooling.max_pool(x, (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (15, 15))
-    assert len(pooling._places) == before + 1
+    y = pooling_plans.max_pool(x, (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (15, 15))
+    assert len(pooling_plans._places) == before + 1
     del y
-    assert len(pooling._places) == before
+    assert len(pooling_plans._places) == before
 
 
 def test_other_windows_over_the_same_result_are_searched_again(forwards):
     x = np.random.default_rng(0).standard_normal((4, 6, 6), np.float32)
-    y = pooling.max_pool(x, (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (3, 3))
+    y = pooling_plans.max_pool(x, (2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (3, 3))
     other = ((1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1))
-    found = pooling.max_pool_input(x, y, y, *other)
+    found = pooling_plans.max_pool_input(x, y, y, *other)
     assert len(forwards) == 2
     assert np.array_equal(found[:, ::2, ::2], y)
     assert np.count_nonzero(found) == np.count_nonzero(y)
@@ -70,11 +70,13 @@ def test_ties_nan_and_infinities(size, kernel, stride, padding):
     x.flat[r.integers(0, x.size, 40)] = -np.inf
     windows = ((kernel,) * 2, (stride,) * 2, ((padding, padding),) * 2, (1, 1))
     places = tuple((n + 2 * padding - kernel) // stride + 1 for n in size)
-    y = pooling.max_pool(x, *windows, places)
+    y = pooling_plans.max_pool(x, *windows, places)
     assert np.array_equal(y, reference.max_pool(x, *windows, places), equal_nan=True)
     g = r.standard_normal(y.shape).astype(np.float32)
     expected = reference.max_pool_input(x, y, g, *windows)
-    np.testing.assert_allclose(pooling.max_pool_input(x, y, g, *windows), expected, 1e-4, 1e-5)
     np.testing.assert_allclose(
-        pooling.max_pool_input(x, y.copy(), g, *windows), expected, 1e-4, 1e-5
+        pooling_plans.max_pool_input(x, y, g, *windows), expected, 1e-4, 1e-5
+    )
+    np.testing.assert_allclose(
+        pooling_plans.max_pool_input(x, y.copy(), g, *windows), expected, 1e-4, 1e-5
     )

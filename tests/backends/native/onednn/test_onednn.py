@@ -15,7 +15,7 @@ import pytest
 
 from adjoint.backends.native.gemm import products
 from adjoint.backends.native.onednn import api as onednn
-from adjoint.backends.native.onednn import convolution, pooling
+from adjoint.backends.native.onednn import eager_convolution, pooling_plans
 from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 from adjoint.core.errors import Unsupported
@@ -72,7 +72,7 @@ def test_importing_loads_nothing():
     code = """
         import adjoint
         from adjoint.backends.native.gemm import products
-        from adjoint.backends.native.onednn import convolution, pooling
+        from adjoint.backends.native.onednn import eager_convolution, pooling_plans
         print("libdnnl" in open("/proc/self/maps").read())
     """
     assert run(code).strip() == "False"
@@ -81,7 +81,8 @@ def test_importing_loads_nothing():
 USE = """
     import numpy as np
     from adjoint.backends.native.gemm import products
-    from adjoint.backends.native.onednn import api as onednn, convolution, pooling
+    from adjoint.backends.native.onednn import api as onednn, eager_convolution as convolution
+    from adjoint.backends.native.onednn import pooling_plans as pooling
     a = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) % 7
     assert np.array_equal(products.matmul(a, a), a @ a)
     x, w = a.reshape(1, 4, 32, 32), a.ravel()[:36].reshape(1, 4, 3, 3)
@@ -124,14 +125,14 @@ def everything(a, b, x, w):
     """One of each, as bytes."""
     windows = ((2, 2), (2, 2), ((0, 0), (0, 0)))
     options = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
-    y = convolution.conv(x, w, None, *options, (14, 14))
+    y = eager_convolution.conv(x, w, None, *options, (14, 14))
     found = (
         products.matmul(a, b),
         y,
-        convolution.conv_input(y, w, *options, (14, 14)),
-        convolution.conv_weight(x, y, *options, (3, 3)),
-        pooling.max_pool(x, *windows, (1, 1), (7, 7)),
-        pooling.sum_pool(x, *windows, (7, 7)),
+        eager_convolution.conv_input(y, w, *options, (14, 14)),
+        eager_convolution.conv_weight(x, y, *options, (3, 3)),
+        pooling_plans.max_pool(x, *windows, (1, 1), (7, 7)),
+        pooling_plans.sum_pool(x, *windows, (7, 7)),
     )
     return [v.tobytes() for v in found]
 
@@ -245,7 +246,7 @@ def test_memory_does_not_grow(workers):  # noqa: F811
     def calls(n):
         for _ in range(n):
             products.matmul(a, b)
-            convolution.conv(x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1, (10, 10))
+            eager_convolution.conv(x, w, None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1, (10, 10))
 
     calls(100)
     before = resident()
@@ -300,8 +301,8 @@ def test_errors_say_what_and_why():
 def test_a_step_that_fails_is_an_error(workers):  # noqa: F811
     memory = onednn.contiguous((4, 4), np.dtype(np.float32))
     mover = onednn.reorder(memory, memory, "a copy (4, 4)")
-    missing = onednn_plan.Step(mover, {onednn.SRC: onednn_plan.Argument(memory, 0)})
-    plan = onednn_plan.Plan("a copy (4, 4)", [[[missing]] * 3], 1)
+    missing = onednn_plan.PrimitiveStep(mover, {onednn.SRC: onednn_plan.PlanArgument(memory, 0)})
+    plan = onednn_plan.OneDnnPlan("a copy (4, 4)", [[[missing]] * 3], 1)
     for _ in range(2):
         with pytest.raises(onednn.LibraryError, match=r"a copy \(4, 4\): oneDNN says invalid"):
             plan.run(np.ones((4, 4), np.float32))

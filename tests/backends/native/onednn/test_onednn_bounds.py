@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from adjoint.backends.native.gemm import products
-from adjoint.backends.native.onednn import convolution, pooling
+from adjoint.backends.native.onednn import eager_convolution, pooling_plans
 from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.core import policy
 
@@ -62,7 +62,7 @@ class Guarded:
 def main(seed: int, rounds: int) -> None:
     """Everything on random shapes, with inputs and results between guards."""
     guarded = Guarded()
-    for module in (convolution, pooling, products):
+    for module in (eager_convolution, pooling_plans, products):
         module.np = guarded
     for name in ("CONVOLUTION", "POOLING", "PRODUCT"):
         setattr(policy, f"{name}_SMALL", 0)
@@ -80,9 +80,9 @@ def main(seed: int, rounds: int) -> None:
             options = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
         x, w, y = (guarded.random(r, s, dtype) for s in shapes)
         bias = guarded.random(r, len(w), dtype)
-        convolution.conv(x, w, bias, *options, y.shape[2:])
-        convolution.conv_input(y, w, *options, x.shape[2:])
-        convolution.conv_weight(x, y, *options, w.shape[2:])
+        eager_convolution.conv(x, w, bias, *options, y.shape[2:])
+        eager_convolution.conv_input(y, w, *options, x.shape[2:])
+        eager_convolution.conv_weight(x, y, *options, w.shape[2:])
         m, k, n = (int(v) for v in r.choice(SIZES, 3))
         if i % 10 == 0:  # several blocks of each dimension
             m, k, n = (int(v) for v in r.integers(260, 530, 3))
@@ -100,10 +100,10 @@ def main(seed: int, rounds: int) -> None:
             lead = (3, int(r.integers(1, 20)))
             x = guarded.random(r, (*lead, *size), np.float32)
             g = guarded.random(r, (*lead, *places), np.float32)
-            y = pooling.max_pool(x, kernel, stride, padding, ones, places)
-            pooling.max_pool_input(x, y, g, kernel, stride, padding, ones)
-            pooling.sum_pool(x, kernel, stride, padding, places)
-            pooling.sum_pool_input(g, kernel, stride, padding, places, size)
+            y = pooling_plans.max_pool(x, kernel, stride, padding, ones, places)
+            pooling_plans.max_pool_input(x, y, g, kernel, stride, padding, ones)
+            pooling_plans.sum_pool(x, kernel, stride, padding, places)
+            pooling_plans.sum_pool_input(g, kernel, stride, padding, places, size)
 
 
 @needs_onednn

@@ -14,12 +14,12 @@ from adjoint.backends.native.lowering.bound import bound_product
 from adjoint.backends.native.lowering.scratch import Scratch
 from adjoint.backends.native.onednn import plan as onednn_plan
 from adjoint.backends.native.onednn.api import LibraryError
-from adjoint.backends.native.runtime.sequence import Sequence
+from adjoint.backends.native.runtime.launch_list import LaunchList
 from adjoint.core import dispatch_log, policy
 from adjoint.core.errors import InvalidArgument, ShapeError
-from adjoint.eager.dispatch import apply
-from adjoint.ops.linalg.matmul import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
-from adjoint.program import compute
+from adjoint.ir import compute
+from adjoint.ops.linalg.fully_connected import LINEAR, LINEAR_INPUT, LINEAR_WEIGHT
+from adjoint.runtime.dispatch import apply
 
 from .onednn_cases import assert_near, like, matrices, needs_onednn, without_memory, workers  # noqa: F401
 
@@ -231,7 +231,7 @@ def test_a_bound_product_without_memory(bias, turned, without_memory, capsys, mo
     out = np.zeros((16, 256), np.float32)
     [call] = bound_product("product", [a, b, *others], out, Scratch())
     assert not call.needs_arrays and not call.fails
-    sequence = Sequence([call, call])
+    sequence = LaunchList([call, call])
     assert sequence.failing == [False, False]
     sequence()
     assert len(without_memory) >= 2

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.program import compute as core_compute
-from adjoint.program import executable
+from adjoint.ir import compute as core_compute
+from adjoint.ir import executable
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
+from adjoint.backends.codegen import Compiled, Kernel
 from adjoint.backends.native.runtime.launch import launcher
-from adjoint.kernels import Compiled, Kernel
 
 
 def doubled(dtype="float32", outputs=1):

@@ -22,10 +22,10 @@ pytestmark = [
 
 from numpy._core.multiarray import get_handler_name  # noqa: E402
 
-from adjoint.backends.native.runtime import block_cache, memory, object_code  # noqa: E402
+from adjoint.backends.native.runtime import array_memory, block_cache, object_code  # noqa: E402
 from adjoint.backends.native.runtime.pool import Pool  # noqa: E402
+from adjoint.core import arrays  # noqa: E402
 from adjoint.core.errors import InvalidArgument  # noqa: E402
-from adjoint.eager import arrays  # noqa: E402
 from tests.sweep import few_or_many  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -34,32 +34,32 @@ KIB, MIB = 1 << 10, 1 << 20
 @pytest.fixture(autouse=True)
 def stats():
     """What has changed in `memory_stats()` since the test began; an empty cache of 64 MiB."""
-    limit = memory.memory_stats()["limit"]
+    limit = array_memory.memory_stats()["limit"]
     gc.collect()
-    memory.release_memory()
-    memory.set_memory_limit(64 * MIB)
-    memory.reset_peak()
-    before = memory.memory_stats()
+    array_memory.release_memory()
+    array_memory.set_memory_limit(64 * MIB)
+    array_memory.reset_peak()
+    before = array_memory.memory_stats()
     before["peak"] = before["allocated"]
 
     def changes(*names):
-        now = memory.memory_stats()
+        now = array_memory.memory_stats()
         absolute = ("cached", "limit")
         values = [now[name] - (0 if name in absolute else before[name]) for name in names]
         return values[0] if len(values) == 1 else tuple(values)
 
     yield changes
-    memory.set_memory_limit(limit)
+    array_memory.set_memory_limit(limit)
 
 
 def block(size):
-    return memory.empty(size, np.uint8)
+    return array_memory.empty(size, np.uint8)
 
 
 def have_needed(size):
     """Let the process have needed so much, so that the cache makes no room for new blocks."""
     block(size)
-    memory.release_memory()
+    array_memory.release_memory()
 
 
 def in_child(function):
@@ -89,9 +89,9 @@ def test_counts_are_exact(stats):
     assert stats("requests", "reuses") == (3, 1)
     del y, z
     assert stats("allocated", "cached", "peak") == (0, 3 * MIB, 3 * MIB)
-    memory.release_memory()
+    array_memory.release_memory()
     assert stats("allocated", "cached", "peak") == (0, 0, 3 * MIB)
-    memory.reset_peak()
+    array_memory.reset_peak()
     assert stats("peak") == 0
 
 
@@ -110,11 +110,11 @@ def test_classes_are_a_ladder_of_eighths():
     """Every class from the smallest on is reached, in order, by one request each."""
     sizes = [(8 + i % 8) << 13 + i // 8 for i in range(40)]
     for size in sizes:
-        before = memory.memory_stats()["allocated"]
+        before = array_memory.memory_stats()["allocated"]
         x = block(size)
-        assert memory.memory_stats()["allocated"] - before == size
+        assert array_memory.memory_stats()["allocated"] - before == size
         y = block(size - 1)
-        assert memory.memory_stats()["allocated"] - before == 2 * size
+        assert array_memory.memory_stats()["allocated"] - before == 2 * size
         del x, y
 
 
@@ -130,7 +130,7 @@ def test_only_prepared_contexts_are_served(stats):
     outside = np.empty(MIB, np.uint8)
     assert get_handler_name(outside) == "default_allocator"
     context = contextvars.copy_context()
-    assert memory.use_in(context.run)
+    assert array_memory.use_in(context.run)
     inside = context.run(np.empty, MIB, np.uint8)
     assert get_handler_name(inside) == "adjoint"
     total = context.run(np.add, inside, inside)
@@ -180,7 +180,7 @@ def test_resurrected_arrays_keep_their_block(stats):
             if not kept:
                 kept.append(self)
 
-    x = memory._contexts.run(Phoenix, MIB, np.uint8)
+    x = array_memory._contexts.run(Phoenix, MIB, np.uint8)
     x[:] = 7
     del x
     other = block(MIB)
@@ -215,7 +215,7 @@ def test_resizing_moves_between_small_and_large(stats):
 
 def test_files_of_unknown_length(stats):
     """`fromiter` reallocates while it reads."""
-    x = memory._contexts.run(np.fromiter, iter(range(300_000)), np.int64)
+    x = array_memory._contexts.run(np.fromiter, iter(range(300_000)), np.int64)
     np.testing.assert_array_equal(x, np.arange(300_000))
     del x
     assert stats("allocated") == 0
@@ -224,7 +224,7 @@ def test_files_of_unknown_length(stats):
 @pytest.mark.parametrize("size", [65536, MIB, 4 * MIB, 4 * MIB + 123, 9 * MIB + 1])
 def test_zeros_are_zeros(stats, size):
     def zeros():
-        return memory._contexts.run(np.zeros, size, np.uint8)
+        return array_memory._contexts.run(np.zeros, size, np.uint8)
 
     dirty = [np.full(size, 255, np.uint8) for _ in range(3)]
     del dirty  # the C library may hand these out
@@ -243,7 +243,7 @@ def test_too_much_is_refused_and_changes_nothing(stats, make, shape):
     program = f"""
 import resource
 import numpy as np
-from adjoint.backends.native.runtime import memory
+from adjoint.backends.native.runtime import array_memory as memory
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 kept = memory.empty(1 << 20, np.uint8)
 del kept
@@ -263,7 +263,7 @@ def test_no_block_is_looked_for_that_is_larger_than_all_classes(way):
     program = f"""
 import numpy as np
 import adjoint as ad
-from adjoint.backends.native.runtime import memory
+from adjoint.backends.native.runtime import array_memory as memory
 for exponent in range(20, 25):
     for eighth in range(8):
         for _ in range(2):
@@ -288,26 +288,26 @@ print(refused, memory.memory_stats()["allocated"])
 
 
 def test_the_cache_is_bounded(stats):
-    memory.set_memory_limit(4 * MIB)
+    array_memory.set_memory_limit(4 * MIB)
     blocks = [block(MIB) for _ in range(10)]
     assert stats("allocated") == 10 * MIB
     while blocks:
         blocks.pop()
         assert stats("cached") <= 4 * MIB
     assert stats("allocated", "cached", "limit") == (0, 4 * MIB, 4 * MIB)
-    memory.set_memory_limit(MIB + 5)
+    array_memory.set_memory_limit(MIB + 5)
     assert stats("cached") == MIB
     del blocks[:]
     block(2 * MIB)  # larger than the whole cache may be
     assert stats("cached") == MIB
-    memory.set_memory_limit(0)
+    array_memory.set_memory_limit(0)
     block(MIB)
     assert stats("cached") == 0
 
 
 def test_sizes_out_of_use_make_room(stats):
     have_needed(32 * MIB)
-    memory.set_memory_limit(8 * MIB)
+    array_memory.set_memory_limit(8 * MIB)
     old = [block(MIB) for _ in range(8)]
     del old
     assert stats("cached") == 8 * MIB
@@ -322,14 +322,14 @@ def test_sizes_out_of_use_make_room(stats):
 def test_sizes_in_use_stay(stats):
     """Second chance: eviction passes by what was reused since it last came by."""
     have_needed(32 * MIB)
-    memory.set_memory_limit(8 * MIB)
+    array_memory.set_memory_limit(8 * MIB)
     for _ in range(2):
         hot = [block(MIB) for _ in range(2)]
         del hot
     cold = [block(2 * MIB) for _ in range(3)]
     del cold
     assert stats("cached") == 8 * MIB
-    memory._STATE.hand = 0  # smaller sizes first
+    array_memory._STATE.hand = 0  # smaller sizes first
     large = block(4 * MIB)
     del large
     assert stats("cached") == 8 * MIB
@@ -353,7 +353,7 @@ def test_passes_hold_no_more_than_they_need_until_they_are_known_to_come_again(s
     missed = stats("requests") - stats("reuses")
     list(one_pass())
     assert stats("requests") - stats("reuses") == missed
-    memory.release_memory()
+    array_memory.release_memory()
     assert list(one_pass()) == [4 * MIB, 4 * MIB, 4 * MIB]
 
 
@@ -367,7 +367,7 @@ def test_more_blocks_of_one_size_than_slots(stats):
 @pytest.mark.parametrize("limit", [0, MIB, 64 * MIB])
 def test_no_block_has_two_owners(stats, limit):
     """Threads make, view, hand over and drop arrays, each stamped all over with its own number."""
-    memory.set_memory_limit(limit)
+    array_memory.set_memory_limit(limit)
     numbers = iter(range(1, 1 << 40))
     lock = threading.Lock()
     shared: list[tuple[int, np.ndarray]] = []
@@ -385,7 +385,9 @@ def test_no_block_has_two_owners(stats, limit):
             if action < 0.5:
                 with lock:
                     number = next(numbers)
-                x = memory.empty(random_.choice((8192, 8200, 9216, 20_000, 131_072)), np.int64)
+                x = array_memory.empty(
+                    random_.choice((8192, 8200, 9216, 20_000, 131_072)), np.int64
+                )
                 x[::512] = x[-1] = x[0] = x[len(x) // 2] = number
                 mine.append((number, x))
             elif action < 0.6 and mine:
@@ -401,7 +403,7 @@ def test_no_block_has_two_owners(stats, limit):
             elif mine:
                 check(*mine.pop(random_.randrange(len(mine))))
             if step % 100 == 0 and seed == 0:
-                memory.release_memory()
+                array_memory.release_memory()
         for number, x in mine:
             check(number, x)
 
@@ -457,11 +459,11 @@ return:
 }
 """
     [churn] = object_code.of_text(text, ["churn"])
-    allocator = memory._cache().allocator
+    allocator = array_memory._cache().allocator
     args = np.array([allocator.malloc, allocator.free, allocator.context, 0], np.int64)
     with Pool(4) as workers:
         for limit in (64 * MIB, 3 * 65536, 0):
-            memory.set_memory_limit(limit)
+            array_memory.set_memory_limit(limit)
             workers.run(churn, args.ctypes.data, 200_000 if limit else 5000)
             assert stats("allocated") == 0
             assert stats("cached") <= limit
@@ -483,7 +485,7 @@ def test_forked_children_have_copies(stats):
         z[:] = 6
         assert stats("cached", "reuses") == (0, 2)
         assert (x == 1).all()
-        memory.release_memory()
+        array_memory.release_memory()
 
     for _ in range(10):
         assert in_child(child)
@@ -517,7 +519,7 @@ def test_arrays_may_outlive_everything():
     program = """
 import atexit, sys, threading, time
 import numpy as np
-from adjoint.backends.native.runtime import memory
+from adjoint.backends.native.runtime import array_memory as memory
 kept = [memory.empty(1 << 20, np.uint8) for _ in range(5)]
 kept.append(kept)
 sys.kept = [memory.empty(1 << 20, np.uint8)]
@@ -539,14 +541,14 @@ time.sleep(0.05)
 
 def test_a_call_in_the_middle_of_a_call_is_served(stats):
     """As by a finalizer: the context cannot be entered again, but it is the current one."""
-    x = memory._contexts.run(lambda: memory.empty(MIB, np.uint8))
+    x = array_memory._contexts.run(lambda: array_memory.empty(MIB, np.uint8))
     assert get_handler_name(x) == "adjoint"
 
 
 def test_the_limit_comes_from_the_switch(monkeypatch):
     def limit_with(value):
         program = (
-            "from adjoint.backends.native.runtime import memory\n"
+            "from adjoint.backends.native.runtime import array_memory as memory\n"
             "print(memory.memory_stats()['limit'])"
         )
         return subprocess.run(
@@ -564,7 +566,7 @@ def test_the_limit_comes_from_the_switch(monkeypatch):
 def test_wrong_limits_are_refused(stats):
     for wrong in (-1, (1 << 62) + 1):
         with pytest.raises(InvalidArgument, match="set_memory_limit"):
-            memory.set_memory_limit(wrong)
+            array_memory.set_memory_limit(wrong)
     assert stats("limit") == 64 * MIB
 
 

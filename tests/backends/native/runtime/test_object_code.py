@@ -9,24 +9,30 @@ import pytest
 
 from adjoint.backends import native
 
-if native.reason_off() is not None:
+if native.unusable() is not None:
     pytest.skip("no native backend", allow_module_level=True)
 
 from adjoint.backends.native.gemm import gemm
 from adjoint.backends.native.onednn import plan
-from adjoint.backends.native.runtime import block_cache, object_code, regions, sequence, worker_loop
+from adjoint.backends.native.runtime import (
+    block_cache,
+    launch_list,
+    object_code,
+    parallel_sections,
+    worker_loop,
+)
 
 TEXTS = {
     "block_cache": block_cache.text,
     "worker_loop": worker_loop.text,
-    "sequence": sequence._text,
-    "regions": regions._text,
+    "sequence": launch_list._text,
+    "regions": parallel_sections._text,
     "plan": plan._text,
     "gemm": lambda: gemm._LIMITED,
 }
 STEPS = """
 import adjoint as ad
-from adjoint.kernels.target import Target
+from adjoint.backends.codegen.target import Target
 compiled = []
 compile = Target.compile
 Target.compile = lambda self, text: compiled.append(text) or compile(self, text)

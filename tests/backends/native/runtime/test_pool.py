@@ -269,7 +269,9 @@ def test_whatever_is_slow(kernels, monkeypatch):
         lines.append(line)
     assert lines.count("  call void @dawdle()") > 15
     text = "\n".join(lines) + DAWDLE
-    code = worker_loop.Code(*object_code.of_text(text, worker_loop.Code._fields))
+    code = worker_loop.WorkerLoopCode(
+        *object_code.of_text(text, worker_loop.WorkerLoopCode._fields)
+    )
     monkeypatch.setattr(worker_loop, "code", lambda: code)
     with Pool(4) as workers:
 

@@ -1,0 +1,426 @@
+"""What a write in place means to a graph: who writes decides.
+
+- A write to an input or a parameter of a graph is a set: what depends on it follows. So is a write
+  outside of blocks (`with graph:`) to memory that the graph follows, and inside of them one to a
+  leaf that requires grad, and whatever is declared by `core.mode.as_set`.
+- Any other write inside a block leaves what was recorded as it was (`SourceCell.part`). Memory is
+  always the truth: the value is computed and written at once. What computed it is noted beside the
+  memory's version until the block ends (`Contents`), so that what is recorded of it inside follows
+  the inputs of the graph.
+- Where a gradient flows to the written value, the tensor becomes a node: this one's history.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from ..core.errors import GraphError, ShapeError
+from ..core.mode import MODE, mode_with
+from ..core.op import Op
+from ..core.spec import Spec
+from ..core.tensor_base import TensorBase
+from ..ops.index.slicing import AsStrided
+from ..runtime.cells import (
+    Cell,
+    GraphState,
+    SourceCell,
+    is_changed_since,
+    is_kept,
+    upstream,
+    wants_gradient,
+)
+from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import INFERENCE, Version, next_order
+from ..runtime.tensors import wrap
+from ..runtime.writes import ViewWrite, before_change, write_part
+from .recording import record_cell, source_of
+
+if TYPE_CHECKING:
+    from ..core.tensor_type import Tensor
+    from .protocols import BackendArray
+
+__all__ = ["forget_contents", "rewrite", "write"]
+
+ndarray = np.ndarray
+
+
+class Contents:
+    """The cell that computed what memory holds, as long as nobody else writes to it.
+
+    As a watcher of the memory's version it makes every write announce itself, so that views that
+    are nodes show memory again.
+    """
+
+    __slots__ = ("__weakref__", "bytes", "cell", "count", "memory", "node", "order")
+
+    def __init__(self, cell: Cell, memory: np.ndarray, version: Version, node: object) -> None:
+        self.cell = cell
+        self.memory = memory  # the array whose contents the cell computed
+        self.node = node  # of the tensor with that memory
+        self.count = version.count + 1  # once the write is counted
+        self.order = next_order()
+        self.bytes: bytes | None = None  # where others may write unseen
+        if version.exported:
+            self.exported()
+        version.watch(self)
+
+    def before_change(self) -> bool:
+        """Nothing to copy."""
+        return False
+
+    def changed(self) -> None:
+        """Nothing to do: the version's count says it."""
+
+    def exported(self) -> None:
+        """Note that others know the memory: its contents are compared."""
+        self.bytes = self.memory.tobytes()
+
+    def are_current(self, version: Version) -> bool:
+        """Whether the memory still holds what the cell computes."""
+        if self.count != version.count or is_changed_since(self.cell, self.order):
+            return False
+        return self.bytes is None or self.bytes == self.memory.tobytes()
+
+    def cell_for(self, state: GraphState, x: TensorBase) -> Cell | None:
+        """The cell of what `x`, which shows memory with this version, holds in a graph; None where
+        that is not known.
+        """
+        if self.cell.state is not state or not self.are_current(x._changes):
+            return None
+        base = x if x._view is None else x._view.base
+        if x._node is not None and base._node is not self.node:
+            return None
+        ops = _place(self.memory, x)
+        if ops is None:
+            return None
+        cell: Cell = self.cell
+        for op in ops:
+            cell = record_cell(state, op, (wrap(cell, cell if cell.tracked else None),))._data
+        return cell
+
+
+class SharedContents(Contents):
+    """The contents of memory whose tensor has become a node, for those who share the memory and
+    whom nothing tells: aliases that were made before. What either writes, the other sees.
+    """
+
+    __slots__ = ("of_memory", "state", "tensor")
+
+    def __init__(
+        self, state: GraphState, base: Tensor, memory: np.ndarray, version: Version
+    ) -> None:
+        self.tensor = ref(base)
+        self.of_memory = ref(memory)  # as long as somebody else has it
+        self.state = state
+        self.node = self.bytes = None
+        version.watch(self)
+
+    def before_change(self) -> bool:
+        """Nothing to copy; the change is to be told."""
+        return False
+
+    def changed(self) -> None:
+        """The memory may have been written: then the node becomes one of that value."""
+        base, memory = self.tensor(), self.of_memory()
+        if base is None or memory is None:
+            return
+        known = base._data.array
+        if known is not None and known.tobytes() != memory.tobytes():
+            self.become(SourceCell(self.state, memory.shape, memory.dtype, memory.copy("K")))
+
+    def become(self, cell: Cell) -> None:
+        """Make the node that of a value that was written to the memory, which has no history."""
+        base = self.tensor()
+        if base is not None:
+            mode = MODE.get()
+            try:
+                MODE.set(mode_with(mode, grad=False))
+                _become(base, wrap(cell), self.state)
+            finally:
+                MODE.set(mode)
+
+    def exported(self) -> None:
+        """Nothing to do: what others write there is theirs."""
+
+    def cell_for(self, state: GraphState, x: TensorBase) -> Cell | None:
+        """The node, or its part that `x` shows."""
+        base, memory = self.tensor(), self.of_memory()
+        if base is None or memory is None or state is not self.state:
+            return None
+        ops = _place(memory, x)
+        cell: Cell = base._data
+        for op in ops or ():
+            cell = record_cell(state, op, (wrap(cell, cell if cell.tracked else None),))._data
+        return None if ops is None else cell
+
+    def take(self, value: Tensor) -> None:
+        """Write the node's new value to the memory, unless that has no value yet."""
+        memory = self.of_memory()
+        if memory is not None:
+            array = _value_of(value, inside=True)
+            if array is not None:
+                memory[...] = array
+
+
+def forget_contents(state: GraphState) -> None:
+    """Forget what a block has recorded of memory, when it ends: it is memory again."""
+    for reference in state.written:
+        version = reference()
+        if version is not None and type(version.contents) is Contents:
+            version.contents = None
+    state.written.clear()
+
+
+def _place(memory: np.ndarray, x: TensorBase) -> tuple[Op, ...] | None:
+    """The ops that lead from `memory` to the part of it that `x` shows; None where it shows
+    other memory, too.
+    """
+    data = x._data
+    if type(data) is ndarray and _lies_alike(data, memory):
+        return ()
+    view = x._view
+    if view is not None:
+        above = _place(memory, view.base)
+        return None if above is None else (*above, *view.ops)
+    if type(data) is not ndarray or not memory.flags.c_contiguous or not data.size:
+        return None
+    item, begin = data.itemsize, data.ctypes.data - memory.ctypes.data
+    reach = sum((n - 1) * s for n, s in zip(data.shape, data.strides, strict=True))
+    if min(data.strides, default=0) < 0 or begin < 0 or begin + reach + item > memory.nbytes:
+        return None
+    return (AsStrided(data.shape, tuple(s // item for s in data.strides), begin // item),)
+
+
+def _lies_alike(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or (
+        a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data
+    )
+
+
+def _base_of(x: TensorBase) -> TensorBase:
+    """A tensor that shows all memory that `x` shares with others, as far as one is known."""
+    if x._view is not None:
+        return x._view.base
+    for reference in (x._changes.views or ()) if x._changes is not None else ():
+        other = reference()
+        if other is not None and other._view is not None:
+            base = other._view.base
+            if type(base._data) is ndarray and _place(base._data, x) is not None:
+                return base
+    return x
+
+
+# ---- writes --------------------------------------------------------------------------------------
+
+
+def write(x: Tensor, y: Tensor) -> None:
+    """Write the value of `y` to `x`, one of which at least is a tensor of a graph. All tensors that
+    share the memory of `x` see it.
+    """
+    target = x._data if x._view is None else x._view.base._data
+    if isinstance(target, SourceCell):
+        _set_source(x, y, target)
+    elif isinstance(target, LazyValue):
+        _become(x, y, x._data.state)
+    else:
+        _write_memory(x, y)
+
+
+def _set_source(x: Tensor, y: Tensor, target: SourceCell) -> None:
+    """Assign to an input or a parameter of a graph."""
+    view = x._view
+    if view is None:
+        target.array = concrete(y).copy()
+    else:
+        target.array = target.realize().copy()
+        write_part(np, target.array, view.ops, concrete(y))
+
+
+def _write_memory(x: Tensor, y: Tensor) -> None:
+    """Write to `x`, which shows memory outside of the graph."""
+    state: GraphState = y._data.state if isinstance(y._data, Cell) else x._data.state
+    mode = MODE.get()
+    base: Any = _base_of(x)
+    with state.lock:
+        history = mode.grad and isinstance(y._data, Cell) and y._node is not None
+        if history and wants_gradient(y._data):
+            if state not in mode.blocks:
+                _assert_joins(x, y)
+            _become(x, y, state)
+            return
+        array = _value_of(y, state in mode.blocks)
+        if array is None:
+            _become(x, y, state)
+            return
+        contents = None
+        if is_kept(state, base) and base._changes is not INFERENCE:
+            contents = _recorded(state, x, y, base)
+        before_change(x)
+        view = None if type(x._data) is ndarray else x._view
+        if view is None:
+            x._data[...] = array
+        else:
+            write_part(np, base._data, view.ops, array)
+        if contents is not None:
+            _note(state, base, contents)
+
+
+def _assert_joins(x: Tensor, y: Tensor) -> None:
+    if isinstance(x._data, Cell):
+        raise GraphError(
+            f"write: a value of shape {tuple(y.shape)} that carries a gradient, into a part of a "
+            "tensor outside the graph, where the gradient would be lost; write into a clone made "
+            "inside the graph, or write value.detach()"
+        )
+
+
+def _value_of(y: Tensor, inside: bool) -> Any:
+    """The value of `y`; None where, inside a block, it depends on an input that has none yet."""
+    cell = y._data
+    if not isinstance(cell, Cell):
+        return concrete(y)
+    try:
+        return cell.realize()  # which is no read by the program
+    except GraphError:
+        if inside and any(x.op is None and x.array is None for x in upstream([cell])):
+            return None
+        raise
+
+
+def _recorded(state: GraphState, x: Tensor, y: Tensor, base: Tensor) -> Cell | None:
+    """The cell of what the memory of `base` will hold once `y` is written to `x`, a part of it."""
+    ops = _place(base._data, x) if type(base._data) is ndarray else None
+    if ops is None:
+        return None
+    value = y._data if isinstance(y._data, Cell) else source_of(state, y)
+    if ops:
+        old = source_of(state, base)
+        value = record_cell(state, ViewWrite(ops), (wrap(old), wrap(value)))._data
+    if base._node is not None:
+        value = _overwritten(state, wrap(source_of(state, base), base._node), value)._data
+    return value
+
+
+def _note(state: GraphState, base: Tensor, cell: Cell) -> None:
+    """Note, until the block ends, that `cell` computed what the memory of `base` holds."""
+    version = base._changes
+    if version is None:
+        version = base._changes = Version()
+    if type(version.contents) is SharedContents:
+        version.contents.become(cell)
+        return
+    if version.contents is None:
+        written = state.written
+        if len(written) > 16 and len(written) & (len(written) - 1) == 0:
+            written[:] = [r for r in written if r() is not None]
+        written.append(ref(version))
+    version.contents = Contents(cell, base._data, version, base._node)
+
+
+# ---- tensors that become nodes -------------------------------------------------------------------
+
+
+def rewrite(x: Tensor, y: Tensor) -> None:
+    """Make the tensor `x`, of the graph or from outside, show `y`, a tensor of the graph."""
+    _become(x, y, y._data.state)
+
+
+def _become(x: Tensor, y: Tensor, state: GraphState) -> None:
+    """Make `x`, and all tensors that share its storage, show the recorded written value."""
+    with state.lock:
+        _become_locked(x, y, state)
+
+
+def _become_locked(x: Tensor, y: Tensor, state: GraphState) -> None:
+    value = y if isinstance(y._data, Cell) else wrap(source_of(state, y))
+    view = x._view
+    base = x
+    if view is not None:
+        base = view.base
+        data = base._data if isinstance(base._data, Cell) else source_of(state, base)
+        value = record_cell(state, ViewWrite(view.ops), (wrap(data, base._node), value))
+    unrecorded = not MODE.get().grad
+    if unrecorded:
+        value = _with_history_of(base, value)
+    shared = _shared(state, base)
+    base._data, base._node = value._data, value._node
+    if shared is not None:
+        shared.take(base)
+    for reference in (x._changes.views or ()) if x._changes is not None else ():
+        other = reference()
+        if other is None or other is base:
+            continue
+        part = wrap(base._data, base._node)
+        for op in () if other._view is None else other._view.ops:
+            part = record_cell(state, op, (wrap(part._data, part._node),))
+        if unrecorded or other._view is None:
+            part = _with_history_of(other, part)
+        elif other._view.detached or other._view.base._node is None:
+            part._node = None
+        other._data, other._node = part._data, part._node
+
+
+def _shared(state: GraphState, base: Tensor) -> SharedContents | None:
+    """The memory that others share with `base`, which becomes a node or is one that becomes
+    another. What was recorded of memory keeps what it has seen.
+    """
+    version, memory = base._changes, base._data
+    if type(memory) is not ndarray:
+        contents = None if version is None else version.contents
+        return contents if type(contents) is SharedContents else None
+    if version is INFERENCE:
+        return None
+    if version is None:
+        version = base._changes = Version()
+    for reference in version.watchers or ():
+        watcher = reference()
+        if isinstance(watcher, SourceCell):
+            watcher.part()
+    version.before_change()
+    version.contents = SharedContents(state, base, memory, version)
+    return version.contents
+
+
+class Overwritten(Op, abstract=True):
+    """A write without history (under no_grad, or through a detached tensor): the value is new, the
+    gradient goes to `old`.
+    """
+
+    exact = True
+
+    def infer(self, old: Spec, value: Spec) -> Spec:
+        """The spec of both; ShapeError where they differ."""
+        if old != value:
+            raise ShapeError(
+                f"write: a value of shape {value.shape} and {value.dtype} was written, as a whole, "
+                f"over one of shape {old.shape} and {old.dtype}"
+            )
+        return old
+
+    def compute(self, xp: Any, old: BackendArray, value: BackendArray) -> BackendArray:
+        """The value that was written."""
+        return value
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The whole cotangent to the tensor as it was."""
+        return (g, None)
+
+
+def _with_history_of(old: Tensor, value: Tensor) -> Tensor:
+    if old._node is not old._data:  # no history in the graph
+        return wrap(value._data, old._node)
+    return _overwritten(old._data.state, wrap(old._data, old._node), value._data)
+
+
+def _overwritten(state: GraphState, old: Tensor, value: Cell) -> Tensor:
+    """A value with the history of `old`."""
+    mode = MODE.get()
+    try:
+        MODE.set(mode_with(mode, grad=True))
+        made: Tensor = record_cell(state, Overwritten(), (old, wrap(value)))
+        return made
+    finally:
+        MODE.set(mode)

@@ -1,0 +1,444 @@
+"""Loops whose turns run in machine code: bodies as records of a table (`turn_code.py`).
+
+A turn's values lie where the loop wants them. A slice is read where it is, and a result written
+where it is to be, at addresses that move with the turn; what is carried lies in two places, which
+change roles. Values that are used as array objects have a fixed place, to or from which they are
+copied. What only Python computes is called each turn, and the loop says what that is (`slow`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...backends import native
+from ...backends.native.lowering.bound import bound_copy, dense
+from ...backends.native.runtime import launch_list, turn_code
+from ...backends.native.runtime.launch_list import Launch, LaunchList, joined
+from ...backends.native.runtime.turn_code import Kind, Move, Place, Stop, TurnTable
+from ...core import debug
+from ...core.arrays import address, call
+from ...core.errors import Unsupported
+from ...core.signal_deferral import DEFERRED
+from ...core.spec import Spec, prod
+from ...ir.program import Program, Value
+from ..run.step import Segment, unbound
+from ..schedule.buffers import aligned
+
+if TYPE_CHECKING:
+    from .random_state import ControlFlowDraws
+    from .subgraphs import Subgraph
+
+NOWHERE = -1  # number of a place's pointer that is an address by itself
+
+
+def bytes_of(spec: Spec) -> int:
+    """The size in bytes of an array."""
+    return prod(spec.shape) * spec.dtype.itemsize
+
+
+class Carried(NamedTuple):
+    """A carried value: where a turn reads it, and where it writes the next one."""
+
+    now: Place
+    next: Place
+    size: int  # in bytes
+
+
+class Layout:
+    """The records of a loop while they are written, in the order in which they run."""
+
+    def __init__(self, title: str, given: Sequence[Spec | None]) -> None:
+        """`given` are the arrays of a run, None for one that nobody reads: their memory is known by
+        the numbers of these.
+        """
+        self.title = title
+        self.given = list(given)
+        self.slow: list[str] = []  # what Python computes in each turn
+        self.python: list[Callable[[], object]] = []
+        self.lists: list[LaunchList] = []
+        self.errors: list[Callable[[], Exception]] = []
+        self.keeps: list[Any] = []
+        self._records: list[tuple[int, ...]] = []
+        self._moves: list[tuple[int, int, Place]] = []
+        self._outside: list[Move] = []
+
+    # ---- places ----------------------------------------------------------------------------------
+
+    def fixed(self, array: np.ndarray) -> Place:
+        """The place of a contiguous array, which is kept."""
+        self.keeps.append(array)
+        return Place(NOWHERE, address(array))
+
+    def memory(self, size: int) -> tuple[Place, np.ndarray]:
+        """Memory of zeros that belongs to the loop, and its bytes."""
+        raw = np.zeros(aligned(max(size, 1)) + 64, np.uint8)
+        start = -address(raw) % 64
+        self.keeps.append(raw)
+        part = raw[start : start + max(size, 1)]
+        return Place(NOWHERE, address(part)), part
+
+    def carried(self, size: int) -> Carried:
+        """Room for a carried value of so many bytes."""
+        room = aligned(max(size, 1))
+        place, _ = self.memory(2 * room)
+        return Carried(
+            place._replace(swap=room), place._replace(offset=place.offset + room, swap=-room), size
+        )
+
+    def row(self, number: int, length: int, reverse: bool) -> Place:
+        """Place of the slice of a turn in the given array of this number."""
+        spec = self.given[number]
+        size = 0 if spec is None else bytes_of(spec) // max(length, 1)
+        return Place(number, (length - 1) * size, -size) if reverse else Place(number, 0, size)
+
+    # ---- records ---------------------------------------------------------------------------------
+
+    def add(self, kind: Kind, *words: int, number: int = 0) -> None:
+        """Add a record, which Python knows by a number."""
+        self._records.append((int(kind), *words, *[0] * (3 - len(words)), number))
+
+    def copy(self, to: Place, source: Place, size: int) -> int:
+        """Add a copy; its number."""
+        number = len(self._records)
+        self._moves += [(number, 1, to), (number, 2, source)]
+        self.add(Kind.COPY, 0, 0, size)
+        return number
+
+    def call(self, function: Callable[[], object], name: str = "") -> None:
+        """Add a call of Python, which has a name if it costs time that an op in machine code would
+        not.
+        """
+        self.add(Kind.PYTHON, number=len(self.python))
+        self.python.append(function)
+        if name and name not in self.slow:
+            self.slow.append(name)
+
+    def calls(self, calls: Sequence[Any], names: Sequence[str]) -> None:
+        """Add bound calls. `names` are those of each that is not in a launch list."""
+        named = iter(names)
+        for each in calls:
+            if type(each) is LaunchList:
+                self.add(Kind.LIST, *each.entry(), number=len(self.lists))
+                self.lists.append(each)
+            else:
+                self.call(each, next(named))
+
+    def unless(self, place: Place, mask: int) -> int:
+        """Add a jump to where `land` says, if no bit of a mask is set in the 8 bytes at a place;
+        its number.
+        """
+        number = len(self._records)
+        self._moves.append((number, 1, place))
+        self.add(Kind.UNLESS, 0, mask)
+        return number
+
+    def go(self) -> int:
+        """Add a jump to where `land` says; its number."""
+        self.add(Kind.GO)
+        return len(self._records) - 1
+
+    def land(self, number: int) -> None:
+        """Let a jump go to the next record."""
+        kind, *words = self._records[number]
+        words[2 if kind == Kind.UNLESS else 0] = len(self._records)
+        self._records[number] = (kind, *words)
+
+    def check(self, place: Place, error: Callable[[], Exception]) -> None:
+        """Add a check: the loop raises an error if the byte at a fixed place is true."""
+        self.add(Kind.CHECK, place.offset, number=len(self.errors))
+        self.errors.append(error)
+
+    def turn(
+        self, body: Subgraph, inputs: Sequence[Place], outputs: Sequence[Sequence[Place]],
+        draws: Draws, number: int = 0,
+    ) -> None:  # fmt: skip
+        """Add a body, which is number `number` of those that draw. Its inputs lie at these places,
+        and its outputs and kept values are wanted at these: any number for each.
+        """
+        wrong: list[list[Place]] = []
+        for x, _ in body.checks:
+            one_byte = np.dtype(x.dtype).itemsize == 1
+            wrong.append([self.memory(1)[0]] if one_byte else [])
+        if body.streams.all:
+            self.call(lambda: draws.before(number))
+        ends = [*outputs, *([] for _ in body.more), *wrong]
+        beside = self.body(body.program(), inputs, ends)
+        body.called = list(self.slow)
+        counts, others = beside[: len(body.more)], iter(beside[len(body.more) :])
+        for (_, error), to in zip(body.checks, wrong, strict=True):
+            if to:
+                self.check(to[0], error)
+            else:
+                self.call(partial(_check, next(others), error), "a check of values")
+        if body.streams.all:
+            self.call(lambda: draws.after(number, counts))
+
+    def body(
+        self, program: Program, inputs: Sequence[Place], outputs: Sequence[Sequence[Place]]
+    ) -> list[np.ndarray]:
+        """Add the records of a program whose inputs lie at these places, and whose outputs are
+        wanted at these: any number for each. Returns arrays that hold outputs which are wanted
+        nowhere.
+        """
+        return _Body(self, program, inputs, outputs).arrays
+
+    def move(self, lists: Sequence[LaunchList], array: np.ndarray, place: Place) -> None:
+        """Let the words of launch lists that point into an array point to a place."""
+        for each in lists:
+            for word, beyond in each.words_in(array):
+                self._outside.append(Move(word, place, beyond))
+
+    def table(self, length: int | None) -> TurnTable:
+        """The table of all records, for so many turns (None: as many as records say)."""
+        given, run_list = len(self.given), launch_list.code()
+        return TurnTable(self._records, self._moves, self._outside, given, length, run_list)
+
+
+class Draws:
+    """Where the generators stand from which a loop draws, while it runs."""
+
+    def __init__(self, *bodies: Subgraph) -> None:
+        self._bodies = bodies
+        self._drawing: Any = None
+        self.now: list[Any] = []
+
+    def begin(self, drawing: ControlFlowDraws, now: Sequence[Any]) -> None:
+        """A run begins, with the generators in these states."""
+        self._drawing, self.now = drawing, list(now)
+
+    def states(self, number: int) -> list[Any]:
+        """States of the generators from which a body draws."""
+        states: list[Any] = self._drawing.of(number, self.now)
+        return states
+
+    def before(self, number: int) -> None:
+        """A body is about to draw."""
+        self._bodies[number].draw_from(self.states(number))
+
+    def after(self, number: int, counts: Sequence[Any]) -> None:
+        """A body has drawn: once for each of its draws, and as often more as it has counted."""
+        drew = self._bodies[number].draws(counts)
+        self.now = self._drawing.behind(number, self.now, drew)
+
+
+class _Body:
+    """A program's records while they are added to a layout."""
+
+    def __init__(
+        self, layout: Layout, program: Program, inputs: Sequence[Place],
+        outputs: Sequence[Sequence[Place]],
+    ) -> None:  # fmt: skip
+        self.layout = layout
+        places = dict(zip(program.inputs, inputs, strict=True))
+        wanted: dict[Value, list[Place]] = {}
+        for y, to in zip(program.outputs, outputs, strict=True):
+            wanted.setdefault(y, []).extend(to)
+        made = {y for node in program.nodes for y in node.outputs}
+        computed = [y for y in wanted if y in made]
+        moved = [y for y in computed if wanted[y]]
+        array_at = unbound(program.inputs)
+        targets = unbound(moved)
+        layout.keeps += [array_at, targets]
+        read = {x for node in program.nodes for x in node.values}
+        part = Segment([x for x in program.inputs if x in read], program.nodes, computed)
+        part.bind(array_at, targets)
+        layout.keeps.append(part)
+        lists = part.native_calls()
+        for x, place in places.items():
+            if x in part.shown:
+                layout.copy(layout.fixed(array_at[x]), place, x.nbytes)
+            elif x in read:
+                layout.move(lists, array_at[x], place)
+        for check in part.checks:
+            layout.call(check, "a check of values")
+        names = [
+            "/".join(step.op.name for step in steps) for steps, in_code, _ in part.listed()
+            if not in_code
+        ]  # fmt: skip
+        layout.calls(part.calls, names)
+        if part.copies:
+            self._copied(part.copies)
+        for y, to in wanted.items():
+            if y in places:
+                source, rest = places[y], to
+            elif y in moved and array_at[y] is targets[y] and y not in part.shown:
+                source, *rest = to
+                layout.move(lists, targets[y], source)
+            else:
+                array = y.array if y.array is not None else array_at[y]
+                source, rest = self._contiguous(array) if to else Place(NOWHERE), to
+            for place in rest:
+                layout.copy(place, source, y.nbytes)
+        self.arrays = [
+            y.array if y.array is not None else array_at[y]
+            for y, to in zip(program.outputs, outputs, strict=True) if not to
+        ]  # fmt: skip
+
+    def _copied(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        calls = [each for to, source in pairs for each in bound_copy(to, source)]
+        self.layout.keeps.append(list(pairs))
+        self.layout.calls(joined(calls), ["copy"] * len(calls))
+
+    def _contiguous(self, array: np.ndarray) -> Place:
+        """The place of an array's elements in row-major order, to which they are copied if need
+        be.
+        """
+        if not array.flags.c_contiguous:
+            own = np.empty(array.shape, array.dtype)
+            self._copied([(own, array)])
+            array = own
+        return self.layout.fixed(array)
+
+
+class MachineLoop:
+    """A loop that runs by its table: one run at a time."""
+
+    def __init__(self, layout: Layout, length: int | None) -> None:
+        self.title, self.slow = layout.title, layout.slow
+        self._table = layout.table(length)
+        self._python, self._lists, self._errors = layout.python, layout.lists, layout.errors
+        self._keeps = layout.keeps
+        self._given = layout.given
+        self._words = np.zeros(len(self._given) + 2, np.int64)
+        self._words[0] = address(self._table.table)
+        self._code = turn_code.code()
+        self.full: Callable[[int], None] | None = None  # makes room for more turns
+
+    @property
+    def turn(self) -> int:
+        """Number of the turn, or of turns when the loop is over."""
+        return self._table.turn
+
+    def let_in(self, turns: int) -> None:
+        """Set the number of turns, or the number for which there is room."""
+        self._table.let_in(turns)
+
+    def put(self, record: int, at: int) -> None:
+        """Let the copy that is this record begin at an address in the first turn."""
+        self._table.put(record, at)
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Run all turns for these arrays, which are followed by the outputs. The caller holds the
+        lock.
+
+        Errors: those of what is computed; they name the turn.
+        """
+        own = [_as_given(x, spec) for x, spec in zip(arrays, self._given, strict=False)]
+        homes = [y if y.flags.c_contiguous else np.empty(y.shape, y.dtype) for y in outs]
+        for k, x in enumerate((*own, *homes)):
+            self._words[1 + k] = address(x)
+        for each in self._lists:
+            each.hire()
+        self._table.go_on(False)
+        call(self._code, 1, address(self._words), None, False)
+        if self._words[-1]:
+            self.go_on()
+        for y, home in zip(outs, homes, strict=True):
+            if home is not y:
+                y[...] = home
+
+    def bound(self, arrays: Sequence[Any], outs: Sequence[Any]) -> list[Any] | None:
+        """Calls that run all turns for arrays that stay where they are, or move as those of any
+        launch do; None where outputs have gaps.
+        """
+        if not all(y.flags.c_contiguous for y in outs):
+            return None
+        given, calls = dense(arrays)
+        own = [_as_given(x, spec) for x, spec in zip(given, self._given, strict=False)]
+        if any(x is not y for x, y in zip(own, given, strict=True)):
+            return None
+        for each in self._lists:
+            each.hire()
+        words = [address(self._table.table), *map(address, (*own, *outs)), 0]
+        launch = Launch(
+            self._code, 1, np.array(words, np.int64).tobytes(), range(1, len(words) - 1), False,
+            False, (self, own, list(outs)), self.go_on, shows=False, hires=True,
+        )  # fmt: skip
+        return [*calls, launch]
+
+    def go_on(self) -> None:
+        """Do what the loop has stopped for, and let it run, until all is over."""
+        table, begun = self._table, self._table.begun
+        try:
+            while True:
+                words = table.words
+                self._attend()
+                if table.begun != begun:
+                    raise Unsupported(
+                        f"{self.title}: it was run while it runs, by a finalizer or by an "
+                        "operation of it that Python computes; call what it was made of there"
+                    )
+                table.go_on(True)
+                call(self._code, 1, words, None, False)
+                if table.why == Stop.OVER:
+                    return
+        except BaseException:
+            table.go_on(False)
+            raise
+
+    def _attend(self) -> None:
+        """Do what the loop has stopped for."""
+        table = self._table
+        why, number = table.why, table.number
+        try:
+            if why == Stop.PYTHON:
+                self._python[number]()
+            elif why == Stop.REFUSED:
+                self._lists[number].go_on()
+            elif why == Stop.FAILED:
+                raise self._errors[number]()
+            elif why == Stop.FULL:
+                assert self.full is not None
+                self.full(table.turn)
+        except Exception as error:
+            _say_turn(error, f"{self.title}: in turn {table.turn}")
+            raise
+        DEFERRED.poll()
+
+
+def _as_given(x: Any, spec: Spec | None) -> Any:
+    """The array, or a copy of it as the loop reads arrays."""
+    if spec is None:
+        return x if type(x) is np.ndarray and x.flags.c_contiguous else _UNREAD
+    dtype = spec.dtype.numpy
+    if type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned:
+        return x
+    made = np.empty(spec.shape, dtype)
+    made[...] = x
+    return made
+
+
+_UNREAD = np.zeros(1)
+
+
+def _say_turn(error: Exception, text: str) -> None:
+    """Add a line to an error, which keeps its message."""
+    if sys.version_info >= (3, 11):
+        error.add_note(text)
+    else:
+        vars(error)["__notes__"] = [*vars(error).get("__notes__", []), text]
+
+
+def is_available() -> bool:
+    """Whether loops run in machine code; else Python runs their turns."""
+    return bool(native.load())
+
+
+def told(loop: MachineLoop) -> MachineLoop:
+    """The loop, of which `ADJOINT_DEBUG=compile` tells what Python computes in each turn."""
+    if "compile" in debug.on:
+        slow = ", ".join(loop.slow)
+        said = f"Python is called in each turn: {slow}" if slow else "turns run in machine code"
+        debug.say("compile", f"{loop.title}: {said}")
+    return loop
+
+
+def _check(wrong: np.ndarray, error: Callable[[], Exception]) -> None:
+    """Raise an error if the only element of an array is true."""
+    if bool(wrong.reshape(())):
+        raise error()

@@ -1,0 +1,173 @@
+"""Analysis of a captured function's return value: which tensors it computed, and the tree spec
+around them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...core.deferred_effects import Later
+from ...core.device import device
+from ...core.dtype import dtype
+from ...core.errors import AutogradError, InvalidType, Unsupported
+from ...core.op import Op
+from ...core.spec import Size
+from ...core.symbolic_scalar import SymbolicNumber
+from ...core.symbolic_sizes import all_known, is_size, known
+from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
+from ...runtime.lazy import LazyValue
+from ..guards.identity_guards import hooks_of
+from ..guards.slots import PLAIN
+from .result_tree import (
+    ArgumentResult,
+    ComputedResult,
+    ConstantResult,
+    DataclassResult,
+    DictResult,
+    NamedTupleResult,
+    NumberResult,
+    Results,
+    ResultTree,
+    SequenceResult,
+)  # fmt: skip
+
+
+class Returned:
+    """The tensors that a function returned, and the tree spec that rebuilds its result in
+    each run.
+
+    Tensors that existed before (a parameter, an argument) are returned themselves, not as copies;
+    an object that occurs twice remains one object.
+    Errors: InvalidType for a result that is no tensor, constant, or container of these.
+    """
+
+    def __init__(
+        self, result: object, met: Mapping[int, Any], arguments: Sequence[Any],
+        fresh: Mapping[int, Any] | None = None,
+        given: Callable[[object], ResultTree | None] | None = None,
+    ) -> None:  # fmt: skip
+        """`met` are outside tensors that were read, `fresh` those that the function has made
+        without recording them, both by id. Other tensors that are not recorded are from outside.
+        `given` is asked for the tree spec of a part that comes with each call.
+        """
+        self.tensors: list[Any] = []  # computed ones, while the function is captured
+        self.histories: list[bool] = []  # whether they want gradients
+        self.why: str | Exception | None = None  # why results that want gradients have none
+        self.results: Any = None  # rebuilds the results of a run, once the capture is over
+        self.leaves: list[bool] = []  # whether they are leaves, which the function has made
+        self.numbers: list[SymbolicNumber] = []  # computed ones
+        self._met, self._fresh, self._given = met, fresh, given
+        self._arguments = arguments
+        self._known: dict[int, ResultTree] = {}
+        self._form = self._of(result)
+        del self._met, self._fresh, self._given, self._arguments, self._known
+
+    def close(self, why: str | Exception | None) -> None:
+        """End the capture. `why` says why results without a node have no gradient, None where no
+        path leads to tensors from outside.
+        """
+        self.tensors.clear()
+        self.why = why
+        self.results = Results(
+            self._form,
+            [n for n, want in enumerate(self.histories) if want],
+            [n for n, leaf in enumerate(self.leaves) if leaf],
+            Ended(why),
+            why is not None,
+        )
+
+    def _of(self, part: Any) -> ResultTree:
+        """Tree spec of a part, one object for a part that occurs twice."""
+        if type(part) in PLAIN:
+            if type(part) is slice and not all_known((part.start, part.stop, part.step)):
+                part = slice(*known((part.start, part.stop, part.step)))
+            return ConstantResult(part)
+        form = self._known.get(id(part))
+        if form is None:
+            form = None if self._given is None else self._given(part)
+            form = self._known[id(part)] = form or self._new(part)
+        else:
+            form.shared = True
+        return form
+
+    def _new(self, part: Any) -> ResultTree:
+        kind = type(part)
+        if kind is Later:
+            part.refuse()
+        if kind is SymbolicNumber and not is_size(part):
+            self.numbers.append(part)
+            return NumberResult(len(self.numbers) - 1)
+        if isinstance(part, TensorBase):
+            for n, x in enumerate(self._arguments):
+                if part is x:
+                    return ArgumentResult(n)
+            untouched = self._fresh is not None and id(part) not in self._fresh
+            if id(part) in self._met or (untouched and not isinstance(part._data, LazyValue)):
+                return ConstantResult(part)
+            leaf = part._leaf is not None and part._node is part._leaf
+            if part._leaf is not None and part._leaf.grad is not None:
+                raise Unsupported(
+                    "compile: the function returned, or keeps, a tensor that it made and that has "
+                    "a gradient; return the gradient, or make the tensor outside"
+                )
+            if leaf and hooks_of(part):
+                raise Unsupported(
+                    "compile: the function registers a hook on a tensor that it made, a leaf, and "
+                    "returned, or keeps; register it outside of the function"
+                )
+            if part.retains_grad:  # type: ignore[attr-defined]
+                raise Unsupported(
+                    "compile: the function returned, or keeps, a tensor that is to keep its "
+                    "gradient (retain_grad), which another result would not reach; call backward "
+                    "within the function"
+                )
+            self.tensors.append(part)
+            self.histories.append(part._node is not None and not leaf)
+            self.leaves.append(leaf)
+            return ComputedResult(len(self.tensors) - 1)
+        if kind is SymbolicNumber or kind is Size:  # sizes, by which it stands for no others
+            return ConstantResult(part.value() if kind is SymbolicNumber else Size(known(part)))
+        if kind in (dtype, device):
+            return ConstantResult(part)
+        if isinstance(part, dict):
+            parts = {key: self._of(x) for key, x in part.items()}
+            shell = copy.copy(part) if kind is not dict else {}
+            for key in shell:
+                shell[key] = None  # no symbols are kept
+            return DictResult(shell, parts)
+        if kind in (tuple, list):
+            return SequenceResult(kind, [self._of(x) for x in part])
+        if isinstance(part, tuple) and hasattr(kind, "_fields"):
+            return NamedTupleResult(kind, [self._of(x) for x in part])
+        if dataclasses.is_dataclass(kind):
+            fields = {f.name: self._of(getattr(part, f.name)) for f in dataclasses.fields(part)}
+            like = copy.copy(part)
+            for name in fields:
+                object.__setattr__(like, name, None)
+            return DataclassResult(like, fields)
+        raise InvalidType(
+            f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
+            "constants, in tuples, lists, dicts and dataclasses"
+        )
+
+
+class Ended(Op, abstract=True):
+    """Op of a compiled function's result whose history has ended."""
+
+    def __init__(self, why: str | Exception | None) -> None:
+        self.why = why
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """Refuse to go further back, or pass no gradient on."""
+        if self.why is None:
+            return (None,)
+        if isinstance(self.why, Exception):
+            raise type(self.why)(*self.why.args)
+        raise AutogradError(
+            f"compile: backward through what a compiled function returned: {self.why}; call "
+            "backward within the function"
+        )

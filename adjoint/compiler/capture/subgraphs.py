@@ -1,0 +1,635 @@
+"""Sub-graphs of control flow: the captured body of a branch or of a loop.
+
+A body is traced once on symbols, and keeps its tape. Tensors that it reads from outside (the
+weights of a module, say) become further inputs. Its derivative is traced from the tape and is
+another body, so there are gradients of every order; the tape respects `detach`, `no_grad` and
+custom Functions.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...autograd.capture import program_of, recording
+from ...autograd.gradients import grad
+from ...autograd.recording import execute_lazily
+from ...backends import native
+from ...core import fork_safety
+from ...core.errors import Unsupported
+from ...core.mode import MODE
+from ...core.op import Op
+from ...core.signal_deferral import complete
+from ...core.spec import Spec
+from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
+from ...ir.compute import spec_of
+from ...ir.program import Program, Value
+from ...ops.index.selected import Selected, of_selected
+from ...ops.promotion import with_wide_numbers
+from ...ops.random.draws import Draw
+from ...runtime.fused import Declared
+from ...runtime.lazy import LazyValue, run
+from ...runtime.tensors import wrap
+from ..guards.code_observer import place_of_caller
+from ..passes.fusion_roles import CHEAP
+from ..run.bindings import InputBinding
+from ..run.step import Segment, is_small, unbound
+from .random_state import CapturedGenerators
+from .routine_ops import recorded
+
+if TYPE_CHECKING:
+    from ...autograd.protocols import Casting
+    from ...ops.random.random import Generator
+
+ndarray = np.ndarray
+
+
+class Scope:
+    """Recorded values and captured outside tensors that a body shares with its derivatives."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}  # all that was recorded, by id
+        self.stands: dict[int, tuple[Any, Any]] = {}  # outside tensors by id: reference, symbol
+
+    def add(self, x: TensorBase) -> None:
+        """Note that a tensor's value is recorded in this scope."""
+        self.values[id(x._data)] = x._data
+
+    def stand_of(self, tensor: TensorBase) -> Tensor | None:
+        """The symbol of an outside tensor that was captured before, or None."""
+        reference, stand = self.stands.get(id(tensor), (None, None))
+        return stand if reference is not None and reference() is tensor else None
+
+
+class _OutsideTensor:
+    """An outside tensor that a body reads, with its data and node at that time; nodes save the
+    symbol `stand` instead of it.
+    """
+
+    def __init__(self, tensor: TensorBase, stand: Tensor) -> None:
+        self.tensor, self.stand = tensor, stand
+        self.data, self.node = tensor._data, tensor._node
+        self.place = ""  # where it was written
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the tensor was written, or got a history."""
+        x, stand = self.tensor, self.stand
+        return x._data is not stand._data or x._node is not stand._node
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the tensor was made within the body from Python numbers, so that nobody else
+        holds it.
+        """
+        x = self.tensor
+        exported = x._changes is not None and x._changes.exported
+        if type(self.data) is not ndarray or x._view is not None or exported:
+            return False
+        del x
+        return sys.getrefcount(self.tensor) <= _HELD and sys.getrefcount(self.data) <= _HELD
+
+
+_HELD = 2  # references to what only a `_OutsideTensor` holds, as `sys.getrefcount` counts them
+
+
+class _SubgraphRecorder:
+    """Executor that records a body's ops on symbols and captures the outside tensors that they
+    read.
+    """
+
+    def __init__(
+        self, title: str, scope: Scope, wants: Callable[[Any], bool], arguments: Sequence[Any]
+    ) -> None:
+        self.title = title
+        self.scope = scope
+        self.wants = wants  # whether a tensor from outside wants a gradient
+        self.met: dict[int, _OutsideTensor] = {}
+        self.places = dict.fromkeys(map(id, arguments), "")  # where they are written
+        self.checks: list[tuple[Any, Callable[[], Exception]]] = []
+        self.outer = MODE.get().executor
+        around = getattr(self.outer, "streams", None)
+        self.streams = None if around is None else CapturedGenerators(_READS.format(title))
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """Record an op and return its result."""
+        for rule in (of_selected, with_wide_numbers):
+            result = rule(op, inputs, self)
+            if result is not NotImplemented:
+                return result
+        if isinstance(op, Draw) and self.streams is not None:
+            op, inputs = self.streams.drawn(op, inputs)
+        elif op.drawn:
+            raise Unsupported(f"{self.title}: {op.name}, random numbers by another way")
+        recorded_for = [self._met(x, op.view) if isinstance(x, TensorBase) else x for x in inputs]
+        result = execute_lazily(op, tuple(recorded_for))
+        for y in result if type(result) is tuple else (result,):
+            self.scope.add(y)
+        return result
+
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """Record a composite and return its result; NotImplemented where its own ops are to be
+        recorded.
+        """
+        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
+            return NotImplemented
+        return recorded(self, declared, args)
+
+    def _met(self, x: TensorBase, by_view: bool = False) -> TensorBase:
+        """The tensor for which an op is recorded: the symbol of an outside tensor, so that nodes
+        save no outside tensor. View ops get the tensor itself, since a view refers to its base.
+        """
+        if not self.is_within(x._data):
+            self._take(x)
+        met = self.met.get(id(x))
+        return x if met is None or by_view or met.is_changed else met.stand
+
+    def adopt(self, inputs: Sequence[Any]) -> None:
+        """Capture the inputs of a custom Function, which is about to read their nodes."""
+        for x in inputs:
+            if isinstance(x, TensorBase):
+                self._met(x)
+
+    def _take(self, x: TensorBase) -> _OutsideTensor:
+        stand = self.scope.stand_of(x)
+        met = self.met[id(x)] = _OutsideTensor(
+            x, like(x, self.wants(x)) if stand is None else stand
+        )
+        x._data, x._node = met.stand._data, met.stand._node
+        self.scope.add(x)
+        return met
+
+    def is_within(self, data: object) -> bool:
+        """Whether a value was recorded in this body, perhaps by other means than an op."""
+        if not isinstance(data, LazyValue):
+            return False
+        if type(data) is Selected:
+            return True
+        values, stack = self.scope.values, [data]
+        while stack:
+            x = stack[-1]
+            if id(x) in values:
+                values.update((id(y), y) for y in stack)
+                return True
+            before = [y for y in x.inputs if isinstance(y, LazyValue)]
+            recorded_inputs = [y for y in before if id(y) in values]
+            if not before:
+                return False
+            stack.append((recorded_inputs or before)[0])
+        return False
+
+    # ---- side effects, most of which a body may not have -----------------------------------------
+
+    def meet(self, x: TensorBase) -> None:
+        """Note that a tensor is about to be written, and where."""
+        base = x if x._view is None else x._view.base
+        met = self.met.get(id(base))
+        if met is None and not self.is_within(base._data):
+            met = self._take(base)
+        if met is not None and not met.place:
+            met.place = place_of_caller()
+        if self.places.get(id(base)) == "":
+            self.places[id(base)] = place_of_caller()
+
+    def note_read(self) -> None:
+        """Refuse the read of a value."""
+        raise Unsupported(_READS.format(self.title))
+
+    def note_memory(self, symbol: object, begins: bool) -> None:
+        """Refuse code that depends on the memory order of an outside tensor, which is unknown in a
+        body.
+        """
+        raise Unsupported(
+            f"{self.title}: as_strided: of memory from outside of its function; use it outside, or "
+            f"of .clone(memory_format=contiguous_format){place_of_caller()}"
+        )
+
+    def note_draw(self, generator: Generator) -> tuple[int, int]:
+        """Register a random draw: the place of its stream and its number there."""
+        if self.streams is None:
+            raise Unsupported(
+                f"{self.title}: a function of it draws random numbers (dropout?), of which a graph "
+                "could not tell how many there are; draw outside, and give them as operands"
+                f"{place_of_caller()}"
+            )
+        if generator.twister is not None:
+            raise Unsupported(
+                f"{self.title}: a function of it draws from PyTorch's generator, as often as "
+                "values say; draw outside, and give the numbers as operands, or call "
+                f"random.follow_torch(False){place_of_caller()}"
+            )
+        return self.streams.next_draw(generator)
+
+    def note_gradient(self, x: TensorBase) -> None:
+        """Refuse to set the gradient of an outside tensor."""
+        if not self.is_within(x._data) or id(x) in self.met:
+            raise Unsupported(
+                f"{self.title}: a function of it sets the gradient of a tensor from outside; set "
+                f"it outside{place_of_caller()}"
+            )
+
+    def note_hooks(self, x: TensorBase, hooks: dict[int, Any]) -> None:
+        """Refuse a hook on an outside tensor."""
+        if not self.is_within(x._data) or id(x) in self.met or type(x._data) is Selected:
+            raise Unsupported(
+                f"{self.title}: a function of it registers a hook on a tensor from outside; "
+                f"register it outside{place_of_caller()}"
+            )
+
+    def note_gradient_read(self, x: TensorBase) -> None:
+        """Tell the recorder around that Python reads whether `x` has a gradient."""
+        note = getattr(self.outer, "note_gradient_read", None)
+        if note is not None:
+            note(x)
+
+    def note_check(self, wrong: TensorBase, error: Callable[[], Exception]) -> None:
+        """Add a run-time check: each run raises `error` if the value `wrong` is true."""
+        self.checks.append((self._met(wrong)._data, error))
+
+    def ask(self, question: Callable[..., bool]) -> bool:
+        """Answer a question about sizes, which may be symbolic sizes of the function around."""
+        ask = getattr(self.outer, "ask", None)
+        return bool(question() if ask is None else ask(question))
+
+    def result(self, y: TensorBase) -> Tensor:
+        """A new tensor for an output of the body, so that no reference is left that
+        `_OutsideTensor.is_local` counts.
+        """
+        if type(y._data) is Selected:
+            raise Unsupported(_READS.format(self.title))
+        y = self._met(y)
+        return wrap(y._data, y._node)
+
+    def close(self, arguments: Sequence[tuple[Any, Any, Any]]) -> list[_OutsideTensor]:
+        """The captured outside tensors, which become inputs; tensors that the body made itself
+        become constants.
+
+        Errors: Unsupported where something from outside was changed, or one of the `arguments`.
+        """
+        for x, data, node in arguments:
+            if x._data is not data or x._node is not node:
+                raise Unsupported(
+                    f"{self.title}: a function of it writes to an operand of shape "
+                    f"{tuple(data.shape)}; write to a clone{self.places[id(x)]}"
+                )
+        outside = []
+        for met in self.met.values():
+            local = met.is_local
+            if met.is_changed and not local:
+                raise Unsupported(
+                    f"{self.title}: a function of it writes to a tensor from outside, of shape "
+                    f"{tuple(met.data.shape)}; return the new value, and write it outside"
+                    f"{met.place}"
+                )
+            if local:
+                met.stand._data.array = met.data
+            else:
+                self.scope.stands[id(met.tensor)] = weakref.ref(met.tensor), met.stand
+                outside.append(met)
+        return outside
+
+    def restore(self) -> None:
+        """Give all captured tensors their data and nodes back."""
+        if self.streams is not None:
+            self.streams.restore()
+        for met in self.met.values():
+            met.tensor._data, met.tensor._node = met.data, met.node
+
+
+_READS = (
+    "{}: a function of it reads a value (item, bool, int, a loop over a tensor), on which what is "
+    "captured cannot depend; use where(), or cond within it"
+)
+
+
+def like(x: TensorBase, wants: bool, shape: Sequence[int] | None = None) -> Tensor:
+    """A symbolic tensor with the spec of `x` (or another `shape`), which requires a gradient if
+    `wants`.
+    """
+    return symbol(x.spec if shape is None else x.spec.with_(shape=tuple(shape)), wants)
+
+
+def symbol(spec: Spec, wants: bool) -> Tensor:
+    """A symbolic tensor of a spec, which requires a gradient if `wants` and its dtype allows it."""
+    dtype = spec.dtype.numpy
+    y = wrap(LazyValue(None, (), spec.shape, dtype, spec.device))
+    if wants and dtype.kind in "fcV":
+        y.requires_grad_()
+    return y
+
+
+class Subgraph:
+    """A captured sub-graph: `inputs` are symbols, from which `outputs` were traced with their tape.
+    Made by `captured`.
+    """
+
+    def __init__(self, title: str, scope: Scope) -> None:
+        self.title = title
+        self.scope = scope
+        self.inputs: list[Any] = []  # arguments, then captured outside tensors
+        self.outputs: list[Any] = []
+        self.kept: list[Any] = []  # recorded values that are further outputs, for the derivative
+        self.hints: list[tuple[Any, int]] = []  # values that the derivative takes: value, output
+        self.checks: list[tuple[Any, Callable[[], Exception]]] = []
+        self.streams = CapturedGenerators("")  # from which it draws
+        self.more: list[tuple[int, Any]] = []  # stream, extra draws that only a run can count
+        self.drew: list[int] = []  # how many draws the last run made of each
+        self.derivatives: dict[Any, Any] = {}
+        self.called: list[str] = []  # ops for which a loop calls Python in each turn
+        self.machines: dict[Any, Any] = {}  # loops over it, by what they do with it
+        # While loops that are bound to memory, by the first half of the numbers of their runs.
+        self.bound: Any = weakref.WeakValueDictionary()
+        self.lock = fork_safety.lock()
+        self._ready: _Native | _OneByOne | None = None
+        self._program: Program | None = None  # if symbolic sizes have been filled in
+
+    @property
+    def specs(self) -> list[Spec]:
+        """Specs of the outputs."""
+        return [y.spec for y in self.outputs]
+
+    def program(self) -> Program:
+        """Program that computes outputs, kept values, draw counts and checks."""
+        if self._program is not None:
+            return self._program
+        more = [x._data for _, x in self.more]
+        wrong = [x for x, _ in self.checks]
+        ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]
+        return program_of([x._data for x in self.inputs], ends, _constant)
+
+    def resized(self, fill: Callable[[Any], Any]) -> Subgraph:
+        """Copy of the body for other sizes; `fill` replaces symbolic sizes in its program by
+        numbers.
+        """
+        made = copy.copy(self)
+        made.lock, made.derivatives, made.machines = fork_safety.lock(), {}, {}
+        made.bound, made._ready = weakref.WeakValueDictionary(), None
+        made.streams = fill(self.streams)
+        made._program = fill(self.program())
+        return made
+
+    def run(
+        self, arrays: Sequence[Any], outs: Sequence[Any] | None = None, now: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Compute the outputs and the kept values, into `outs` or new memory. An input that is None
+        keeps its value from the last run, for which the caller holds the `lock`. `now` are the
+        states of the generators from which the body draws.
+
+        Errors: those of its operations, and of its checks.
+        """
+        with self.lock:
+            if self._ready is None:
+                self._ready = (_Native if native.load() else _OneByOne)(self.program())
+            self.draw_from(now)
+            computed = self._ready.run(arrays)
+            count = len(computed) - len(self.checks)
+            for wrong, (_, error) in zip(computed[count:], self.checks, strict=True):
+                if bool(wrong):
+                    raise error()
+            count -= len(self.more)
+            self.drew = self.draws(computed[count : count + len(self.more)])
+            if outs is None:
+                return [y.copy() for y in computed[:count]]
+            for out, y in zip(outs, computed[:count], strict=True):
+                out[...] = y
+            return list(outs)
+
+    def draws(self, counts: Sequence[Any]) -> list[int]:
+        """How many draws a run made of each stream, where it has counted these extra ones."""
+        drew = [stream.count for stream in self.streams.all]
+        for (n, _), more in zip(self.more, counts, strict=True):
+            drew[n] += int(more)
+        return drew
+
+    def draw_from(self, now: Sequence[Any]) -> None:
+        """Set the generators from which the body and its derivative draw to the states `now`."""
+        for stream, at in zip(self.streams.all, now, strict=True):
+            stream.set(at)
+
+    def derived(
+        self,
+        name: str,
+        arguments: Sequence[Any],
+        hints: bool,
+        create: bool,
+        function: Callable[..., Sequence[Any]],
+    ) -> tuple[Subgraph, list[Any]]:
+        """Trace `function(*arguments)` as another body of this scope, and return it with the
+        outside tensors that it captured. Its inputs are those of this body, the arguments, and,
+        with `hints`, the kept values.
+        """
+        extra = [wrap(value) for value, _ in self.hints] if hints else []
+        title = self.title if self.title.endswith(name) else f"{self.title}{name}"
+        inputs = (*self.inputs, *arguments, *extra)
+        return captured(title, inputs, function, arguments, self.scope, create, _has_node)
+
+
+def _has_node(x: TensorBase) -> bool:
+    return x._node is not None
+
+
+def captured(
+    title: str,
+    inputs: Sequence[Any],
+    function: Callable[..., Sequence[Any]],
+    arguments: Sequence[Any],
+    scope: Scope,
+    grad: bool,
+    wants: Callable[[Any], bool],
+    autocast: Casting | None = None,
+) -> tuple[Subgraph, list[Any]]:
+    """Trace `function(*arguments)`, which gives a list of tensors, as a body of `inputs` (symbols,
+    or values of the `scope`). Returns the body and the outside tensors that it captured, which are
+    its last inputs; `wants` says which of these require gradients.
+
+    Errors: Unsupported for what cannot be captured.
+    """
+    body = Subgraph(title, scope)
+    for x in inputs:
+        scope.add(x)
+    before = [(x, x._data, x._node) for x in arguments]
+    recorder = _SubgraphRecorder(title, scope, wants, arguments)
+    try:
+        with recording(_READS.format(title), executor=recorder, grad=grad, autocast=autocast):
+            body.outputs = [recorder.result(y) for y in function(*arguments)]
+            if recorder.streams is not None:
+                body.streams, body.more = recorder.streams, recorder.streams.more()
+        present = set(map(id, inputs))
+        outside = [met for met in recorder.close(before) if id(met.stand) not in present]
+    finally:
+        complete([lambda: recorder.restore()])
+    body.inputs = [*inputs, *(met.stand for met in outside)]
+    body.checks = recorder.checks
+    if any(x._leaf is not None and x._leaf.grad is not None for x in body.inputs):
+        raise Unsupported(
+            f"{title}: a backward within a function of it reaches a tensor from outside; use "
+            "autograd.grad within, or call backward outside"
+        )
+    return body, [met.tensor for met in outside]
+
+
+class SubgraphVJP(NamedTuple):
+    """Vector-Jacobian product of a body, as another body."""
+
+    body: Subgraph  # its inputs: the body's, gradients of the `seeds`, hints, `outside`
+    seeds: tuple[int, ...]  # numbers of outputs whose gradients are taken
+    reached: tuple[int, ...]  # numbers of inputs whose gradients are computed
+    outside: list[Any]  # tensors that the derivative captured besides
+
+
+def pullback(
+    body: Subgraph, has_gradient: Sequence[bool], create: bool, hints: bool = True
+) -> SubgraphVJP:
+    """The VJP of a body for those outputs for which `has_gradient` is true; with `create` it can be
+    differentiated again. Cached.
+    """
+    seeds = tuple(
+        [k for k, y in enumerate(body.outputs) if has_gradient[k] and y._node is not None]
+    )
+    key = seeds, create, hints
+    vjp = body.derivatives.get(key)
+    if vjp is None:
+        vjp = body.derivatives[key] = _pullback(body, seeds, create, hints)
+    return vjp
+
+
+def _pullback(body: Subgraph, seeds: tuple[int, ...], create: bool, hints: bool) -> SubgraphVJP:
+    with_history = [k for k, x in enumerate(body.inputs) if x._node is not None]
+    reached: list[int] = []
+
+    def back(*gs: Any) -> list[Any]:
+        if not gs or not with_history:
+            return []
+        computed = gradients(
+            [body.outputs[k] for k in seeds], [body.inputs[k] for k in with_history], gs, create
+        )
+        reached[:] = [k for k, g in zip(with_history, computed, strict=True) if g is not None]
+        return [g for g in computed if g is not None]
+
+    cotangents = [like(body.outputs[k], create) for k in seeds]
+    made, outside = body.derived("_backward", cotangents, hints, create, back)
+    if hints and any(node.op.drawn for node in made.program().nodes):
+        raise Unsupported(
+            f"{made.title}: it would draw again what was drawn forward; draw outside, and give "
+            "the numbers as operands"
+        )
+    return SubgraphVJP(made, seeds, tuple(reached), outside)
+
+
+def gradients(
+    ys: Sequence[Any], xs: Sequence[Any], gs: Sequence[Any], create: bool
+) -> tuple[Any, ...]:
+    """Gradients of `xs`, None where there is no path; the tape is retained."""
+    return grad(ys, xs, gs, retain_graph=True, create_graph=create, allow_unused=True)
+
+
+def leading(y: TensorBase) -> set[Any]:
+    """All autograd nodes that the gradient of `y` would reach."""
+    reached: set[Any] = set()
+    stack = [] if y._node is None else [y._node]
+    while stack:
+        node = stack.pop()
+        if node not in reached:
+            reached.add(node)
+            stack += [parent for parent in node.parents if parent is not None]
+    return reached
+
+
+def keep(body: Subgraph, first: int = 0) -> None:
+    """Add outputs to a body for values that its derivative would otherwise recompute, unless they
+    are cheap. Values among the outputs from number `first` on need no second output.
+    """
+    back = pullback(body, [True] * len(body.outputs), False, hints=False)
+    count = len(body.inputs)
+    later = {id(x._data) for x in back.body.inputs[count : count + len(back.seeds)]}
+    input_ids = {id(x._data) for x in body.inputs}
+    depends: dict[int, bool] = {}
+    order: list[Any] = []
+    stack = [y._data for y in back.body.outputs]
+    while stack:  # inputs first
+        x = stack[-1]
+        if id(x) in depends:
+            stack.pop()
+            continue
+        before = [] if id(x) in input_ids else [y for y in x.inputs if isinstance(y, LazyValue)]
+        waiting = [y for y in before if id(y) not in depends]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        depends[id(x)] = id(x) in later or any(depends[id(y)] for y in before)
+        order.append(x)
+    needed = [y._data for y in back.body.outputs]
+    needed += [y for x in order if depends[id(x)] for y in x.inputs if isinstance(y, LazyValue)]
+    seen: set[int] = set()
+    while needed:
+        x = needed.pop()
+        if id(x) in seen or depends[id(x)] or id(x) in input_ids or x.op is None:
+            continue
+        seen.add(id(x))
+        if x.dtype is None or x.op.view or type(x.op).__name__ in CHEAP:
+            needed += [y for y in x.inputs if isinstance(y, LazyValue)]
+            continue
+        same = [k for k, y in enumerate(body.outputs) if y._data is x and k >= first]
+        if not same:
+            body.kept.append(x)
+        body.hints.append((x, same[0] if same else len(body.outputs) + len(body.kept) - 1))
+
+
+# ---- running -------------------------------------------------------------------------------------
+
+
+class _Native:
+    """Executor of a body with native kernels and its own buffers: one run at a time."""
+
+    def __init__(self, program: Program) -> None:
+        made = {y for node in program.nodes for y in node.outputs}
+        computed = dict.fromkeys(y for y in program.outputs if y in made)
+        bound = unbound(program.inputs)
+        part = self.part = Segment(program.inputs, program.nodes, list(computed))
+        part.bind(bound, {})
+        fixed = part.shown.union(program.outputs)
+        calls = part.native_calls()
+        self.inputs = [
+            InputBinding(bound[x], () if x in fixed or is_small(x) else calls)
+            for x in program.inputs
+        ]
+        self.outputs = [bound.get(y, y.array) for y in program.outputs]
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """Compute the outputs; the arrays are overwritten by the next run."""
+        for target, array in zip(self.inputs, arrays, strict=True):
+            if array is not None:
+                target.take(array)
+        self.part.run(None)
+        return self.outputs
+
+
+class _OneByOne:
+    """Executor of a body that computes op by op, where native code is not available."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.inputs: list[Any] = [None] * len(program.inputs)
+        self.constants = {x: x.array for x in program.constants()}
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """Compute the outputs, as copies."""
+        program = self.program
+        self.inputs = [x if y is None else y for x, y in zip(self.inputs, arrays, strict=True)]
+        values = {**self.constants, **dict(zip(program.inputs, self.inputs, strict=True))}
+        for node in program.nodes:
+            result = run(node.op, [values[x] if isinstance(x, Value) else x for x in node.inputs])
+            several = result if type(result) is tuple else (result,)
+            values.update(zip(node.outputs, several, strict=True))
+        return [values[y].copy() for y in program.outputs]  # which inputs may be
+
+
+def _constant(data: LazyValue) -> Value:
+    return Value(spec_of(data.array), array=data.array)

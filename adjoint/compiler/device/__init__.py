@@ -1,0 +1,1 @@
+"""Compiled programs on PyTorch's memory: Triton's kernels and CUDA graphs."""

@@ -1,0 +1,242 @@
+"""Performance report of a program, step by step, as measured in one call."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends.native.gemm.products import matmul
+from ...core.device import device, transfer
+from ...core.spec import prod
+from ...core.tensor_base import TensorBase
+from ...ir.program import Value
+from ...reactive.view.table import multiply_adds
+from ...runtime.tensors import wrap
+from ..passes.batched_gemm import Products
+from ..passes.kernels import Kernel
+from ..schedule.listing import size
+from ..schedule.steps import Step
+
+_SIDES = 384, 1024  # sizes of the peak's products: a busy machine interrupts short ones less
+_ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
+
+
+class StepRow(NamedTuple):
+    """Measurements of a kernel, a product, a host call, or an optimizer's step."""
+
+    name: str
+    how: str  # "kernel", "compute", "copy", ..., "optimizer"
+    native: bool  # no Python runs
+    operations: int  # on numbers; 0 where that is not known
+    bytes: int  # size of its inputs and outputs
+    seconds: float
+    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
+    again: tuple[str, ...] = ()  # those of them that rematerialize values
+    apart: int = 0  # number of the parallel section that it belongs to; 0 for none
+    called: tuple[str, ...] = ()  # ops for which a loop calls Python in each turn
+
+
+class Peaks(NamedTuple):
+    """Measured peak speed of the machine."""
+
+    operations: float  # a second, in products of matrices
+    bytes: float  # a second, read and written
+
+
+class Explanation:
+    """Report on the kernels of a program, in the order in which they run, as measured in
+    one call.
+
+    `rows` are those of the call; `backward` has those that run when gradients come in from outside
+    (not timed). Each says which ops it has `fused`, and which of them rematerialize values
+    (`again`). `cuts` say which op began another kernel, and why. `print` it.
+    """
+
+    def __init__(
+        self, title: str, rows: Sequence[StepRow], backward: Sequence[StepRow],
+        cuts: Sequence[tuple[str, str]], memory: int, without_reuse: int, reasons: Sequence[str],
+        peaks: Peaks, gradients: int = 0,
+    ) -> None:  # fmt: skip
+        self.title = title
+        self.rows = list(rows)
+        self.backward = list(backward)
+        self.cuts = list(cuts)
+        self.memory = memory  # bytes of what lies between kernels, at its peak
+        self.without_reuse = without_reuse
+        self.reasons = list(reasons)  # why each program of the function was compiled
+        self.peaks = peaks
+        self.gradients = gradients  # bytes of those that leaves have after a call
+
+    @property
+    def host_calls(self) -> list[StepRow]:
+        """Steps that Python runs between the kernels."""
+        return [row for row in (*self.rows, *self.backward) if not row.native]
+
+    def least(self, row: StepRow) -> float:
+        """Lower bound of the seconds that a row takes, by its operations or bytes."""
+        operations = row.operations if row.how in _PRODUCTS else 0
+        return max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
+
+    def share(self, row: StepRow) -> float:
+        """Ratio of that lower bound to the measured time; more than 1 where everything was in the
+        caches.
+        """
+        return self.least(row) / row.seconds if row.seconds else 0.0
+
+    def __str__(self) -> str:
+        total = sum(row.seconds for row in self.rows)
+        operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
+        lines = [
+            f"{self.title}: {len(self.rows)} steps in {total * 1e6:.1f} us (each timed alone), "
+            f"{len(self.host_calls)} of them called by Python; memory between them "
+            f"{size(self.memory)} ({size(self.without_reuse)} without reuse); this machine: "
+            f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
+            f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
+        ]
+        for row in self.rows:
+            of_time = f"{row.seconds / total:7.1%}" if total else ""
+            lines.append(
+                f"{_line(row)}  {row.seconds * 1e6:8.1f}  {of_time}  {self.share(row):7.1%}"
+            )
+        if self.backward:
+            lines.append("  when gradients of what was returned come in:")
+            lines += map(_line, self.backward)
+        rows = (*self.rows, *self.backward)
+        again = [(row.name, row.again) for row in rows if row.again]
+        for what, grouped in (
+            ("fused", [(row.name, row.fused) for row in rows if row.fused]),
+            ("computed again rather than kept", again),
+        ):
+            for (name, ops), count in Counter(grouped).items():
+                lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
+        for row in rows:
+            if row.called:
+                names = ", ".join(row.called)
+                lines.append(f"  Python is called in each turn of {row.name}, for {names}")
+        by_region = itertools.groupby(enumerate(rows, 1), lambda pair: pair[1].apart)
+        regions = [[k for k, _ in pairs] for number, pairs in by_region if number]
+        if regions:
+            said = ", ".join(f"{region[0]} to {region[-1]}" for region in regions)
+            lines.append(f"  threads go apart, with rows or steps of their own, through {said}")
+        for (name, why), count in Counter(self.cuts).items():
+            lines.append(f"  not in the kernel before, {name} ({count}): {why}")
+        if any(row.how == "optimizer" for row in rows):
+            kept = size(self.gradients) if self.gradients else "none"
+            lines.append(f"  gradients that are kept (.grad): {kept}")
+        lines += [f"  compiled: {reason}" for reason in self.reasons]
+        return "\n".join(lines)
+
+
+_PRODUCTS = ("product", "oneDNN", "panels")
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in Counter(names).items())
+
+
+def _line(row: StepRow) -> str:
+    name = row.name if len(row.name) <= 40 else f"{row.name[:37]}..."
+    count = f"{row.operations / 1e6:9.3f}" if row.operations else f"{'--':>9}"
+    return f"  {name:40}  {row.how:9}  {count}  {size(row.bytes):>9}"
+
+
+class Timer:
+    """Observer (see `core.mode`) that times the steps of a call one by one."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def step(self, steps: Sequence[Step], run: Callable[[], object]) -> None:
+        """Time one call, which computes `steps`."""
+        begin = time.perf_counter()
+        run()
+        self.seconds.append(time.perf_counter() - begin)
+
+    def around(
+        self, name: str, function: Callable[[], object], args: object, kwargs: object
+    ) -> None:
+        """Time an optimizer's step."""
+        self.step((), function)
+
+
+def rows_of(calls: Iterable[tuple[Sequence[Step], bool, float, int]]) -> list[StepRow]:
+    """Rows of the report from calls: their steps, whether they are native code, the seconds, and
+    the parallel section (see `StepRow`). Consecutive calls of one step become one row.
+    """
+    rows = []
+    for steps, group in itertools.groupby(calls, operator.itemgetter(0)):
+        _, native, seconds, apart = zip(*group, strict=True)
+        rows.append(_row(steps, all(native), sum(seconds), max(apart)))
+    return rows
+
+
+def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> StepRow:
+    values: dict[Value, None] = {}
+    for step in steps:
+        values.update(dict.fromkeys((*step.values, *step.outputs)))
+    moved = sum(prod(x.shape) * x.spec.dtype.itemsize for x in values)
+    names = dict.fromkeys(step.op.name for step in steps)
+    operations = sum(map(_operations, steps))
+    kernels = [step.op for step in steps if isinstance(step.op, Kernel)]
+    nodes = [node for kernel in kernels for node in kernel.program.nodes]
+    again = [kernel.program.nodes[k] for kernel in kernels for k in kernel.again]
+    called = dict.fromkeys(name for step in steps for name in getattr(step.op, "called", ()))
+    return StepRow(
+        "_".join(names), steps[0].how, native and not called, operations, moved, seconds,
+        tuple(node.op.name for node in nodes) if nodes[1:] else (),
+        tuple(node.op.name for node in again), apart, tuple(called),
+    )  # fmt: skip
+
+
+def _operations(step: Step) -> int:
+    op = step.op
+    if isinstance(op, Kernel):
+        return sum(
+            max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
+        )
+    if isinstance(op, Products):
+        each = zip(op.divided(step.inputs), step.outputs, strict=True)
+        return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)
+    return 2 * multiply_adds(op, step.inputs, step.outputs[0])
+
+
+@functools.cache
+def peaks(device: device) -> Peaks:
+    """Measure the peak speed of a device, once: of matrix products and of changing a large array,
+    in float32.
+    """
+    sides: list[Any] = [wrap(np.ones((side, side), np.float32)) for side in _SIDES]
+    x: Any = wrap(np.ones(_ARRAY, np.float32))
+    function: Callable[[Any, Any], Any] = matmul
+    wait: Callable[[], object] = bool
+    if device.type != "cpu":
+        *sides, x = (wrap(transfer(y._data, device)) for y in (*sides, x))
+        function, wait = operator.matmul, partial(waited, x)
+    products = 0.0
+    for side, a in zip(_SIDES, sides, strict=True):
+        tries = range(5 * (_SIDES[-1] // side) ** 2)
+        least = min(_time(partial(function, a._data, a._data), wait) for _ in tries)
+        products = max(products, 2 * side**3 / least)
+    change = min(_time(lambda: x.mul_(0.5), wait) for _ in range(5))
+    return Peaks(products, 2 * x._data.nbytes / change)
+
+
+def waited(x: TensorBase) -> None:
+    """Wait until the device of a tensor has finished its work."""
+    x._data.reshape(-1)[:1].item()
+
+
+def _time(run: Callable[[], object], wait: Callable[[], object]) -> float:
+    wait()
+    begin = time.perf_counter()
+    run()
+    wait()
+    return time.perf_counter() - begin

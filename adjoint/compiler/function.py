@@ -1,0 +1,1066 @@
+"""`ad.compile`: functions and whole training steps as native programs that take their place.
+
+A program replaces the function while its guards hold: the structure of the arguments, with shapes
+and dtypes of tensors and the values of other arguments, the modes, and the Python state that the
+code read elsewhere (`compiler/guards/`). Where a guard fails another program is
+captured, up to a limit; after that the function runs eagerly, and says which value changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import native
+from ..core import debug, policy
+from ..core.device import CPU
+from ..core.dtype import get_default_dtype
+from ..core.elements import order_in_memory
+from ..core.errors import (
+    AdjointError,
+    InvalidArgument,
+    InvalidType,
+    LayoutError,
+    RecordingError,
+    Unsupported,
+)
+from ..core.mode import MODE, Mode, mode_with, observed
+from ..core.overrides import FOLLOWED, is_apart
+from ..core.signal_deferral import DEFERRED, complete
+from ..core.spec import Size
+from ..core.tensor_base import TensorBase
+from ..nn import hooks
+from ..nn.modules.module import Module
+from ..ops.create.conversion import strided
+from ..ops.random.generators import is_following
+from ..optim import optimizer
+from ..optim.learning_rate import OPTIONS
+from ..runtime.lazy import LazyValue, concrete
+from .capture.call_ops import CallOps, are_recorded
+from .capture.drop_grads import dropping
+from .capture.dynamic_shapes import ChangingSizes, ShapePolymorphicProgram, SymbolicArgumentSizes
+from .capture.graph_breaks import FragmentedFunction
+from .capture.lifted_state import (
+    LiftedState,
+    LiftedStateHistory,
+    RestoredState,
+    RetraceWritten,
+    ScalarInputs,
+)
+from .capture.loader_loop import over
+from .capture.step_capture import (
+    CAPTURING,
+    Captured,
+    InitializedOptimizers,
+    RetraceVarying,
+    RetraceWithLeaves,
+    RunEagerlyFirst,
+    capture,
+)
+from .device.device_step import lowered
+from .freeze.performance_report import Explanation, Timer
+from .guards.code_observer import place_of
+from .guards.number_arguments import NumberArguments
+from .guards.python_state import Guards, watched
+from .guards.retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
+from .guards.signature import BY_VALUE, Signature, called, is_input, replaced, without_sizes
+from .guards.slot_values import now
+from .guards.slots import PLAIN, GuardSource
+from .guards.state_snapshot import StateSnapshot
+from .report.explanation import explanation, report
+from .report.pass_trace import PassTrace, name_inputs, stages_of
+from .run.arena_pool import ArenaPool
+from .run.bound_call import OTHER, FastPath
+from .run.step import CompiledStep
+
+if TYPE_CHECKING:
+    from ..autograd.protocols import StepObserver
+
+__all__ = ["CompiledFunction", "CompiledModule", "compile"]
+
+_ON_HOST = 'programs in files are of the host: move the model and its arguments with .to("cpu")'
+_MODES = ("pieces", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def compile(
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: object = None,
+    fallback: str = "error",
+    reassociate: bool = False,
+    keep_grads: bool = True,
+) -> Any:
+    """A function, a module or a whole training step (forward, backward, optimizer) as one native
+    program, captured at the first call; without `model`, a decorator.
+
+    The same values, gradients, states and random numbers as without it. Calls with other dtypes or
+    Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
+    variables, containers) and has changed: up to `recompile_limit` (16) programs, past which calls
+    run eagerly, with one warning, or an error with `fullgraph=True`. Other sizes are
+    any number of programs, of which those used last are kept: from its second size on a dimension
+    is a number of what is captured, which stands for others, too; with `dynamic=True` from the
+    first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an
+    error that names the line; with `fallback="eager"` the function then runs eagerly, with one
+    warning; with `mode="pieces"` Python runs in each call, and what it records between reads runs
+    as programs. `reassociate=True` allows other roundings: numbers are merged, divisions become
+    products, sums are scaled instead of what is summed.
+    With `keep_grads=False` no memory is kept for gradients of what optimizers change within the
+    function: `.grad` is None after each call, as if it ended with their `zero_grad()`.
+    `backend="eager"` and `disable=True` compile nothing; "inductor" means "native"; other `mode`s,
+    `options` (of inductor) and `isolate_recompiles` give the same program. `name` is
+    what profiles show.
+    Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
+    AutogradError for a backward through results whose history is over (an optimizer has stepped, a
+    backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
+
+    >>> layer = ad.nn.Linear(2, 1)
+    >>> optimizer = ad.optim.SGD(layer.parameters(), lr=0.1)
+    >>> @ad.compile
+    ... def step(x, y):
+    ...     optimizer.zero_grad()
+    ...     loss = ((layer(x) - y) ** 2).mean()
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     return loss
+    >>> x, y = ad.randn(8, 2), ad.randn(8, 1)
+    >>> losses = [step(x, y).item() for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
+    """
+    if model is None:
+        return partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, name=name, disable=disable, recompile_limit=recompile_limit,
+            isolate_recompiles=isolate_recompiles, shapes_spec=shapes_spec, fallback=fallback,
+            reassociate=reassociate, keep_grads=keep_grads,
+        )  # fmt: skip
+    if not callable(model):
+        raise InvalidType(f"compile: expected a function or a module, got {type(model).__name__}")
+    if dynamic is not None and type(dynamic) is not bool:
+        raise InvalidType(f"compile: dynamic={dynamic!r}; it is True, False or None")
+    if fallback not in ("error", "eager"):
+        raise InvalidArgument(f"compile: fallback={fallback!r}; it is 'error' or 'eager'")
+    if not keep_grads and (mode == "pieces" or disable or backend == "eager"):
+        if isinstance(model, Module):
+            raise InvalidArgument(
+                "compile: keep_grads=False for a module that is not captured; compile the step"
+            )
+        model = dropping(model)
+    if mode == "pieces" and not (disable or backend == "eager"):
+        pieces = FragmentedFunction(model, name or _name(model))
+        return CompiledModule(model, pieces) if isinstance(model, Module) else pieces
+    if mode is not None and mode not in _MODES:
+        raise InvalidArgument(f"compile: Unrecognized mode={mode!r}, should be one of: {_MODES}")
+    if backend not in (None, "native", "inductor", "eager"):
+        raise InvalidArgument(f"compile: Invalid backend: {backend!r}; 'native' or 'eager'")
+    if shapes_spec is not None:
+        raise Unsupported("compile: shapes_spec; sizes may change without it")
+    if disable or backend == "eager":
+        return model
+    limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
+    called = name or _name(model)
+    call = CompiledFunction(
+        model, fallback, limit, called, dynamic, reassociate, keep_grads, fullgraph
+    )
+    return CompiledModule(model, call) if isinstance(model, Module) else call
+
+
+class RecompileLimit(Unsupported):
+    """Error: a call needs a program, and a function has as many as it may have."""
+
+
+class CompiledFunction:
+    """A function that is run by captured programs: see `compile`."""
+
+    # Attributes that are not guarded where another function reads this one: it reads the function.
+    _unread = frozenset(
+        ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
+         "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
+         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled")
+    )  # fmt: skip
+
+    def __init__(
+        self, function: Callable[..., Any], fallback: str, limit: int, name: str,
+        dynamic: bool | None = None, reassociate: bool = False, keep_grads: bool = True,
+        fullgraph: bool = False,
+    ) -> None:  # fmt: skip
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._keeps = keep_grads
+        self._body = function if keep_grads else dropping(function)  # the function that is called
+        self._numbers = NumberArguments()
+        self._full = False  # whether the limit was met
+        self._filled = 0  # how many captures have filled an lru_cache of the user's
+        self.reasons: list[str] = []  # why each program was compiled
+        self._fallback, self._limit, self._called = fallback, limit, name
+        self._fullgraph = fullgraph
+        self._dynamic = dynamic
+        self._sizes = dynamic is not False  # whether programs that differ by sizes count as one
+        self._nearly = reassociate
+        self._programs: dict[Any, list[_Variant]] = {}
+        self._calls = 0
+        self._resized = ChangingSizes(dynamic)
+        self._dropped: set[int] = set()  # hashes of signatures whose programs were dropped
+        self._latest: _Variant | None = None
+        self._entry: FastPath | None = None  # fast path for calls like the last one
+        self._learnt = LiftedStateHistory()
+        self._nodes = CallOps(function, name)
+        self._reserve = ArenaPool()
+        self._leaves = False  # leaves among the arguments are known by identity
+        self._eagerly = ""  # why the function runs eagerly from now on
+
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> CompiledFunction | types.MethodType:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = self._fallback, self._limit, self._called, self._dynamic, self._nearly
+        return CompiledFunction, (self.function, *options, self._keeps, self._fullgraph)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._called}>"
+
+    @property
+    def programs(self) -> list[CompiledStep]:
+        """The programs compiled so far, the last used of each signature first."""
+        return [each.program for variants in self._programs.values() for each in variants]
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run the function, by a program where possible: the same result and the same side
+        effects.
+        """
+        mode = MODE.get()
+        entry = self._entry
+        if entry is not None:
+            result = entry.run(mode, args, kwargs)
+            if result is not OTHER:
+                return result
+        if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
+            if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
+                return self._run(mode, args, kwargs, None)
+            return self._body(*args, **kwargs)  # each op is recorded, or looked at
+        if mode.inlines:
+            return self._body(*args, **kwargs)
+        if self._eagerly:
+            return observed(self._title, self._body, *args, **kwargs)
+        if mode.observer is not None:
+            return observed(self._title, self._run, mode, args, kwargs, mode.observer)
+        return self._run(mode, args, kwargs, None)
+
+    @property
+    def _title(self) -> str:
+        return f"Compiled#{self._called}"
+
+    def over(self, loader: Iterable[Any]) -> Any:
+        """Call the function with each batch of a loader (of a tuple or list its items as
+        arguments); what is returned is stacked: a loss becomes the losses of all steps.
+
+        The loader's workers make the next batches meanwhile. Every step has been made where a
+        later one fails.
+        Shapes: results of every call alike; they get a first dimension for the calls.
+        Errors: those of the calls; ShapeError for results that cannot be stacked; InvalidArgument
+        for a loader without batches.
+
+        >>> data = ad.data.TensorDataset(ad.arange(6.0))
+        >>> ad.compile(lambda x: x.sum()).over(ad.data.DataLoader(data, batch_size=2))
+        tensor([1., 5., 9.])
+        """
+        return over(self, loader, self._called)
+
+    def explain(self, *args: object, **kwargs: object) -> Explanation:
+        """Call the function once more, and say what its program does: kernels with operations,
+        bytes, time and share of the machine's measured peak, host calls, why kernels are not one,
+        and memory. Each step is timed alone, which takes longer than the call.
+
+        Errors: those of the call; Unsupported where it runs eagerly.
+
+        >>> doubled = ad.compile(lambda x: (x * 2).exp())
+        >>> [row.name for row in doubled.explain(ad.ones(4)).rows]
+        ['mul_exp']
+        """
+        timer = Timer()
+        if not self._eagerly:
+            self._run(MODE.get(), args, kwargs, timer)
+        if self._eagerly:
+            raise Unsupported(f"explain: {self._called} runs eagerly: {self._eagerly}")
+        if self._latest is None:
+            raise Unsupported(
+                f"explain: {self._called} ran eagerly, since its optimizers had no state before "
+                "the first call; explain another one"
+            )
+        return explanation(self._called, self._latest.program, timer.seconds, self.reasons)
+
+    def graph(self, *args: object, **kwargs: object) -> PassTrace:
+        """The program for a call like this one before its passes and after each: a table to print,
+        `stages`, and pictures (`draw`). The function's Python runs once on symbols, and the passes
+        again; nothing is called, and nothing changes.
+
+        Errors: Unsupported for what cannot be captured, or runs eagerly.
+
+        >>> doubled = ad.compile(lambda x: (x * 1 * 2).exp())
+        >>> stages = doubled.graph(ad.ones(4))
+        >>> [node.op.name for node in stages["captured"].program.nodes]
+        ['mul', 'mul', 'exp']
+        >>> [node.op.name for node in stages["drop_identities"].program.nodes]
+        ['mul', 'exp']
+        >>> [node.op.name for node in stages["runs"].program.nodes]
+        ['mul_exp']
+        """
+        signature = Signature(self._leaves)
+        signature.add_all((*args, kwargs))
+        objects = signature.objects
+        reason = self._eagerly or (native.unusable() if _on_host(signature.tensors) else None)
+        if reason:
+            raise Unsupported(f"graph: {self._called} runs eagerly: {reason}")
+        begun = InitializedOptimizers()
+        try:
+            with CAPTURING:
+                variant = self._captured(MODE.get(), args, kwargs, signature, begun)
+                captured, guards = variant.found
+                name_inputs(captured, self.function, objects)
+                made = partial(lowered, captured, guards, self._nearly)
+                return stages_of(self._called, captured.program, made)
+        except RetraceWithLeaves:
+            self._leaves, self._entry = True, None
+            return self.graph(*args, **kwargs)
+        except RunEagerlyFirst:
+            raise Unsupported(
+                f"graph: the optimizers of {self._called} have no state before the first call; "
+                "call it once"
+            ) from None
+        except Unsupported as error:
+            raise Unsupported(_told(error)) from error
+        finally:
+            complete([begun.undo])
+
+    def _run(
+        self,
+        mode: Mode,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        observer: StepObserver | None,
+    ) -> Any:
+        numbers = self._numbers
+        if not numbers.vary or mode.executor is not None:
+            return self._run_with(mode, args, kwargs, (args, kwargs), observer)
+        with numbers.lock:  # they are held until the call is over
+            taken = numbers.taken(args, kwargs)
+            return self._run_with(mode, *taken, (args, kwargs), observer)
+
+    def _run_with(
+        self,
+        mode: Mode,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        given: tuple[tuple[object, ...], dict[str, object]],
+        observer: StepObserver | None,
+    ) -> Any:
+        """Run the call by a program. `given` are the arguments, of which `args` and `kwargs` have
+        marks for the numbers that vary.
+        """
+        signature = Signature(self._leaves)
+        signature.add_all(args)
+        if kwargs:
+            signature.add(kwargs)
+        tensors = signature.tensors
+        if FOLLOWED:
+            why = _overrides(mode, tensors)
+            if why and self._fallback == "eager":
+                return self._give_up(why, *given)
+            if why:
+                raise Unsupported(f"compile: {why}")
+        casts = mode.autocast.signature if mode.casts else None
+        full = (
+            tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype(),
+            is_following(),
+        )  # fmt: skip
+        if (mode.executor is not None or not signature.host) and are_recorded(mode, tensors):
+            if observer is not None and observer is not mode.observer:
+                raise Unsupported("explain: an argument is of a graph; give its snapshot()")
+            if self._numbers.vary and mode.executor is None:
+                signature = Signature(self._leaves)
+                signature.add_all(given if kwargs else given[0])
+                full = (tuple(signature.key), *full[1:])
+            return self._recorded(full, *given, tensors, signature.objects)
+        why = "" if signature.host else _sparse(tensors)
+        if why and self._fallback == "eager":
+            return self._give_up(why, *given)
+        if why:
+            raise LayoutError(f"compile: {why}")
+        host = signature.host or _on_host(tensors)
+        with CAPTURING:  # another thread's tensors may hold symbols
+            pass
+        match = self._fitting(full, tensors)
+        if match is not None:
+            variant = match[0]
+            self._entry = variant.entry(mode, signature.key, self._leaves) if mode.plain else None
+            return variant.run(*match[1:], observer, signature.containers)
+        reason = native.unusable() if host else None
+        if reason is not None:
+            return self._give_up(f"no native code: {reason}", *given)
+        if self._full:
+            return observed(self._title, self._body, *given[0], **given[1])
+        if self._numbers.learn(*given, full[1:], self._leaves):
+            return self._run(mode, *given, observer)
+        try:
+            return self._compiled_and_run(mode, full, args, kwargs, signature, observer)
+        except RetraceWithLeaves:
+            self._leaves, self._entry = True, None
+            return self._run(mode, *given, observer)
+        except (
+            RunEagerlyFirst
+        ):  # an optimizer's first step differs from later ones, or may be skipped
+            try:
+                MODE.set(mode_with(mode, inlines=True))
+                return self._body(*given[0], **given[1])
+            finally:
+                MODE.set(mode)
+        except RecompileLimit as error:
+            if self._fullgraph:
+                raise
+            self._full = True
+            warnings.warn(f"{error}; other calls run eagerly", stacklevel=4)
+            return self._body(*given[0], **given[1])
+        except Unsupported as error:
+            told = _told(error)
+            if self._fallback == "eager":
+                return self._give_up(told.removeprefix("compile: "), *given)
+            raise Unsupported(told) from error
+
+    def _compiled_and_run(
+        self,
+        mode: Mode,
+        key: tuple[object, ...],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        signature: Signature,
+        observer: StepObserver | None,
+    ) -> object:
+        """Run a call by a program that is compiled for it, if no other thread has done so."""
+        begun = InitializedOptimizers()
+        try:
+            with CAPTURING:
+                match = self._fitting(key, signature.tensors)
+                if match is None:
+                    made = self._compiled(mode, key, args, kwargs, signature, begun)
+                    inputs = made.fitting(signature.tensors)
+                    if inputs is None:
+                        raise Unsupported("compile: the function changes what it depends on")
+                    match = made, *inputs
+            with DEFERRED:  # what optimizers begin with stays where the run has happened
+                result: object = match[0].run(*match[1:], observer, signature.containers)
+                begun.keep()
+            return result
+        except BaseException:
+            complete([begun.undo])
+            raise
+
+    def _recorded(
+        self,
+        key: tuple[object, ...],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        tensors: list[Any],
+        objects: list[Any],
+    ) -> object:
+        """Apply the function as one node of a graph or lazy recording."""
+        leaves, nodes = self._leaves, self._nodes
+        if nodes.inlined:
+            return self._body(*args, **kwargs)
+
+        def given(*symbols: Any) -> object:
+            copies: dict[int, Any] = {}
+            positional, named = replaced((args, kwargs), leaves, iter(symbols), copies)
+            result, written = called(self._body, positional, named, _containers(copies))
+            if written:
+                raise Unsupported(
+                    "it writes to a list or dict among its arguments, which a node does not do "
+                    "again; return what it puts there"
+                )
+            return result
+
+        try:
+            return nodes.apply(key, tensors, objects, given)
+        except RecordingError as error:
+            if self._fallback != "eager":
+                raise
+            nodes.inlined = True
+            warnings.warn(f"{error}: so it is, from now on", stacklevel=4)
+            return self._body(*args, **kwargs)
+
+    def _fitting(
+        self, key: tuple[object, ...], tensors: list[Any]
+    ) -> tuple[_Variant, list[Any], Any] | None:
+        """The program of a signature whose guards hold, with its arguments and its numbers; None
+        without one.
+        """
+        variants = self._programs.get(key, ())
+        for k, each in enumerate(variants):
+            inputs = each.fitting(tensors)
+            if inputs is not None and not each.program.difference():
+                if k:
+                    self._programs[key] = [each, *variants[:k], *variants[k + 1 :]]
+                self._latest = each
+                self._calls += 1
+                each.used = self._calls
+                return each, *inputs
+        return None
+
+    def _count(self) -> int:
+        """Number of programs, where those that differ only by sizes count as one."""
+        if not self._sizes:
+            return len(self.programs)
+        most: dict[Any, int] = {}
+        for key, each in self._programs.items():
+            form = without_sizes(key)
+            most[form] = max(most.get(form, 0), len(each))
+        return sum(most.values())
+
+    def _drop_some(self) -> None:
+        """Forget the least recently used programs, where there are many sizes."""
+        while len(self._programs) > 1 and (
+            len(self._programs) > policy.COMPILED_SIZES
+            or sum(program.bytes for program in self.programs) > policy.COMPILED_BYTES
+        ):
+            oldest = min(self._programs, key=lambda key: max(v.used for v in self._programs[key]))
+            del self._programs[oldest]
+            self._dropped.add(hash(oldest))
+
+    def _give_up(self, why: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Run eagerly, now and from now on, with a warning."""
+        self._eagerly = why
+        if "compile" in debug.on:
+            debug.say("compile", f"{self._called}: runs eagerly: {why}")
+        warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
+        self._programs.clear()
+        self._latest = self._entry = None
+        return self._body(*args, **kwargs)
+
+    def _compiled(
+        self, mode: Mode, key: tuple[object, ...], args: tuple[object, ...],
+        kwargs: dict[str, object], signature: Signature, begun: InitializedOptimizers,
+    ) -> _Variant:  # fmt: skip
+        """Capture and compile a new program, or instantiate one for other sizes of an earlier
+        capture.
+        """
+        listing = _listing(mode, args, kwargs)
+        why = "first call" if self._latest is None else self._difference(key, listing)
+        form = without_sizes(key)
+        same_form = [each for each in self._programs if without_sizes(each) == form]
+        is_resized = self._sizes and same_form and key not in self._programs
+        if self._count() >= self._limit and not is_resized:
+            raise RecompileLimit(
+                f"compile: {self._called} has {self._limit} programs, and would need another one "
+                f"because {why}; let what changes be a tensor, or give recompile_limit=..."
+            )
+
+        self._learnt.add(self._numbers.slots(), False)
+        for each in self._programs.get(key, ()):
+            self._learnt.add_others(each.program.guards.moved(), self._may_be_input)
+            self._learnt.add_varying(each.program.varying(), False)
+        tensors = signature.tensors
+        variant = self._of_template(same_form, tensors, listing)
+        if variant is not None:
+            why += "; what was captured stands for such sizes, too"
+        else:
+            symbolic_sizes = self._resized.places(form, same_form, tensors)
+            variant = self._captured(mode, args, kwargs, signature, begun, symbolic_sizes)
+            if symbolic_sizes:
+                self._resized.learn(form, variant.template)
+            variant.compile(self._nearly, listing, self._reserve)
+        self._programs.setdefault(key, []).insert(0, variant)
+        self._latest = variant
+        self._calls += 1
+        variant.used = self._calls
+        self._drop_some()
+        if hash(key) in self._dropped:
+            self._dropped.clear()
+            warnings.warn(
+                f"compile: {self._called} is compiled again for sizes that it was compiled for "
+                f"before ({why}); programs for {policy.COMPILED_SIZES} sizes and "
+                f"{policy.COMPILED_BYTES >> 20} MiB are kept: pad what varies",
+                stacklevel=5,
+            )
+        self.reasons.append(why)
+        if "compile" in debug.on:
+            number = len(self.reasons)
+            debug.say("compile", report(self._called, number, why, listing, variant.program))
+        return variant
+
+    def _of_template(
+        self, same_form: Sequence[Any], tensors: list[Any], listing: dict[str, str]
+    ) -> _Variant | None:
+        """Instantiate an earlier capture for other sizes: one of a signature of the same form,
+        whose guards hold. None where there is none.
+        """
+        asked: set[int] = set()  # ids of templates
+        for other in reversed(same_form):
+            for each in self._programs[other]:
+                template = each.template
+                if template is None or id(template) in asked or each.program.difference():
+                    continue
+                asked.add(id(template))
+                variant = each.resized(tensors)
+                if variant is None or variant.fitting(tensors) is None:
+                    continue
+                variant.compile(self._nearly, listing, self._reserve)
+                if not variant.program.difference():
+                    return variant
+        return None
+
+    def captured(
+        self, settled: RestoredState, mode: Mode, *args: object, **kwargs: object
+    ) -> Described:
+        """Trace the function, which is `settled`, for these arguments in a mode, in order to export
+        it.
+
+        Errors: Unsupported for what cannot be captured, for objects among the arguments, and where
+        the function sets attributes to other things than tensors and numbers.
+        """
+        signature = Signature(self._leaves)
+        signature.add_all((args, kwargs))
+        tensors, objects = signature.tensors, signature.objects
+        if objects:
+            raise Unsupported(
+                f"export: an argument is, or holds, a {type(objects[0]).__name__}; the function is "
+                "to find objects and parameters in its own variables, and to take tensors and "
+                "constants"
+            )
+        if not _on_host(tensors):
+            raise Unsupported(f"export: an argument is not in the host's memory; {_ON_HOST}")
+        while True:
+            variant = _Variant(settled.learnt, signature)
+            variant.arguments.own = False  # a file's results are new ones
+            operands = variant.operands
+            try:
+                with CAPTURING:
+                    trace = variant.capture(self.function, settled, mode, args, kwargs)
+                later = [x for x in variant.guards.later() if x.kind == "dict" or x.key in OPTIONS]
+                numbers = [x for x in later if x.kind == "item" and type(now(x)) is float]
+                if not settled.add(numbers):
+                    break
+            except (RunEagerlyFirst, RetraceWithLeaves):
+                raise
+            except (RetraceToLift, RetraceWritten) as error:
+                if isinstance(error, RetraceToLift) and settled.add(error.slots):
+                    continue
+                raise Unsupported(
+                    f"export: {str(error).removeprefix('compile: ')}; a file has numbers, and "
+                    "tensors, which are written where they are: set no attributes but to numbers "
+                    "where there are numbers, or to tensors of the same shape and dtype as before, "
+                    "without a history (detach())"
+                ) from error
+            except Unsupported as error:
+                raise Unsupported(_told(error)) from error
+        if variant.arguments.any:
+            raise Unsupported(
+                "export: the function writes to a list or dict among its arguments; return what it "
+                "puts there"
+            )
+        if trace.device != CPU:
+            raise Unsupported(f"export: the function has tensors on {trace.device}; {_ON_HOST}")
+        return Described(trace, variant.places, operands, later)
+
+    def _captured(
+        self, mode: Mode, args: tuple[object, ...], kwargs: dict[str, object], signature: Signature,
+        begun: InitializedOptimizers, places: Sequence[tuple[int, int]] = (),
+    ) -> _Variant:  # fmt: skip
+        """Trace the function for these arguments, with its guards. It is retraced while it turns
+        out to set attributes that were not yet lifted, or to need an optimizer's state. Sizes at
+        `places` are symbolic, where the function allows it.
+        """
+        while True:
+            variant = _Variant(self._learnt, signature, places)
+            variant.operands.begun = begun
+            try:
+                variant.capture(
+                    self.function, self._numbers.given(self._body), mode, args, kwargs,
+                    self._numbers.held,
+                )  # fmt: skip
+                return variant
+            except RetraceToLift as error:
+                if not self._learnt.add(error.slots, True):
+                    raise
+            except RetraceToFollow as error:
+                if not self._learnt.follow(error.names):
+                    raise
+            except RetraceWritten as error:
+                if not self._learnt.add_written(error.slots):
+                    raise
+            except RetraceVarying as error:
+                if not self._learnt.add_varying(error.tensors, True):
+                    raise
+            except RunEagerlyFirst as error:
+                if error.skips or not begun.begin(error):
+                    raise
+            except RetraceOnRenewal as error:  # it looks at optimizers that have no state yet
+                raise RunEagerlyFirst(None, (), str(error)) from error
+            except RetraceOnCache as error:
+                self._filled += 1
+                if self._filled > policy.CACHE_FILLS:
+                    raise
+                raise RunEagerlyFirst(None, (), str(error)) from error
+            except RetraceWithLeaves:
+                raise
+            except Exception as error:
+                if places:  # an error of the function's own comes again
+                    if "compile" in debug.on:
+                        debug.say("compile", f"sizes are no numbers: {error!r}")
+                    places = ()
+                    continue
+                learnt = self._learnt
+                if not isinstance(error, (AdjointError, TypeError, ValueError)) or not (
+                    learnt.give_up_varying() or learnt.give_up_numbers()
+                ):
+                    raise
+
+    def _may_be_input(self, x: object) -> bool:
+        return is_input(x, self._leaves)
+
+    def _difference(self, key: tuple[object, ...], listing: dict[str, str]) -> str:
+        """Reason, in words, why a call needs another program."""
+        for each in self._programs.get(key, ()):
+            return each.difference()
+        before = self._latest.listing  # type: ignore[union-attr]
+        for name in (*listing, *before):
+            was, now = before.get(name, "nothing"), listing.get(name, "nothing")
+            if was != now:
+                return f"{name} was {was} and is {now}"
+        return "another signature"
+
+
+class Described(NamedTuple):
+    """A captured function with the state that an export writes down."""
+
+    captured: Captured
+    places: LiftedState  # lifted numbers that it sets, whose last values are returned, too
+    operands: ScalarInputs  # computations on these numbers
+    later: list[GuardSource]  # other state that it reads and that calls after each run change
+
+
+class _Variant:
+    """A compiled program, with the guards and lifted state for which it was compiled."""
+
+    program: CompiledStep
+    listing: dict[str, str]
+    found: tuple[Captured, Guards]  # until it is compiled
+    used = 0  # the number of the call that used it last
+    template: ShapePolymorphicProgram | None = (
+        None  # for programs of other sizes, where some are symbolic
+    )
+
+    def __init__(
+        self, learnt: LiftedStateHistory, signature: Signature,
+        places: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
+        self._learnt, self._leaves = learnt, signature.leaves
+        self._given = list(signature.tensors)
+        self._containers = list(signature.containers)
+        self.objects = list(signature.objects)  # kept alive, since they are guarded by id
+        self.operands = ScalarInputs()
+        self.arguments = self.operands.arguments
+        self.operands.varying = learnt.varying
+        self._resized = places
+        self.places = LiftedState((), learnt, self.operands)
+        self._signature: list[Any] = []
+        self._values: Any = None
+
+    def capture(
+        self,
+        function: Callable[..., Any],
+        body: Callable[..., Any],
+        mode: Mode,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        numbers: dict[Any, Any] | None = None,
+    ) -> Captured:
+        """Trace `body`, which calls the function, with these arguments; `numbers` among them are
+        lifted state.
+        """
+        roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
+        if numbers:
+            roots.append(("the arguments", numbers))
+        roots += [("the hooks of all modules", hooks.USERS)]
+        roots += [("the hooks of all optimizers", each) for each in optimizer.ON_ALL]
+        run = partial(self._run, body, mode, args, kwargs)
+        slots = list(self._learnt.slots.values())
+        try:
+            self.found = watched(function, roots, run, slots, self._learnt.names)
+        finally:
+            complete([self.operands.close])
+        captured, self.guards = self.found
+        self._values = self.operands.function(captured.returned.numbers)
+        if self.operands.resized is not None:
+            self.template = ShapePolymorphicProgram(captured, self.operands.resized)
+            if not self._fill(self._given):
+                raise Unsupported("compile: sizes that are numbers in what knows them only")
+        self.arguments.end()
+        del self._given, self._containers, self.operands
+        return captured
+
+    def _fill(self, tensors: Sequence[Any]) -> bool:
+        """Use the capture for the sizes of these arguments; False where it does not allow them."""
+        assert self.template is not None
+        captured = self.template.captured_for(tensors)
+        if captured is not None:
+            self.found = captured, self.guards
+        return captured is not None
+
+    def resized(self, tensors: Sequence[Any]) -> _Variant | None:
+        """Copy for arguments of other sizes; None where the capture does not allow them."""
+        if self.template is None:
+            return None
+        made = copy.copy(self)
+        vars(made).pop("program")
+        return made if made._fill(tensors) else None
+
+    def compile(self, nearly: bool, listing: dict[str, str], reserve: ArenaPool) -> None:
+        """Lower the captured program to one that runs."""
+        self.listing = listing
+        self.program = lowered(*self.found, nearly, reserve)
+        del self.found
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        mode: Mode,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        slots: Sequence[GuardSource],
+        reads: StateSnapshot,
+    ) -> Captured:
+        places = self.places = LiftedState(slots, self._learnt, self.operands)
+        self.operands.reads = reads
+        self.operands.resized = (
+            SymbolicArgumentSizes(self._resized, len(self._given)) if self._resized else None
+        )
+        current = places.values()
+        arguments = self.arguments
+        signed, _ = places.split(current)
+        leaves = self._leaves
+        signature = Signature(leaves, self._given)
+        signature.add_all(signed)
+        tensors = signature.tensors
+        self._signature += signature.key
+        self.objects += signature.objects
+
+        def given(*symbols_given: Any) -> object:
+            call = args, kwargs, signed
+            copies: dict[int, Any] = {}
+            positional, named, symbols = replaced(call, leaves, iter(symbols_given), copies)
+            containers = [copies[id(x)] for x in self._containers]
+            arguments.begin(containers, self.objects)
+
+            def run() -> object:
+                result, arguments.written = called(function, positional, named, containers)
+                for n in arguments.written:
+                    if reads.has_met(self._containers[n]):
+                        kind = type(containers[n]).__name__
+                        raise Unsupported(
+                            f"compile: the function writes to a {kind} among its arguments that it "
+                            "also reaches in another way; use one of them"
+                        )
+                return arguments.with_contents(result)
+
+            return places.during(run, current, iter(symbols))
+
+        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        grad = mode.grad and not mode.inference
+        return capture(given, tensors, grad, casts, self.operands)
+
+    def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any] | None:
+        """All tensor inputs of the program for these arguments, and the numbers among its results;
+        None where lifted state differs from what it was compiled for.
+        """
+        places = self.places
+        if not places.slots:
+            return tensors, ()
+        signed, numbers = places.split(places.values())
+        signature = Signature(self._leaves, tensors)
+        signature.add_all(signed)
+        if signature.key != self._signature:
+            return None
+        inputs = signature.tensors
+        _on_host(inputs)  # lazy ones are computed
+        values = self._values(numbers)
+        return None if values is None else ([*inputs, *values[0]], values[1])
+
+    def difference(self) -> str:
+        """Reason, in words, why a call of the same signature needs another program."""
+        return self.program.difference() or self.places.difference() or "another form of a place"
+
+    def entry(self, mode: Mode, key: list[Any], leaves: bool) -> FastPath | None:
+        """Fast path for calls like this one; None where lifted state must be looked at."""
+        if self.places.slots or self.arguments.any:
+            return None
+        return self.program.entry(mode, key, leaves)
+
+    def run(
+        self, tensors: list[TensorBase], numbers: Sequence[object], observer: StepObserver | None,
+        containers: Sequence[object],
+    ) -> Any:  # fmt: skip
+        """Run the program, write lifted state and the caller's `containers` back, and return what
+        the function returns.
+        """
+        arguments = self.arguments
+        if not (self.places.slots or self.program.captured.calls or arguments.any):
+            return self.program.run(tensors, observer, numbers)[0]
+        with DEFERRED:  # a call happens with what Python does behind it, or not at all
+            more = containers if arguments.returned else ()
+            result, calls = self.program.run(tensors, observer, (*numbers, *more))
+            if self.places.slots:
+                result, left = result
+                self.places.set(left)
+            result = arguments.write(result, containers)
+            for call in calls:
+                call()
+        return result
+
+
+class CompiledModule(Module):
+    """A module whose calls are compiled; all attributes are those of the module, `_orig_mod`."""
+
+    def __init__(self, module: Module, call: CompiledFunction | FragmentedFunction) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["_compiled_call"] = call
+        del self.__dict__["training"]  # so that the module's is read
+
+    def forward(self, *args: object, **kwargs: object) -> Any:
+        """Call the module, its hooks included."""
+        return self._compiled_call(*args, **kwargs)
+
+    def explain(self, *args: object, **kwargs: object) -> Explanation:
+        """See `CompiledFunction.explain`."""
+        explained: Explanation = self._compiled_call.explain(*args, **kwargs)
+        return explained
+
+    def graph(self, *args: object, **kwargs: object) -> PassTrace:
+        """See `CompiledFunction.graph`."""
+        stages: PassTrace = self._compiled_call.graph(*args, **kwargs)
+        return stages
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules")
+        if modules is None or name in modules:
+            return super().__getattr__(name)
+        return getattr(modules["_orig_mod"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        modules = self.__dict__.get("_modules") or {}
+        if "_orig_mod" in modules and name not in ("_orig_mod", "_call_hooks"):
+            setattr(modules["_orig_mod"], name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._orig_mod, self._compiled_call)
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, str]:
+    """Description of everything that the signature depends on, by name."""
+    described = {
+        "grad mode": str(mode.grad),
+        "inference mode": str(mode.inference),
+        "autocast": str(mode.autocast.signature if mode.casts else None),
+        "the default dtype": str(get_default_dtype()),
+        "random.follow_torch": str(is_following()),
+    }
+
+    def add(name: str, x: object) -> None:
+        if isinstance(x, TensorBase):
+            wants = " that wants a gradient" if x._node is not None else ""
+            where = "" if type(x._data) is np.ndarray else f" on {x.device}"
+            order = "" if where else order_in_memory(x._data)
+            steps = [step // x._data.itemsize for step in x._data.strides] if order else []
+            lies = f" of strides {tuple(steps)}" if order else ""
+            described[name] = f"{tuple(x._data.shape)} {x._data.dtype}{where}{lies}{wants}"
+        elif isinstance(x, dict):
+            for each, value in x.items():
+                add(f"{name}[{each!r}]", value)
+        elif isinstance(x, (list, tuple)) and type(x) is not Size:
+            for n, value in enumerate(x):
+                add(f"{name}[{n}]", value)
+        elif type(x) in PLAIN or type(x) in BY_VALUE:
+            described[name] = repr(x)
+        else:
+            described[name] = f"a {type(x).__name__} at {id(x):#x}"
+
+    for n, x in enumerate(args):
+        add(f"argument {n}", x)
+    for name, x in kwargs.items():
+        add(name, x)
+    return described
+
+
+def _containers(copies: dict[int, object]) -> list[object]:
+    """The lists and dicts among what `replaced` has made."""
+    return [x for x in copies.values() if type(x) in (list, dict)]
+
+
+def _overrides(mode: Mode, tensors: list[Any]) -> str:
+    """Reason why a function override prevents a program; empty if nothing does."""
+    if mode.overrides is not None and mode.overrides[1]:
+        name = type(mode.overrides[1][-1]).__name__
+        return (
+            f"the mode of functions {name} is on, and a program calls none; open it inside of the "
+            "function, or call the function outside of it"
+        )
+    for x in tensors:
+        if is_apart(x):
+            return (
+                f"an argument is of the subclass {type(x).__name__}, and programs are given plain "
+                "tensors; give x.as_subclass(Tensor), and make it one of the subclass inside"
+            )
+    return ""
+
+
+def _sparse(tensors: list[Any]) -> str:
+    """Reason why a program cannot take these arguments; empty if it can."""
+    for x in tensors:
+        if x.layout is not strided:
+            return (
+                f"an argument is of layout {x.layout}, and sparse tensors are computed with "
+                "eagerly alone; give its to_dense(), or call the function without compile"
+            )
+    return ""
+
+
+def _on_host(tensors: list[Any]) -> bool:
+    """Whether all tensors, after computing lazy ones, have arrays of the host."""
+    for x in tensors:
+        if isinstance(x._data, LazyValue):
+            concrete(x)
+    return all(type(x._data) is np.ndarray for x in tensors)
+
+
+def _told(error: Unsupported) -> str:
+    """Message of an error about what cannot be captured, with the user's line."""
+    text, line = str(error), place_of(error)
+    told = text if text.startswith("compile: ") else f"compile: {text}"
+    return told if line in told else told + line
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

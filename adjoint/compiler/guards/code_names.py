@@ -1,0 +1,148 @@
+"""Names in code, which tell what it may read."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import os
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from ...core.package import OURS
+from .code_observer import CodeObserver, is_users
+from .retraces import RetraceOnRenewal
+from .slots import GuardSource
+
+# Names that, in code, mean that attributes of any name may be read.
+_ANY_NAME = frozenset((
+    "getattr", "setattr", "delattr", "hasattr", "vars", "__dict__", "eval", "exec",
+    "__getattribute__", "getattr_static", "getmembers", "attrgetter", "methodcaller", "format",
+    "format_map", "asdict", "astuple",
+))  # fmt: skip
+
+
+_WORDS = (
+    "call getattr getattribute getitem setitem len iter next contains enter exit bool eq ne lt le "
+    "gt ge hash add sub mul truediv matmul pow neg radd rsub rmul rtruediv iadd isub imul get set "
+)
+
+
+# Methods of our own classes that Python calls implicitly within a function: none that copies,
+# prints or pickles, whose names would be taken for names that the function reads.
+OURS_IMPLIED = frozenset(f"__{name}__" for name in _WORDS.split())
+
+
+def is_implied(name: str) -> bool:
+    """Whether a name is one that Python looks up by itself: of methods, and of what they read."""
+    return name.startswith("__") and name.endswith("__")
+
+
+class UserCodeName(str):
+    """A name that counts only where it occurs in users' code."""
+
+    __slots__ = ()
+
+
+@functools.lru_cache(maxsize=1024)
+def globals_of(code: types.CodeType) -> frozenset[str]:
+    """Names of module variables that code, and code nested in it, reads or sets."""
+    names = {
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+    }
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            names |= globals_of(each)
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=1024)
+def imports_of(code: types.CodeType, package: str | None) -> tuple[str, ...]:
+    """Names of the modules that code, and code nested in it, imports."""
+    names: dict[str, None] = {}
+    level = 0
+    constants: list[Any] = []
+    for each in dis.get_instructions(code):
+        if each.opname.startswith("LOAD_") and "CONST" in each.opname:
+            constants.append(each.argval)
+        elif each.opname.startswith("LOAD_SMALL_INT"):
+            constants.append(each.arg)
+        elif each.opname == "IMPORT_NAME":
+            level, wanted = constants[-2:]
+            parts = (package or "").split(".")
+            base = parts[: len(parts) - level + 1] if level else []
+            whole = ".".join([*base, *([each.argval] if each.argval else [])])
+            names[whole] = None
+            names.update(dict.fromkeys(f"{whole}.{name}" for name in wanted or ()))
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names.update(dict.fromkeys(imports_of(inner, package)))
+    return tuple(names)
+
+
+@functools.lru_cache(maxsize=1024)
+def reads_any_name(code: types.CodeType) -> bool:
+    """Whether code may read attributes whose names are not among its own: `match` has them in
+    patterns and classes.
+    """
+    return not _ANY_NAME.isdisjoint(code.co_names) or any(
+        each.opname == "MATCH_CLASS" for each in dis.get_instructions(code)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def set_by(code: types.CodeType) -> frozenset[str]:
+    """Names of attributes that code sets."""
+    return frozenset(
+        each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"
+    )
+
+
+# Code of the capture itself, which reads nothing of the user's objects that it has not registered.
+_COMPILER = tuple(os.path.join(each, "compiler", "") for each in OURS)
+
+
+class CodeNames:
+    """Names in the code that ran, which tell what it may have read."""
+
+    def __init__(self, watch: CodeObserver, any_name: bool) -> None:
+        self.codes = watch.codes
+        self.names: set[str] = set()
+        self.users: set[str] = set()  # those in users' code
+        for code in self.codes.values():
+            if not code.co_filename.startswith(_COMPILER):
+                self.names.update(code.co_names)
+            if is_users(code):
+                self.users.update(code.co_names)
+        # Whether users' code may read names that it computes.
+        users = [code for code in self.codes.values() if is_users(code)]
+        self.everything = any_name or any(map(reads_any_name, users))
+
+    def has(self, slot: GuardSource) -> bool:
+        """Whether a slot is read even without reads by computed names."""
+        needs = slot.needs
+        if needs is None:
+            return not self.everything or slot.kind != "dict" or slot.key in self.names
+        if type(needs) is UserCodeName:
+            return needs in self.users
+        if type(needs) is str:
+            return needs in self.names or is_implied(needs)
+        return id(needs) in self.codes
+
+    def may_compute(self, slot: GuardSource) -> bool:
+        """Whether a slot is read by any code, or may be by a computed name."""
+        return slot.needs is None or (self.everything and isinstance(slot.needs, str))
+
+    def assert_none(self, renewed: Iterable[frozenset[str]]) -> None:
+        """Check that no code but our own names what has been renewed.
+
+        Errors: RetraceOnRenewal otherwise.
+        """
+        for names in renewed:
+            if any(
+                not names.isdisjoint(code.co_names) and not code.co_filename.startswith(OURS)
+                for code in self.codes.values()
+            ):
+                raise RetraceOnRenewal(f"compile: the function names {', '.join(sorted(names))}")

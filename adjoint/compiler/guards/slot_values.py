@@ -1,0 +1,190 @@
+"""What a guarded place of Python state holds now, whether that is the same, and putting it back."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from .code_names import is_implied
+from .code_observer import is_known
+from .known_types import HEAP, module_of
+from .slots import ABSENT, PLAIN, GuardSource
+
+
+def now(slot: GuardSource) -> Any:
+    """The present value of a slot."""
+    kind, holder, key = slot[:3]
+    if kind in ("dict", "import"):
+        return holder.get(key, ABSENT)
+    if kind == "kind":
+        return type(holder)
+    if kind in ("call", "kept"):
+        return holder()
+    if kind == "item":
+        if isinstance(holder, dict):
+            return holder.get(key, ABSENT)
+        return holder[key] if key < len(holder) else ABSENT
+    if kind == "class":
+        return holder.__dict__.get(key, ABSENT)
+    if kind == "cell":
+        try:
+            return holder.cell_contents
+        except ValueError:
+            return ABSENT
+    return getattr(holder, key, ABSENT)
+
+
+def is_same(slot: GuardSource) -> bool:
+    """Whether a slot has the value that it had at capture."""
+    kind, holder, _, value = slot[:4]
+    if kind in ("root", "iterator", "large", "opaque"):
+        return True
+    if kind == "import" and value is ABSENT:  # once, as eagerly
+        return True
+    if kind == "items":
+        if isinstance(holder, dict):
+            if 2 * len(holder) != len(value):
+                return False
+            present: Iterable[object] = (*holder.keys(), *holder.values())
+        else:
+            if len(holder) != len(value):
+                return False
+            present = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
+        return all(x is y or equal(x, y) for x, y in zip(present, value, strict=True))
+    if kind == "others":
+        rest = others(holder, slot.key)
+        return len(rest) == len(value) and all(
+            x is y or equal(x, y) for x, y in zip(rest, value, strict=True)
+        )
+    if kind == "names":
+        names, values = names_in(holder, slot.key)
+        return bool(names == value[0]) and all(map(operator.is_, values, value[1]))
+    if kind in ("keys", "members"):
+        return len(holder) == len(value) and all(map(operator.is_, holder, value))
+    if kind == "array":
+        return bool(holder.dtype == value.dtype and holder.shape == value.shape) and (
+            holder.tobytes() == value.tobytes()
+        )
+    present = now(slot)
+    return present is value or equal(present, value)
+
+
+def names_in(
+    kind: type, names: frozenset[str] | None
+) -> tuple[tuple[tuple[type, str], ...], tuple[object, ...]]:
+    """Which names a class and those that it is derived from have, of some or of all and of the
+    methods that Python looks up; of a library's class, what they are, too, since what they hold is
+    not looked into.
+    """
+    held: list[tuple[type, str]] = []
+    values: list[object] = []
+    for each in kind.__mro__:
+        if not each.__flags__ & HEAP:
+            continue
+        library = is_known(module_of(each))
+        for name, value in each.__dict__.items():
+            if (
+                (callable(value) or hasattr(value, "__get__"))
+                if is_implied(name)
+                else (names is None or name in names)
+            ):
+                held.append((each, name))
+                values.append(value if library else None)
+    return tuple(held), tuple(values)
+
+
+def _put_back_names(kind: type, names: frozenset[str] | None, value: Any) -> None:
+    """Take away what classes have got since, and put back what a library's had."""
+    before = dict(zip(*value, strict=True))
+    for pair, x in zip(*names_in(kind, names), strict=True):
+        if pair not in before:
+            delattr(pair[0], pair[1])
+        elif before[pair] is not x:
+            setattr(pair[0], pair[1], before[pair])
+    for pair, x in before.items():
+        if x is not None and pair[1] not in pair[0].__dict__:
+            setattr(pair[0], pair[1], x)
+
+
+def others(holder: Any, keys: Collection[Any]) -> tuple[Any, ...]:
+    """The contents of a dict or list, except at some keys."""
+    if isinstance(holder, dict):
+        rest = {key: x for key, x in holder.items() if key not in keys}
+        return (*rest, *rest.values())
+    return (len(holder), *(x for key, x in enumerate(holder) if key not in keys))
+
+
+def equal(now: Any, value: Any) -> bool:
+    """Whether two distinct objects are interchangeable as guarded values."""
+    kind = type(now)
+    if kind is not type(value):
+        return False
+    if kind in PLAIN:
+        return repr(now) == repr(value)
+    if kind is types.MethodType:  # made each time that it is read
+        return now.__func__ is value.__func__ and now.__self__ is value.__self__
+    if kind is tuple:
+        return len(now) == len(value) and all(
+            x is y or equal(x, y) for x, y in zip(now, value, strict=True)
+        )
+    return False
+
+
+def put_back(slot: GuardSource) -> None:
+    """Restore a slot to its value at capture."""
+    kind, holder, _, value = slot[:4]
+    if kind == "items":
+        if isinstance(holder, dict):
+            half = len(value) // 2
+            holder.clear()
+            holder.update(zip(value[:half], value[half:], strict=True))
+        elif isinstance(holder, list):
+            holder[:] = value
+        elif isinstance(holder, (set, deque)):
+            holder.clear()
+            (holder.update if isinstance(holder, set) else holder.extend)(value)
+        elif isinstance(holder, np.ndarray):
+            holder.flat[:] = value
+    elif kind == "members":
+        holder[:] = value
+    elif kind == "names":
+        _put_back_names(holder, slot.key, value)
+    elif kind == "keys":
+        for name in [name for name in holder if name not in value]:
+            del holder[name]
+    elif kind == "array":
+        if holder.shape != value.shape:
+            holder.shape = value.shape
+        holder[...] = value
+    else:
+        put(slot, value)
+
+
+def put(slot: GuardSource, value: object) -> None:
+    """Set a single-valued slot."""
+    kind, holder, key = slot[:3]
+    if kind == "item" and isinstance(holder, list):
+        if value is ABSENT:
+            del holder[key:]
+        else:
+            holder[key : key + 1] = [value]
+    elif kind in ("dict", "item", "import"):
+        if value is ABSENT:
+            holder.pop(key, None)
+        else:
+            holder[key] = value
+    elif kind == "cell":
+        if value is not ABSENT:
+            holder.cell_contents = value
+        else:
+            del holder.cell_contents
+    elif kind in ("attr", "class", "kind"):
+        if value is not ABSENT:
+            setattr(holder, key, value)
+        elif hasattr(holder, key):
+            delattr(holder, key)

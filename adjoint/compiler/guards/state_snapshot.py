@@ -1,0 +1,512 @@
+"""A snapshot of the Python state that code can reach by the names in it, before it runs."""
+
+from __future__ import annotations
+
+import abc
+import decimal
+import functools
+import logging
+import operator
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from ...core import config, policy
+from ...core.errors import Unsupported
+from ...core.op import Op
+from ...core.package import OURS
+from ...core.tensor_base import TensorBase
+from ...runtime.tensors import wrap
+from .code_names import (
+    OURS_IMPLIED,
+    UserCodeName,
+    globals_of,
+    imports_of,
+    is_implied,
+    reads_any_name,
+    set_by,
+)
+from .code_observer import WITH_EFFECT, has_effect, is_known, is_users
+from .known_types import (
+    BUILT_IN,
+    CACHED,
+    FUNCTIONS,
+    NUMPY_RANDOM,
+    READ_ANY_NAME,
+    VIEWS,
+    contents_of,
+    gotten_by,
+    is_of_library,
+    is_opaque,
+    is_ours,
+    is_users_module,
+    module_of,
+)
+from .retraces import RetraceOnCache
+from .slot_values import is_same, names_in
+from .slots import ABSENT, PLAIN, GuardSource
+
+_REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
+CONTENT = ("items", "others", "members", "names")
+_HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
+_OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
+# What functions and classes are besides their code and attributes.
+_FACTS = ("__name__", "__qualname__", "__doc__", "__annotations__", "__module__")
+
+
+def _kept_by(cache: Any) -> tuple[int, int]:
+    """How often an lru_cache has computed a result since it was emptied, and how many it has."""
+    info = cache.cache_info()
+    return info.misses, info.currsize
+
+
+class StateSnapshot:
+    """A snapshot of all Python state that code can reach from some roots by the names in it."""
+
+    def __init__(self, roots: Iterable[tuple[str, object]], names: Iterable[str] = ()) -> None:
+        """`names` of code that ran before are looked up, too."""
+        roots = list(roots)
+        self._names = set(names)
+        self._learned: set[int] = set()  # ids of the code whose names are known
+        self._everything = False
+        self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
+        self.gotten: set[str] = set()  # names of attributes that attrgetters read
+        self._set: set[str] = set()  # names of attributes that users' code sets
+        self.decimals = False  # whether decimal numbers, or their class, can be reached
+        self.any_name = False  # whether users' code may call `getattr` by a name of its own
+        self._users: set[str] = set()  # names in users' code
+        # Dict ids -> entries that deferred calls change after each run; code that does not name
+        # them does not read them.
+        self.later: dict[int, frozenset[object]] = {}
+        self.renewed: dict[int, frozenset[str]] = {}  # dict ids -> names: see `renew`
+        while True:
+            before = len(self._names), self._everything, len(self._set)
+            self.slots: list[GuardSource] = []
+            self._kinds: set[int] = set()  # ids of classes whose names are guarded
+            self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
+            self._ways: dict[int, list[int]] = {}  # such slots, and others that lead there
+            self._waiting: deque[tuple[object, int]] = deque()
+            self.caches: list[tuple[Any, object]] = []  # functions that keep results, and how many
+            for name, value in roots:
+                self._add("root", None, name, value, -1, None)
+            self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
+            while self._waiting:
+                self._visit(*self._waiting.popleft())
+                if len(self.slots) > policy.GUARDED_SLOTS:
+                    raise Unsupported(
+                        f"compile: the function may read more than {policy.GUARDED_SLOTS:,} "
+                        f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
+                        "it needs in variables of its own"
+                    )
+            if (len(self._names), self._everything, len(self._set)) == before:
+                return
+
+    def _add(
+        self, kind: str, holder: object, key: object, value: Any, parent: int, needs: object
+    ) -> None:
+        self.slots.append(GuardSource(kind, holder, key, value, parent, needs))
+        place = len(self.slots) - 1
+        for each in value if kind == "items" else () if kind == "array" else (value,):
+            if type(each) not in PLAIN:
+                self._waiting.append((each, place))
+
+    def _hold(self, holder: dict[str, Any], key: str, parent: int) -> None:
+        """Guard a list to contain the same objects, without guarding what these contain."""
+        held = holder[key]
+        self.slots.append(GuardSource("dict", holder, key, held, parent, None))
+        self.slots.append(
+            GuardSource("members", held, None, tuple(held), len(self.slots) - 1, None)
+        )
+
+    def _learn(self, code: types.CodeType) -> None:
+        """Collect the names in code, and in the code of functions defined in it."""
+        self._learned.add(id(code))
+        self._names.update(code.co_names)
+        if is_users(code):
+            self._everything |= reads_any_name(code)
+            self._set |= set_by(code)
+            self._users.update(code.co_names)
+        for each in code.co_consts:
+            if isinstance(each, types.CodeType):
+                self._learn(each)
+
+    def _visit(self, x: Any, place: int) -> None:
+        if isinstance(x, TensorBase):  # whose hooks run, too
+            extra = None if x._node is None else x._node.extra
+            after = None if x._leaf is None else x._leaf.after
+            own = () if extra is None else (extra.hooks, extra.prehooks, extra.posthooks)
+            for hooks in (*own, after or {}):
+                for hook in hooks.values():
+                    self._visit(hook, place)
+            self._visit_attributes(x, place)
+            self._visit_kind(type(x), place)
+            self._visit_facts(x, ("requires_grad",), place)
+            return
+        self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
+        if type(x) in FUNCTIONS and x in READ_ANY_NAME:
+            self._everything = self.any_name = True
+        if isinstance(x, (Op, np.dtype, np.generic)) or self._is_seen(x, place):
+            return
+        opaque = getattr(type(x), "_read_by_name", None)
+        if opaque is not None:  # whose own code looks at what it holds each time
+            for name in opaque:
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, UserCodeName(name))
+            for name in getattr(type(x), "_read_always", ()):
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            for holder, key in x._members() if hasattr(x, "_members") else ():
+                self._hold(holder, key, place)
+        elif isinstance(x, types.FunctionType):
+            self._visit_function(x, place)
+        elif isinstance(x, types.MethodType):
+            self._add("attr", x, "__func__", x.__func__, place, None)
+            self._add("attr", x, "__self__", x.__self__, place, None)
+        elif isinstance(x, functools.partial):
+            for name in ("func", "args", "keywords"):
+                value = getattr(x, name)
+                if name != "func" and is_ours(x.func):  # such as a hook with a weak reference
+                    self.slots.append(GuardSource("attr", x, name, value, place, None))
+                else:
+                    self._add("attr", x, name, value, place, None)
+        elif isinstance(x, (staticmethod, classmethod)):
+            self._add("attr", x, "__func__", x.__func__, place, None)
+        elif isinstance(x, property):
+            for name in ("fget", "fset"):
+                self._add("attr", x, name, getattr(x, name), place, None)
+        elif isinstance(x, np.ndarray):
+            self._visit_array(x, place)
+        elif isinstance(x, type):
+            self._visit_class(x, place)
+        elif isinstance(x, types.ModuleType):
+            if is_users_module(x):
+                self._visit_names(x.__dict__, place, all_of_them=False)
+            else:
+                self._visit_library(x, place)
+            self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
+            if type(x) is not types.ModuleType:
+                self._visit(type(x), place)
+        else:
+            self._visit_object(x, place)
+
+    def _is_seen(self, x: object, place: int) -> bool:
+        """Whether an object was visited before; notes that a slot leads to it."""
+        first = self._seen.get(id(x))
+        if first is None:
+            self._seen[id(x)] = place
+            return False
+        if first != place:
+            self._ways.setdefault(first, []).append(place)
+        return True
+
+    def reached(self, reads: Callable[[GuardSource], bool]) -> list[bool]:
+        """For each slot whether it is read: `reads` says so of the slot itself, and a slot that is
+        read leads to its holder.
+        """
+        is_read = [False] * len(self.slots)
+        waiting = [n for n, slot in enumerate(self.slots) if reads(slot)]
+        while True:
+            rest = []
+            for n in waiting:
+                parent = self.slots[n].parent
+                ways = self._ways.get(parent, ())
+                if parent < 0 or is_read[parent] or any(is_read[k] for k in ways):
+                    is_read[n] = True
+                else:
+                    rest.append(n)
+            if len(rest) == len(waiting):
+                return is_read
+            waiting = rest
+
+    def assert_caches_kept(self) -> None:
+        """Check that no function that keeps its results has computed one of symbols, and empty
+        those that have.
+
+        Errors: RetraceOnCache.
+        """
+        filled = [cache for cache, before in self.caches if _kept_by(cache) != before]
+        for cache in filled:
+            cache.cache_clear()
+        if filled:
+            raise RetraceOnCache(
+                f"compile: the function calls {filled[0].__name__}, which keeps its results "
+                "(lru_cache), with other arguments in each call; call its __wrapped__"
+            )
+
+    def unknown(self, codes: Iterable[types.CodeType]) -> types.CodeType | None:
+        """The first of some code of the user's that nothing led to; None if there is none."""
+        for x in codes:
+            if id(x) not in self._learned and is_users(x) and x.co_name != "<module>":
+                return x
+        return None
+
+    def _visit_function(self, x: types.FunctionType, place: int) -> None:
+        code = x.__code__
+        self._learn(code)
+        ours = code.co_filename.startswith(OURS)
+        if not ours:
+            self.slots.append(GuardSource("attr", x, "__code__", code, place, code))
+        for name in ("__defaults__", "__kwdefaults__", "__wrapped__"):
+            value = getattr(x, name, None)
+            if value is not None and not (ours and name != "__wrapped__"):
+                self._add("attr", x, name, value, place, code)
+        for name, cell in zip(code.co_freevars, x.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # empty as yet
+                value = ABSENT
+            self._add("cell", cell, name, value, place, code)
+        if not ours:
+            for name in imports_of(code, x.__globals__.get("__package__")):
+                self._add("import", sys.modules, name, sys.modules.get(name, ABSENT), place, code)
+            own = x.__globals__
+            for name in sorted(globals_of(code)):
+                self._add("dict", own, name, own.get(name, ABSENT), place, code)
+                if name not in own and name not in WITH_EFFECT:  # which are replaced meanwhile
+                    built_in = cast(Any, x).__builtins__
+                    value = built_in.get(name, ABSENT)
+                    self.slots.append(GuardSource("dict", built_in, name, value, place, code))
+            self._visit_names(x.__dict__, place)
+            self._visit_facts(x, _FACTS, place)
+            if "cell_contents" in self._users:
+                self._visit_facts(x, ("__closure__",), place)
+            if "__globals__" in self._users:
+                self._add("opaque", x, None, None, place, UserCodeName("__globals__"))
+
+    def _visit_facts(self, x: object, names: Iterable[str], place: int) -> None:
+        """Guard what an object is besides what it holds, if users' code names it."""
+        for name in names:
+            if name in self._users:
+                value = getattr(x, name, ABSENT)
+                self._add("attr", x, name, value, place, UserCodeName(name))
+
+    def _visit_library(self, x: types.ModuleType, place: int) -> None:
+        """Guard what users' code names of a library's module: a user may have replaced it. Only
+        what is no part of the library is looked into.
+        """
+        own = x.__dict__
+        for name in sorted(self._set - own.keys()):
+            self.slots.append(GuardSource("dict", own, name, ABSENT, place, UserCodeName(name)))
+        for name in sorted(own.keys() & self._users):
+            value = own[name]
+            self.slots.append(GuardSource("dict", own, name, value, place, UserCodeName(name)))
+            if isinstance(value, type):
+                self._visit_kind(value, len(self.slots) - 1)
+            elif not is_of_library(value):
+                self._waiting.append((value, len(self.slots) - 1))
+
+    def _visit_attributes(self, x: Any, place: int) -> None:
+        """Guard what Python has put on a tensor; that there is nothing only where any name may be
+        read, or one may be set.
+        """
+        if self._is_seen(x, place):
+            return
+        own = x.__dict__
+        if own or self._everything or any(not hasattr(type(x), name) for name in self._set):
+            self.slots.append(GuardSource("keys", own, None, tuple(own), place, None))
+            self._visit_names(own, place)
+
+    def _visit_array(self, x: np.ndarray, place: int) -> None:
+        if x.dtype == object:
+            self._add("items", x, None, tuple(x.ravel().tolist()), place, None)
+        elif x.nbytes <= policy.GUARDED_BYTES:
+            self._add("array", x, None, x.copy(), place, None)
+        else:
+            self._add("large", x, None, None, place, None)
+
+    def _visit_kind(self, x: type, place: int) -> None:
+        """Guard which of the names that are read a class and those that it is derived from have,
+        and what they are.
+        """
+        if id(x) not in self._kinds:
+            self._kinds.update(map(id, x.__mro__))
+            names = None if self._everything else frozenset(self._names)
+            self.slots.append(GuardSource("names", x, names, names_in(x, names), place, None))
+
+    def _visit_class(self, x: type, place: int) -> None:
+        module = module_of(x)
+        if module in ("builtins", "numpy"):
+            return
+        self._visit_kind(x, place)
+        self._visit_facts(x, _FACTS, place)
+        if module in ("adjoint", config.CALLED):  # does not change; the names in its code matter
+            for name, member in x.__dict__.items():
+                named = name in self._names or name in OURS_IMPLIED
+                if named and isinstance(member, types.FunctionType):
+                    self._visit(member, place)
+        else:
+            self._visit_names(x, place, is_class=True)
+            self.slots.append(GuardSource("attr", x, "__bases__", x.__bases__, place, None))
+        for base in x.__mro__[1:]:
+            self._visit(base, place)
+        if type(x) is not type:
+            self._visit(type(x), place)
+        if isinstance(x, abc.ABCMeta) and module not in ("adjoint", config.CALLED):
+            read = abc.get_cache_token  # anything may be registered with it
+            self._add("call", read, "the classes registered with ABCs", read(), place, None)
+
+    def _visit_cache(self, x: Any, place: int) -> None:
+        """Guard a function that keeps its results: it gives what it has until it is cleared, or
+        others have it keep more.
+        """
+        read = functools.partial(_kept_by, x)
+        self.caches.append((x, read()))
+        self._add("attr", x, "__wrapped__", x.__wrapped__, place, None)
+        self._add("kept", read, "what it keeps", read(), place, None)
+
+    def _visit_in_c(self, x: Any, place: int) -> bool:
+        """Guard an object without attributes of its own; whether it is one."""
+        if hasattr(type(x), "__next__") or isinstance(x, NUMPY_RANDOM):
+            self._add("iterator", x, None, None, place, None)
+            return False
+        if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            if not isinstance(x.__self__, (types.ModuleType, type)):
+                self._add("attr", x, "__self__", x.__self__, place, None)
+            elif x.__name__ != "__new__" and has_effect(x, x.__self__):
+                # It may be called where the interpreter sees no call, as by map().
+                self._add("opaque", x, None, None, place, None)
+        elif type(x).__name__ == "cython_function_or_method":
+            if not is_known(str(x.__module__)):
+                self._add("opaque", x, None, None, place, None)
+        elif type(x) in (logging.Logger, logging.RootLogger):
+            # What it writes to is no state of the function's.
+            for name in ("level", "disabled", "parent"):
+                self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            manager = x.manager.__dict__
+            self._add("dict", manager, "_disable", manager.get("_disable"), place, None)
+        elif isinstance(x, VIEWS):
+            read = functools.partial(contents_of, x)
+            self._add("call", read, "contents", read(), place, None)
+        elif type(x) in (operator.attrgetter, operator.methodcaller):
+            names = gotten_by(x)
+            self.gotten |= names
+            self._names |= names
+        elif is_opaque(x):
+            self._add("opaque", x, None, None, place, None)
+        else:
+            return False
+        return True
+
+    def _visit_object(self, x: Any, place: int) -> None:
+        if isinstance(x, dict):
+            self._add("items", x, None, (*x.keys(), *x.values()), place, None)
+        elif isinstance(x, (list, tuple, set, frozenset, deque)):
+            self._add("items", x, None, tuple(x), place, None)  # tuples: to visit their items
+        elif self._visit_in_c(x, place):
+            return
+        if type(x) is CACHED:
+            self._visit_cache(x, place)
+        if isinstance(x, BaseException):
+            self._add("attr", x, "args", x.args, place, None)
+        if type(x) not in BUILT_IN:
+            self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
+        own = getattr(x, "__dict__", None)
+        unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
+        if type(own) is dict:
+            self.slots.append(GuardSource("attr", x, "__dict__", own, place, None))
+            self.slots.append(GuardSource("keys", own, None, tuple(own), place, None))
+            self._visit_names(own, place, unread=unread or frozenset())
+        if unread is not None:
+            self._add("dict", own, "function", x.function, place, None)
+            return
+        self._visit(type(x), place)
+        for kind in type(x).__mro__:
+            for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
+                if isinstance(member, types.MemberDescriptorType):
+                    value = getattr(x, name, ABSENT)
+                    self._add("attr", x, name, value, place, name)
+                elif (
+                    type(own) is dict and name not in own and not callable(member)
+                    and not hasattr(member, "__get__") and not name.startswith("__")
+                    and name in self._names
+                ):  # fmt: skip
+                    self._add("dict", own, name, ABSENT, place, name)
+
+    def _visit_names(
+        self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True,
+        unread: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        names = self._names
+        everything = self._everything and all_of_them
+        for name, value in (own.__dict__ if is_class else own).items():
+            if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
+                continue
+            registry = name in _REGISTRIES
+            implied = is_implied(name) if is_class else name == "__getattr__"  # a module's
+            if registry or everything or name in names or implied:
+                needs = None if registry or (everything and not is_class) else name
+                self._add("class" if is_class else "dict", own, name, value, place, needs)
+
+    def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
+        """Take a dict's present contents as those at capture, though the function has run for a
+        while. If its code reads the dict, or names one of `names`, the capture must be repeated:
+        see `guards_of`.
+        """
+        self.renewed[id(x)] = frozenset(names)
+        for place, slot in enumerate(self.slots):
+            if slot.kind == "items" and slot.holder is x:
+                self.slots[place] = slot._replace(value=(*x.keys(), *x.values()))
+                self._waiting.extend((each, place) for each in x.values())
+        while self._waiting:
+            self._visit(*self._waiting.popleft())
+
+    def guard_setting(self, read: Callable[[], object]) -> None:
+        """Guard a setting of this library, which the function has read."""
+        self.slots.append(GuardSource("call", read, "a setting", read(), -1, None))
+
+    def has_met(self, x: object) -> bool:
+        """Whether an object was there before the function ran, and can be reached by its code."""
+        return id(x) in self._seen
+
+    def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
+        """The contents of a dict at capture; None if it is not guarded."""
+        for slot in self.slots:
+            if slot.kind == "items" and slot.holder is x:
+                half = len(slot.value) // 2
+                return dict(zip(slot.value[:half], slot.value[half:], strict=True))
+        return None
+
+    def changed(self) -> Iterator[GuardSource]:
+        """The slots whose values have changed."""
+        for slot in self.slots:
+            if slot.kind != "kept" and not is_same(slot):  # see `assert_caches_kept`
+                yield slot
+
+    def path(self, slot: GuardSource) -> str:
+        """The expression by which a user would write this slot."""
+        words: list[str] = []
+        while True:
+            if slot.kind == "root" or slot.parent < 0:
+                words.append(str(slot.key))
+                break
+            holder = self.slots[slot.parent]
+            is_variable = isinstance(slot.needs, types.CodeType)
+            registry = holder.parent >= 0 and self.slots[holder.parent].key in _REGISTRIES
+            if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
+                words.append(str(slot.key))
+                break
+            if slot.kind == "item":
+                words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
+            elif slot.kind in CONTENT or slot.key in _REGISTRIES or slot.key in _HIDDEN:
+                pass
+            elif slot.key is not None:
+                words.append(f".{slot.key}")
+            if holder.kind == "items" and slot.kind != "item":
+                words.append(self._place_in(holder, slot.holder))
+            slot = holder
+        return "".join(reversed(words)).lstrip(".")
+
+    def _place_in(self, holder: GuardSource, x: object) -> str:
+        """The subscript of the container's item that is `x`, or whose `__dict__` is `x`."""
+        container = holder.holder
+        for i, each in enumerate(holder.value):
+            if each is x or getattr(each, "__dict__", ABSENT) is x:
+                if not isinstance(container, dict):
+                    return f"[{i}]"
+                key = holder.value[i - len(holder.value) // 2]
+                hidden = holder.parent >= 0 and holder.key is None
+                parent = self.slots[holder.parent] if hidden else holder
+                return f".{key}" if parent.key in _REGISTRIES else f"[{key!r}]"
+        return "[...]"

@@ -1,0 +1,1 @@
+"""Passes: rewrite a program's graph into an equal and cheaper one."""

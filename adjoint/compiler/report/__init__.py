@@ -1,0 +1,1 @@
+"""Reports: what was compiled, stage by stage, as text and as drawings."""

@@ -1,0 +1,1 @@
+"""Calls of a compiled program on memory that is bound once."""

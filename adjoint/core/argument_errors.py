@@ -1,0 +1,310 @@
+"""Error messages for arguments that should have been tensors, worded with the names of the public
+function and argument concerned. Nothing here runs in a call that succeeds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+from . import config
+from .errors import AdjointError, InvalidType
+from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
+from .package import NAME
+from .tensor_base import TensorBase
+
+__all__ = ["MISTAKES", "assert_tensor", "described", "explain", "misplaced", "remedy"]
+
+MISTAKES = (AttributeError, TypeError, ValueError)  # what Python and NumPy say of wrong arguments
+
+_NONE: Any = object()
+
+
+def described(value: object) -> str:
+    """Description of a value for an error message: the full name of its type with its shape, or the
+    value itself.
+    """
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{_top(kind)}.{kind.__name__}"
+    if value is None:
+        return "None"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    if isinstance(value, (list, tuple)) and any(isinstance(each, TensorBase) for each in value):
+        return f"{name} of {len(value)} with tensors"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"{name} of shape {tuple(shape)}"
+    return f"{name}: {value!r:.40}" if kind.__module__ == "builtins" else name
+
+
+def _top(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def remedy(value: object, due: str = "a tensor") -> str:
+    """Advice for an error message: how to make what is `due` from `value`."""
+    if "list" in due:
+        return "put what there is in a list"
+    if "tensor" not in due:
+        if getattr(value, "size", None) == 1 or (callable(getattr(value, "numel", None))):
+            return "take its element with .item()"
+        return f"give {due}"
+    made = f"{config.CALLED}.tensor()"
+    top = _top(type(value))
+    if value is None:
+        return "is a return missing where it was made?"
+    if top == "torch":
+        return f"convert it with {config.CALLED}.from_dlpack(), or import one framework alone"
+    if top == "numpy" and hasattr(value, "ndim"):
+        return f"convert it with {config.CALLED}.from_numpy(), or {made} for a copy"
+    if isinstance(value, (list, tuple)) and any(isinstance(each, TensorBase) for each in value):
+        return f"join its tensors with {config.CALLED}.stack()"
+    if isinstance(value, type) or callable(value):
+        return "call it first, or give what it is to be applied to"
+    if hasattr(value, "__dlpack__"):
+        return f"convert it with {config.CALLED}.from_dlpack()"
+    return f"make one with {made}"
+
+
+def misplaced(value: object, op: str, argument: str = "", due: str = "a tensor") -> InvalidType:
+    """The error for `value`, passed where `due` was expected. It names the public function that
+    received `value`, which may be one that called `op`, and its argument.
+    """
+    for name, arguments in _calls(sys._getframe(2)):
+        place = _place(value, arguments)
+        if place:
+            op, argument = name, place
+            break
+    return _error(value, op, argument, due)
+
+
+def _error(value: object, op: str, argument: str, due: str) -> InvalidType:
+    where = f" for argument '{argument}'" if argument else ""
+    made = InvalidType(f"{op}: expected {due}{where}, got {described(value)}; {remedy(value, due)}")
+    if not argument:
+        made.unnamed = value, due  # type: ignore[attr-defined]  # `explain` may know the argument
+    return made
+
+
+def assert_tensor(op: str, value: object, argument: str = "input") -> None:
+    """Raise InvalidType unless `value` is a tensor."""
+    if not isinstance(value, TensorBase):
+        raise misplaced(value, op, argument)
+
+
+def explain(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise InvalidType where `error`, met in `function(*args, **kwargs)`, is about a value that is
+    no tensor, or about how the function was called; return where it is about something else.
+    """
+    value, due = getattr(error, "unnamed", (_NONE, "a tensor"))
+    if value is _NONE and isinstance(error, AdjointError):
+        return
+    if not _is_ours(_innermost(error.__traceback__)):
+        return
+    signature = _signature(function)
+    name = _name(function)
+    if signature is None:
+        return
+    if isinstance(error, TypeError):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as wrong:
+            raise InvalidType(
+                f"{name}: {wrong}; it is called as {name}{_shown(signature)}"
+            ) from None
+    calls = [*_calls(sys._getframe(1)), (name, _bound(signature, args, kwargs))]
+    if value is _NONE:
+        value = _culprit(error, calls)
+    if value is _NONE:
+        value = _annotated(error, signature, calls[-1][1])
+    if value is _NONE:
+        return
+    for called, arguments in calls:
+        argument = _place(value, arguments)
+        if argument and not called.startswith("_"):  # else of whoever called it
+            due = "a number or bool" if _is_ambiguous(error) else due
+            raise _error(value, called, argument, due) from None
+
+
+REFLECTED: dict[Callable[..., Any], str] = {}  # operators: what Python asks of the right side
+
+
+def recovered(
+    error: Exception,
+    asking: Callable[..., Any],
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Retry a failed call: the result of `asking` by `__torch_function__`, if `error` came from the
+    first argument met that is no tensor but has it (later calls check such types beforehand), or by
+    a deprecated order of arguments. Otherwise raise `error`, explained.
+    """
+    try:
+        if OTHERS not in FOLLOWED:
+            following()
+            said = overridden(asking, args, kwargs)
+            if said is not ABSENT:
+                return said
+            leave(OTHERS)
+        if asking in REFLECTED and _has_a_say(args[-1], REFLECTED[asking]):
+            return NotImplemented  # Python asks the other one
+        from .deprecated_orders import in_present_order
+
+        older = in_present_order(asking.__name__, args, kwargs)
+        if older is not None:
+            warnings.warn(
+                f"{asking.__name__}: this order of arguments is deprecated; "
+                f"{', '.join(older[1])} after the tensors, by name",
+                stacklevel=3,
+            )
+            return asking(*older[0], **older[1])
+        explain(error, function, args, kwargs)
+        raise error
+    finally:
+        del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
+
+
+def _has_a_say(right: object, name: str) -> bool:
+    """Whether the right operand of an operator is of a user-defined class with that method.
+    Numbers, arrays and PyTorch's tensors have it, too, but would return NotImplemented.
+    """
+    kind = type(right)
+    is_standard = kind.__module__.partition(".")[0] in ("builtins", "numpy", "torch")
+    return not is_standard and not isinstance(right, TensorBase) and hasattr(kind, name)
+
+
+def _is_ambiguous(error: Exception) -> bool:
+    return isinstance(error, ValueError) and "truth value" in str(error)
+
+
+def _culprit(error: Exception, calls: list[tuple[str, Mapping[str, Any]]]) -> Any:
+    """The argument that `error` is about; `_NONE` where there is none."""
+    text = str(error)
+    if isinstance(error, ValueError) and not _is_ambiguous(error):
+        return _NONE
+    asked = getattr(error, "obj", None)  # which Cython's errors do not say
+    is_argument = asked is not None and any(_place(asked, arguments) for _, arguments in calls)
+    if is_argument and _is_foreign(asked):
+        return asked
+    for _, arguments in calls:
+        for value in arguments.values():
+            several = value if isinstance(value, (list, tuple)) else ()
+            for each in (*several, value):
+                if _is_foreign(each) and _is_named(type(each), text, error):
+                    return each
+    if isinstance(error, (AttributeError, TypeError)):
+        for _, arguments in calls:
+            for value in arguments.values():
+                if _is_foreign(value) and hasattr(value, "dtype") and hasattr(value, "shape"):
+                    return value  # an array, of which a method was called that tensors have, too
+    return _NONE
+
+
+def _annotated(error: Exception, signature: inspect.Signature, arguments: Mapping[str, Any]) -> Any:
+    """The argument that is no tensor though the signature says so; `_NONE` where there is none."""
+    if isinstance(error, (AttributeError, TypeError)):
+        for name, value in arguments.items():
+            annotation = str(signature.parameters[name].annotation)
+            if not annotation.startswith("Tensor") or (value is None and "None" in annotation):
+                continue
+            if not isinstance(value, TensorBase):
+                return value
+    return _NONE
+
+
+def _is_named(kind: type, text: str, error: Exception) -> bool:
+    if _is_ambiguous(error):
+        return _top(kind) in ("numpy", "torch")
+    full = f"{kind.__module__}.{kind.__name__}"
+    return f"'{kind.__name__}'" in text or f"'{full}'" in text or full in text
+
+
+def _is_foreign(value: object) -> bool:
+    """Whether a value may have been taken for a tensor."""
+    return not isinstance(value, (TensorBase, type(sys))) and not _is_ours(type(value).__module__)
+
+
+def _is_ours(module: str) -> bool:
+    return module == NAME or module.startswith(NAME + ".")
+
+
+def _innermost(trace: TracebackType | None) -> str:
+    """The module in which an error was raised."""
+    module = ""
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        trace = trace.tb_next
+    return module
+
+
+def _place(value: object, arguments: Mapping[str, Any]) -> str:
+    """The argument that is `value`, or a sequence in which it is; empty where there is none."""
+    for name, passed in arguments.items():
+        if passed is value:
+            return name
+        if isinstance(passed, (list, tuple)):
+            for i, each in enumerate(passed):
+                if each is value:
+                    return f"{name}[{i}]"
+    return ""
+
+
+def _calls(frame: FrameType | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The package's public functions and layers on the call stack, outermost first: pairs of a name
+    and the arguments by name. Wrappers, which take any arguments, are left out.
+    """
+    frames = []
+    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frames.append(frame)
+        frame = frame.f_back
+    for each in reversed(frames):
+        code = each.f_code
+        name = code.co_name
+        values = each.f_locals
+        owner = values.get("self")
+        layer = name in ("forward", "__init__") and owner is not None
+        if layer:
+            name = type(owner).__name__
+        elif name.startswith(("_", "assert_")) or name not in each.f_globals.get(
+            "__all__", (name,)
+        ):
+            continue
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if {"args", "kwargs"}.issubset(names):
+            continue
+        yield name, {arg: values[arg] for arg in names if arg in values and arg != "self"}
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # those of C
+        return None
+
+
+def _bound(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return {}
+
+
+def _name(function: Callable[..., Any]) -> str:
+    owner = getattr(function, "__self__", None)  # a layer's `forward`
+    return type(owner).__name__ if owner is not None else function.__name__
+
+
+def _shown(signature: inspect.Signature) -> str:
+    plain = inspect.Parameter.empty
+    parameters = [each.replace(annotation=plain) for each in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=plain))

@@ -1,1 +1,0 @@
-"""Nodes, versions and views: how values came to be. Never mentions gradients."""

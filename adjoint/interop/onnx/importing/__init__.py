@@ -1,0 +1,1 @@
+"""ONNX operators in terms of adjoint, one file per family."""

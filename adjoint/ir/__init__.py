@@ -1,0 +1,1 @@
+"""The program IR: how computations are captured, represented, cached and run."""

@@ -1,1 +1,0 @@
-"""What ONNX operators are in adjoint, one file per family."""

@@ -1,0 +1,185 @@
+"""Streams: the numbers of a generator's next draw, where it counts and where it follows PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import CPU
+from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
+from ...core.errors import AdjointError, DTypeError, Unsupported
+from ...core.mode import MODE, observed
+from ...core.symbolic_scalar import SymbolicNumber
+from ...core.tensor_type import Tensor
+from ...ir import compute as core_compute
+from ...runtime.dispatch import apply
+from ...runtime.lazy import LazyValue
+from ...runtime.tensors import fresh
+from ..create.allocation import finish, names_on
+from ..elementwise.pointwise import Elementwise
+from ..shape.movement import Permute
+from .draws import Draw, Followed, Normal, Once, Uniform, memory_order
+from .generators import Generator, default_generator, next_draw, torch_generator
+
+__all__: list[str] = []
+
+
+def followed(
+    generator: Generator, place: Device, method: str, args: tuple[Any, ...],
+    shape: Sequence[int], d: dt.dtype, like: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor drawn from PyTorch's generator by a method of `Twister`, in the order of memory of
+    `like`.
+    """
+    data = getattr(like, "_data", None)
+    order = _order(data) if data is not None and tuple(data.shape) == tuple(shape) else None
+    shape = tuple(int(n) for n in shape)
+    args = tuple(x.value() if type(x) is SymbolicNumber else x for x in args)
+    executor = MODE.get().executor
+    if executor is None:
+        generator.draws += 1
+        array = observed(method, generator.twister.draw, method, args, shape, d, order)
+        return finish(array, place)
+    note = getattr(executor, "note_draw", None)
+    if note is None:
+        result = _drawn_once(
+            generator, lambda once: Followed(once, 0, method, args, shape, d, order)
+        )
+    else:
+        seed, draw = note(generator)
+        result = apply(Followed(seed, draw, method, args, shape, d, order))
+    return result if place is CPU else result.to(place)  # type: ignore[no-any-return]
+
+
+def _order(data: Any) -> tuple[int, ...] | None:
+    """The dimensions of an array as they are in memory, the slowest first; of a recorded value, as
+    they will be where only permutations and elementwise operations tell; None: row-major.
+    """
+    turned: list[tuple[int, ...]] = []
+    while type(data) is LazyValue and data.op is not None:
+        if isinstance(data.op, Permute):
+            turned.append(data.op.axes)
+        elif not isinstance(data.op, Elementwise):
+            return _turned(None, turned, len(data.shape))
+        alike = [x for x in data.inputs if getattr(x, "ndim", None) == len(data.shape)]
+        if not alike:
+            return _turned(None, turned, len(data.shape))
+        data = alike[0]
+    if type(data) is LazyValue:
+        data = data.array
+    return _turned(memory_order(data) if type(data) is np.ndarray else None, turned, 0)
+
+
+def _as_new(input: Any) -> Any:
+    """`input` for the order of memory of a new tensor like it; None where that is row-major."""
+    order = _order(input._data)
+    return None if order is None or list(order) == sorted(order) else input
+
+
+def _turned(
+    order: tuple[int, ...] | None, turned: Sequence[tuple[int, ...]], ndim: int
+) -> tuple[int, ...] | None:
+    """An order behind permutations, the last of which is the first of `turned`."""
+    for axes in reversed(turned):
+        order = tuple(axes.index(n) for n in (order or range(len(axes))))
+    return order
+
+
+def _drawn_once(generator: Generator, make: Callable[[Any], Any], *inputs: Any) -> Any:
+    """Result of an op that draws from PyTorch's generator: now, also where others are recorded."""
+    once = Once(generator.twister)
+    generator.draws += 1
+    y = apply(make(once), *inputs)
+    reason = None
+    if not once.done:
+        try:
+            y.detach().numpy()  # where others are recorded it is computed now
+        except AdjointError as error:
+            reason = error
+    if not once.done:
+        raise Unsupported(
+            "random numbers of PyTorch's generator come one after another: they cannot be recorded "
+            "here; call random.follow_torch(False), or draw outside"
+        ) from reason
+    return y
+
+
+def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
+    """Result of the sampler `kind` for these inputs, which draws as many numbers as their values
+    need.
+    """
+    own = torch_generator(generator, inputs[0].device)
+    if own is None:
+        return apply(kind(*next_draw(generator)), *inputs)
+    if hasattr(MODE.get().executor, "note_draw"):
+        raise Unsupported(
+            f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
+            "values say; draw outside of the function, or call random.follow_torch(False)"
+        )
+    return _drawn_once(own, lambda once: kind(once, 0), *inputs)
+
+
+def drawn(
+    kind: Callable[..., Draw], generator: Generator | None, place: Device, *fields: Any
+) -> Tensor:
+    """Result of `kind` for a new seed and draw, these fields, and a device."""
+    plain = MODE.get().plain
+    if place.type == "meta":  # of which no element is drawn
+        number = 0, 0
+    elif plain and generator is None:
+        number = default_generator.next_draw()
+    else:
+        number = next_draw(generator)
+    if plain and place is CPU and core_compute.accelerate is not None:
+        known = core_compute.draws.get((kind, fields))
+        found = None if known is None else known(*number)
+        if found is not None:
+            return fresh(found)  # type: ignore[no-any-return]
+    return apply(kind(*number, *fields, place))  # type: ignore[no-any-return]
+
+
+def _assert_kind(name: str, d: dt.dtype, categories: tuple[int, ...] = (2,)) -> None:
+    if d.category not in categories:
+        raise DTypeError(f'{name}: "{name}" not implemented for {d}; use a floating-point dtype')
+
+
+def draw_uniform(
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    generator: Generator | None,
+    place: Device = CPU,
+    like: Any = None,
+    low: float = 0.0,
+    high: float = 1.0,
+) -> Tensor:
+    """Uniform numbers of [low, high); complex dtypes have them in both parts of [0, 1)."""
+    _assert_kind("uniform", d, (2, 3))
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "uniform", (float(low), float(high)), shape, d, like)
+    if d.is_complex and place.type == "meta":
+        return finish(names_on(place).empty(shape, d.numpy), place)
+    if d.is_complex:
+        pairs = drawn(Uniform, generator, place, (*shape, 2), d.to_real())
+        return finish(pairs._data.view(d.numpy)[..., 0], place)
+    values = drawn(Uniform, generator, place, shape, d)
+    return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
+
+
+def draw_normal(
+    shape: tuple[int, ...],
+    d: dt.dtype,
+    generator: Generator | None,
+    place: Device = CPU,
+    like: Any = None,
+    mean: float = 0.0,
+    std: float = 1.0,
+) -> Tensor:
+    """Normal numbers."""
+    _assert_kind("normal_kernel_cpu", d, (2, 3))
+    if (own := torch_generator(generator, place)) is not None:
+        return followed(own, place, "normal", (mean, std), shape, d, like)
+    values = drawn(Normal, generator, place, shape, d)
+    return values if (mean, std) == (0.0, 1.0) else values * std + mean

@@ -1,1 +1,0 @@
-"""Computations: what they are kept as, and how they are run."""

@@ -1,0 +1,53 @@
+cimport cython
+from .chains cimport Chain, given
+from .lazy cimport LazyValue
+from ..core.mode cimport Mode
+
+cdef class GraphState:
+    cdef public object lock
+    cdef public Py_ssize_t blocks, changed_last, edits, runs, reads, set_last, written_first, written_last
+    cdef public object observer
+    cdef public list roots, edited, derived, foreign, written
+    cdef public object sources, stamp, undo, before_read, owner
+    cdef public dict chains
+    cdef public bint warned, eventful, fleeting, _cutoff, _places
+    cdef public Py_ssize_t _planning
+    cdef public tuple _scope
+    cdef object __weakref__
+
+cdef class Rare:
+    cdef public object about, extra, handle
+    cdef public tuple cut
+    cdef public bint cutoff
+    cdef public Py_ssize_t planned
+
+cdef class Cell(LazyValue):
+    cdef public GraphState state
+    cdef public tuple cells
+    cdef public list users
+    cdef public object reference, seen, version
+    cdef public bint fleeting, read, stale, tracked
+    cdef public Py_ssize_t order
+    cdef public Rare rare
+
+cdef class SourceCell(Cell):
+    cdef public object content, follows
+
+@cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
+               chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)
+cdef object _walk(GraphState state, list needed, Chain chain, object profiler)
+
+@cython.locals(mode=Mode)
+cpdef object refresh(object targets)
+
+@cython.locals(reached=list, cell=Cell)
+cpdef object push(Cell changed)
+
+@cython.locals(cell=Cell)
+cpdef Cell new_cell(GraphState state, object op, tuple inputs, object shape, object dtype, object device)
+
+cdef object _begin(Cell cell, GraphState state, object op, tuple inputs, object shape, object dtype,
+                   object device)
+
+@cython.locals(cells=list, users=list, above=Cell)
+cdef tuple _entered(Cell cell, tuple inputs)

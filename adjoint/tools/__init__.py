@@ -1,0 +1,1 @@
+"""Programs beside the framework: the command line, the profiler, comparisons for tests."""

@@ -1,0 +1,39 @@
+"""Arguments, errors and exit codes of the command `adjoint`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ... import __version__
+from ...core.errors import AdjointError
+from . import convert, demo, infer, info, run, shim, summary, view
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments; each subcommand sets `run`."""
+    top = argparse.ArgumentParser(
+        prog="adjoint",
+        description="adjoint, a deep-learning framework: PyTorch's API, one graph run four ways.",
+    )
+    top.add_argument("--version", action="version", version=f"adjoint {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (demo, info, run, shim, view, summary, infer, convert):
+        command = commands.add_parser(module.__name__.rpartition(".")[2], help=module.HELP)
+        module.add_arguments(command.add_argument)
+        command.set_defaults(run=module.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0: done, 1: it failed, 2: wrong arguments, 130: interrupted."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (AdjointError, OSError) as error:
+        print(f"adjoint: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("adjoint: interrupted", file=sys.stderr)
+        return 130

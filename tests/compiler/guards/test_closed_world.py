@@ -1,0 +1,680 @@
+"""What Python reads and writes during a capture is followed or refused, never taken for constant.
+
+Each case is called, something that it read is changed, and it is called again: what it gives is
+what the function gives eagerly, or it is refused.
+"""
+
+from __future__ import annotations
+
+import abc
+import array
+import collections
+import contextvars
+import copy
+import ctypes
+import dataclasses
+import datetime
+import decimal
+import functools
+import gc
+import inspect
+import io
+import logging
+import math
+import operator
+import os
+import pathlib
+import random
+import re
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.core.errors import Unsupported
+from tests.compiler.guards import imported_within
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float = 2.0
+
+
+class Computed:
+    def __init__(self):
+        self.hidden = 2.0
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, "hidden" if name == "scale" else name)
+
+
+class Meta(type):
+    value = 2.0
+
+    @property
+    def scale(cls):
+        return cls.value
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+class First:
+    scale = 2.0
+
+    def of(self, x):
+        return x * 2
+
+
+class Second(First):
+    scale = 5.0
+
+    def of(self, x):
+        return x * 5
+
+
+def by_match(config):
+    def f(x):
+        match config:
+            case Config(scale=s):
+                return x * s
+
+    return f
+
+
+def _set(holder, name, value):
+    return lambda: setattr(holder, name, value)
+
+
+def reads():
+    """Pairs of a function and of what changes what it reads, by what is read."""
+    config = Config()
+    yield "match", by_match(config), _set(config, "scale", 5.0)
+    config = Config()
+    get = operator.attrgetter("scale")
+    yield "attrgetter", lambda x, c=config: x * get(c), _set(config, "scale", 5.0)
+    third = type("Third", (First,), {"of": First.of})
+    one, call = third(), operator.methodcaller("of", ad.ones(2))
+    yield "methodcaller", lambda x, o=one: call(o) * x, _set(third, "of", Second.of)
+    config = Config()
+    yield "format", lambda x, c=config: x * float(f"{c.scale}"), _set(config, "scale", 5.0)
+    config = Config()
+    yield (
+        "str.format", lambda x, c=config: x * float("{.scale}".format(c)),  # noqa: UP032
+        _set(config, "scale", 5.0),
+    )  # fmt: skip
+    config = Config()
+    yield (
+        "asdict",
+        lambda x, c=config: x * dataclasses.asdict(c)["scale"],
+        _set(config, "scale", 5.0),
+    )
+    computed = Computed()
+    yield "getattribute", lambda x: x * computed.scale, _set(computed, "hidden", 5.0)
+    yield (
+        "getattr_static", lambda x, c=computed: x * inspect.getattr_static(c, "hidden"),
+        _set(computed, "hidden", 7.0),
+    )  # fmt: skip
+    yield "metaclass", lambda x: x * OfMeta.scale, _set(Meta, "value", 5.0)
+    one = First()
+    yield "__class__", one.of, _set(one, "__class__", Second)
+    layer = ad.nn.ReLU()
+    yield "module's class", lambda x: layer(-x), _set(layer, "__class__", ad.nn.Identity)
+    derived = type("Derived", (First,), {})
+    yield "__bases__", lambda x: x * derived.scale, _set(derived, "__bases__", (Second,))
+    for kind, there in (
+        ("array", array.array("d", [2.0])),
+        ("bytearray", bytearray([2])),
+        ("ctypes", (ctypes.c_double * 1)(2.0)),
+        ("memoryview", memoryview(bytearray([2]))),
+    ):
+        yield kind, lambda x, a=there: x * a[0], lambda a=there: a.__setitem__(0, 5)
+    number = ctypes.c_double(2.0)
+    yield "ctypes number", lambda x: x * number.value, _set(number, "value", 5.0)
+    variable = contextvars.ContextVar("variable", default=2.0)
+    yield "context variable", lambda x: x * variable.get(), lambda: variable.set(5.0)
+    local = threading.local()
+    local.scale = 2.0
+    yield "thread local", lambda x: x * local.scale, _set(local, "scale", 5.0)
+    held = {"k": 2.0}
+    view = held.values()
+    yield "values()", lambda x: x * next(iter(view)), lambda d=held: d.update(k=5.0)
+    held = {"k": 2.0}
+    proxy = types.MappingProxyType(held)
+    yield "mapping proxy", lambda x: x * proxy["k"], lambda d=held: d.update(k=5.0)
+    held = {"k": 2.0}
+    yield "bound get", lambda x, g=held.get: x * g("k"), lambda d=held: d.update(k=5.0)
+    steps = iter([2.0, 2.0, 5.0, 5.0])
+    yield "bound next", lambda x, n=steps.__next__: x * n(), lambda: None
+    yield (
+        "environment", lambda x: x * float(os.environ.get("ADJOINT_TEST_SCALE", "2")),
+        lambda: os.environ.__setitem__("ADJOINT_TEST_SCALE", "5"),
+    )  # fmt: skip
+    yield (
+        "decimal", lambda x: x * float(decimal.Decimal(1) / decimal.Decimal(3)),
+        lambda: setattr(decimal.getcontext(), "prec", 2),
+    )  # fmt: skip
+    yield (
+        "geterr", lambda x: x * (2 if np.geterr()["over"] == "warn" else 3),
+        lambda: np.seterr(over="ignore"),
+    )  # fmt: skip
+    p = ad.nn.Parameter(ad.ones(2))
+    p.scale = 2.0
+    yield "attribute of a tensor", lambda x: x * p.scale, _set(p, "scale", 5.0)
+    q = ad.nn.Parameter(ad.ones(2))
+    yield "no attribute", lambda x: x * (5 if hasattr(q, "tag") else 2), _set(q, "tag", 1)
+    yield (
+        "deterministic", lambda x: x * (2 if ad.are_deterministic_algorithms_enabled() else 3),
+        lambda: ad.use_deterministic_algorithms(True),
+    )  # fmt: skip
+    yield (
+        "precision", lambda x: x * len(ad.get_float32_matmul_precision()),
+        lambda: ad.set_float32_matmul_precision("high"),
+    )  # fmt: skip
+
+
+class Number:
+    """An object whose methods are those that Python calls by itself; each reads `config`."""
+
+    def __init__(self, config=None):
+        self.config = config
+
+    def value(self, *_):
+        return self.config.scale
+
+    __float__ = __index__ = __abs__ = __round__ = __invert__ = __and__ = __rpow__ = value
+    __divmod__ = lambda self, other: (self.value(), 0)  # noqa: E731 - a method like the others
+    __format__ = __repr__ = lambda self, *_: str(self.value())
+    __getattr__ = lambda self, name: self.value()  # noqa: E731
+    __missing__ = __getitem__ = __copy__ = value
+    __reversed__ = __iter__ = lambda self: iter([self.value()])
+    __contains__ = __bool__ = lambda self, *_: self.value() > 3
+    __len__ = lambda self: int(self.value())  # noqa: E731
+
+
+IMPLIED = {
+    "float": float, "int": lambda n: [1, 2, 3, 4, 5, 6][n], "abs": abs, "round": round,
+    "invert": lambda n: ~n, "and": lambda n: n & 2, "rpow": lambda n: 2**n,
+    "divmod": lambda n: divmod(n, 2)[0], "format": lambda n: float(f"{n}"),
+    "repr": lambda n: float("%r" % n), "getattr": lambda n: n.anything,  # noqa: UP031
+    "getitem": lambda n: n["x"], "copy": copy.copy, "reversed": lambda n: next(reversed(n)),
+    "iter": sum, "contains": lambda n: 2 if 1 in n else 5, "bool": lambda n: 2 if n else 5,
+    "len": len, "math": math.floor,
+}  # fmt: skip
+
+
+class Mapped(dict):
+    def __missing__(self, key):
+        return CONFIG.scale
+
+
+class Made:
+    def __new__(cls):
+        made = object.__new__(cls)
+        made.scale = CONFIG.scale
+        return made
+
+    def __init_subclass__(cls):
+        cls.scale = CONFIG.scale
+
+
+class Instances(type):
+    def __instancecheck__(cls, other):
+        return CONFIG.scale > 3
+
+
+class Checked(metaclass=Instances):
+    """A class of which everything is an instance while the configuration says so."""
+
+
+class Abstract(abc.ABC):
+    """A class with which others are registered."""
+
+    @abc.abstractmethod
+    def of(self, x):
+        """What its classes have."""
+
+
+CONFIG, MAPPED = Config(), Mapped()
+
+
+def within():
+    class Derived(Made):
+        pass
+
+    return Derived.scale
+
+
+def tried(holder):
+    try:
+        return holder.absent
+    except AttributeError:
+        return 2.0
+
+
+def imported(x):
+    from tests.compiler.guards.imported_within import SCALE, of_scale
+
+    return x * SCALE * of_scale()
+
+
+def more_reads():
+    """As `reads`: what Python looks up by itself, what classes get, what is replaced."""
+    for name, read in IMPLIED.items():
+        config = Config(2 if name in ("int", "len") else 2.0)
+        number = Number(config)
+        yield (
+            f"__{name}__", lambda x, n=number, r=read: x * r(n),
+            _set(config, "scale", 5 if name in ("int", "len") else 5.0),
+        )  # fmt: skip
+    change = _set(CONFIG, "scale", 5.0)
+    yield "__init__", lambda x: x * Holds().scale, change
+    yield "__new__", lambda x: x * Made().scale, change
+    yield "__init_subclass__", lambda x: x * within(), change
+    yield "__missing__", lambda x: x * MAPPED["x"], change
+    yield "__instancecheck__", lambda x: x * (2 if isinstance(1, Checked) else 3), change
+    one = First()
+    yield (
+        "registered", lambda x: x * (5 if isinstance(one, Abstract) else 2),
+        lambda: Abstract.register(First),
+    )  # fmt: skip
+    kind = type("Kind", (), {})
+    it = kind()
+    yield "absent", lambda x: x * tried(it), _set(kind, "absent", 5.0)
+    kind = type("Kind", (), {})
+    yield (
+        "no class attribute",
+        lambda x, k=kind: x * (5 if hasattr(k, "tag") else 2),
+        _set(kind, "tag", 1),
+    )
+    kind = type("Kind", (), {"scale": 2.0})
+    it = kind()
+    it.scale = 2.0
+    yield (
+        "property put on",
+        lambda x, i=it: x * i.scale,
+        _set(kind, "scale", property(lambda self: 5.0, lambda self, value: None)),
+    )
+    config = Config()
+    yield "__dict__", lambda x, c=config: x * c.scale, _set(config, "__dict__", {"scale": 5.0})
+    config, named = Config(), getattr
+    yield "getattr", lambda x, c=config, g=named: x * g(c, "scale"), _set(config, "scale", 5.0)
+    yield "modules imported within", imported, _set(imported_within, "SCALE", 5.0)
+    config, first, second = Config(), First(), Second()
+    first.config = second.config = config
+    yield (
+        "two ways to an object", lambda x, a=first, b=second, c=config: x * b.config.scale,
+        _set(config, "scale", 5.0),
+    )  # fmt: skip
+    function = functools.lru_cache(lambda: CONFIG.scale)
+    function()
+    yield "cached", lambda x, f=function: x * f(), lambda: (change(), function.cache_clear())
+    for name, library, key in (
+        ("function of the library", ad, "relu"), ("method", ad.Tensor, "relu"),
+        ("class of the library", ad.nn.ReLU, "forward"), ("functional", ad.nn.functional, "gelu"),
+    ):  # fmt: skip
+        yield name, CALLS[name], functools.partial(replace, library, key)
+    yield "sys", lambda x: x * sys.getrecursionlimit(), lambda: sys.setrecursionlimit(5000)
+
+
+class Holds:
+    def __init__(self):
+        self.scale = CONFIG.scale
+
+
+RELU = ad.nn.ReLU()
+CALLS = {
+    "function of the library": lambda x: ad.relu(x), "method": lambda x: x.relu(),
+    "class of the library": lambda x: RELU(x), "functional": lambda x: ad.nn.functional.gelu(x),
+}  # fmt: skip
+REPLACED = []  # of the library: where, under which name, and what was there
+
+
+def replace(holder, name):
+    REPLACED.append((holder, name, holder.__dict__[name]))
+    setattr(holder, name, lambda *args, **kwargs: args[-1] * 5)
+
+
+READS = {name: (function, change) for name, function, change in (*reads(), *more_reads())}
+
+
+LIMIT = sys.getrecursionlimit()
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    monkeypatch.delenv("ADJOINT_TEST_SCALE", raising=False)
+    with np.errstate(), decimal.localcontext():
+        yield
+    while REPLACED:
+        setattr(*REPLACED.pop())
+    CONFIG.scale = 2.0
+    sys.setrecursionlimit(LIMIT)
+    ad.use_deterministic_algorithms(False)
+    ad.set_float32_matmul_precision("highest")
+
+
+def attempt(function, *args):
+    try:
+        return function(*args).tolist()
+    except Unsupported as error:
+        assert str(error).startswith("compile: ")
+        return "refused"
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_is_read_is_followed_or_refused(name):
+    function, change = READS[name]
+    compiled = ad.compile(function)
+    first = attempt(compiled, ad.ones(2))
+    if first != "refused" and name != "bound next":
+        assert first == function(ad.ones(2)).tolist()
+    change()
+    again = attempt(compiled, ad.ones(2))
+    assert again in ("refused", function(ad.ones(2)).tolist())
+    assert first != "refused" or again == "refused"
+
+
+def puts(d):
+    d["y"] = d["x"] * 2
+    return d["y"]
+
+
+def counts(d):
+    d["n"] += 1
+    return d["x"] * 2
+
+
+def appends(x, kept):
+    kept.append(x * 2)
+    return x
+
+
+def swaps(items):
+    items[0], items[1] = items[1], items[0]
+    return items[0] * 1
+
+
+def extends(kept, *xs):
+    kept.extend(x + 1 for x in xs)
+    kept.sort(key=lambda x: -x.shape[0])
+    return len(kept)
+
+
+def nests(d):
+    d["in"]["y"] = d["in"]["x"] + 1
+    d["in"]["kept"].append(3)
+    d.pop("rest", None)
+    return d
+
+
+def of_two(a, b):
+    a[0] = a[0] * 2
+    return b[0] * 1, a
+
+
+def twice(make):
+    [x] = make()
+    return x, x
+
+
+@pytest.mark.parametrize(
+    ("function", "make"),
+    [
+        (puts, lambda: ({"x": ad.ones(2)},)),
+        (counts, lambda: ({"x": ad.ones(2), "n": 0},)),
+        (appends, lambda: (ad.ones(2), [])),
+        (swaps, lambda: ([ad.ones(2), ad.zeros(2)],)),
+        (lambda d: puts(d["in"]), lambda: ({"in": {"x": ad.ones(2)}},)),
+        (lambda pair: swaps(pair[1]), lambda: ((1, [ad.ones(2), ad.zeros(2)]),)),
+        (extends, lambda: ([], ad.ones(1), ad.ones(2))),
+        (nests, lambda: ({"in": {"x": ad.ones(2), "kept": []}, "rest": 0},)),
+        (of_two, lambda: ([ad.ones(1)], [ad.ones(1)])),
+        (of_two, lambda: twice(lambda: ([ad.ones(1)],))),
+        (lambda d: d.clear() or d.update(z=1) or 2, lambda: ({"x": ad.ones(2)},)),
+        (lambda d: (d.update(y=d["m"](d["x"])), 1)[1], lambda: ({"m": RELU, "x": ad.ones(2)},)),
+    ],
+)
+def test_containers_among_arguments_are_written_as_eagerly(function, make):
+    compiled = ad.compile(function)
+    ours, theirs = make(), make()
+    for _ in range(3):
+        assert repr(compiled(*ours)) == repr(function(*theirs))
+        assert repr(ours) == repr(theirs)
+
+
+def test_a_container_that_is_returned_or_kept_is_the_callers():
+    held = First()
+    compiled = ad.compile(lambda d, xs: (setattr(held, "d", d), (xs, {"in": d}))[1])
+    for _ in range(2):
+        d, xs = {"x": ad.ones(1)}, [ad.ones(2)]
+        result = compiled(d, xs)
+        assert result[0] is xs and result[1]["in"] is d and held.d is d
+
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@dataclasses.dataclass
+class Results:
+    given: dict
+    rest: object
+
+
+def test_a_container_is_the_callers_in_results_of_any_form():
+    forms = [
+        lambda d: Results(d, [(d,), d["x"] * 2]), lambda d: collections.OrderedDict(a=d, b=(d, d)),
+        lambda d: Results({"in": d}, Pair(d, d["x"])),
+    ]  # fmt: skip
+    for form in forms:
+        compiled = ad.compile(form)
+        for _ in range(2):
+            d = {"x": ad.ones(1)}
+            assert repr(compiled(d)) == repr(form(d))
+    result = ad.compile(forms[0])(d)
+    assert result.given is d and result.rest[0][0] is d
+    assert ad.compile(forms[1])(d)["b"][1] is d and ad.compile(forms[2])(d).given["in"] is d
+
+
+def test_an_error_leaves_containers_as_they_were():
+    def f(d):
+        d["y"] = d["x"] * 2
+        return ad.nn.functional.embedding(d["i"], d["x"].reshape(-1, 1))
+
+    compiled = ad.compile(f)
+    for last in (2, 7, 2, 7):
+        d = {"x": ad.ones(3), "i": ad.tensor([last])}
+        if last == 2:
+            compiled(d)
+        else:
+            with pytest.raises(IndexError):
+                compiled(d)
+        assert ("y" in d) is (last == 2)
+
+
+def test_a_container_that_is_written_and_reached_in_another_way_is_refused():
+    kept = [ad.ones(1)]
+
+    def f(xs):
+        xs[0] = xs[0] * 2
+        return kept[0] * 1
+
+    with pytest.raises(Unsupported, match="also reaches in another way"):
+        ad.compile(f)(kept)
+    assert ad.compile(f)([ad.ones(1)]).tolist() == [1]
+
+
+def test_a_container_that_is_put_back_is_no_change():
+    def borrows(d):
+        x = d.pop("x")
+        d["x"] = x
+        return x * 2
+
+    assert ad.compile(borrows)({"x": ad.ones(2)}).tolist() == [2, 2]
+
+
+WRITTEN = io.StringIO()
+FAULT = ValueError(0)
+HELD = np.zeros((2, 3))
+OWN = ad.Generator()
+
+
+def noted(x):
+    FAULT.args = (FAULT.args[0] + 1,)
+    return x
+
+
+def reshaped(x):
+    HELD.shape = HELD.shape[::-1]
+    return x
+
+
+@pytest.mark.parametrize("effect", [
+    lambda x: print("said", file=WRITTEN) or x,
+    lambda x: [*map(functools.partial(print, file=WRITTEN), ["said"])] and x,
+    lambda x: functools.partial(print, "said", file=WRITTEN)() or x,
+    lambda x: sorted(["said"], key=lambda text: print(text, file=WRITTEN) or 0) and x,
+    lambda x: threading.Thread(target=WRITTEN.write, args=("said",)).start() or x,
+    lambda x: ad.set_grad_enabled(False) and x,
+    lambda x: ad.set_default_dtype(ad.float64) or x,
+    lambda x: ad.use_deterministic_algorithms(True) or x,
+    lambda x: ad.manual_seed(7) and x * ad.rand(2),
+    lambda x: x * ad.rand(2, generator=ad.Generator().manual_seed(7)),
+    lambda x: x * ad.rand(2, generator=OWN.manual_seed(7)),
+    lambda x: gc.disable() or x,
+    lambda x: Abstract.register(type("Mine", (), {})) and x,
+    lambda x: globals().update(NEW=1) or x,
+    reshaped,
+])  # fmt: skip
+def test_an_effect_is_refused_and_has_not_happened(effect):
+    before = ad.is_grad_enabled(), ad.get_default_dtype(), ad.get_rng_state().tolist()
+    with pytest.raises(Unsupported, match="compile: "):
+        ad.compile(effect)(ad.ones(2))
+    assert (WRITTEN.getvalue(), HELD.shape) == ("", (2, 3))
+    assert before == (ad.is_grad_enabled(), ad.get_default_dtype(), ad.get_rng_state().tolist())
+    assert gc.isenabled() and "NEW" not in globals()
+
+
+def test_what_an_exception_holds_is_state():
+    noting = ad.compile(noted)
+    assert [(noting(ad.ones(1)).item(), FAULT.args) for _ in range(3)] == [
+        (1.0, (n,)) for n in (1, 2, 3)
+    ]
+
+
+def test_a_fallback_has_each_effect_once():
+    written = io.StringIO()
+    own = random.Random(3)
+    numbers = [random.Random(3).random()]
+
+    def f(x):
+        print("step", file=written)
+        return x * own.random()
+
+    with pytest.warns(UserWarning, match=r"runs eagerly: .*print"):
+        y = ad.compile(f, fallback="eager")(ad.ones(1))
+    assert written.getvalue() == "step\n"
+    np.testing.assert_allclose(y.tolist(), numbers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_an_optimizer_that_is_made_within_is_refused(kind):
+    def step(x):
+        w = ad.nn.Parameter(x.clone())
+        optimizer = getattr(ad.optim, kind)([w], lr=0.1)
+        (w**2).sum().backward()
+        optimizer.step()
+        return w.detach() * 1
+
+    with pytest.raises(Unsupported, match=f"steps an optimizer, {kind}, which it makes itself"):
+        ad.compile(step)(ad.ones(2))
+
+
+@pytest.mark.parametrize("fact", [
+    lambda x: x.is_leaf, lambda x: x.grad_fn is None, lambda x: x._version,
+    lambda x: x.storage_offset(), lambda x: x.is_inference(),
+])  # fmt: skip
+def test_what_an_argument_is_besides_its_values_is_refused(fact):
+    with pytest.raises(Unsupported, match="of a tensor from outside, which a program does not"):
+        ad.compile(lambda x: x * (2 if fact(x) else 3))(ad.ones(2))
+
+
+def test_a_gradient_that_is_handed_on_and_written_is_made_anew_in_each_call():
+    def f(x):
+        w = x.clone().requires_grad_()
+        w.clone().backward(ad.ones(2))
+        w.grad.mul_(2)
+        return w.grad
+
+    compiled = ad.compile(f)
+    assert [compiled(ad.ones(2)).tolist() for _ in range(3)] == [[2, 2]] * 3
+
+
+@pytest.mark.parametrize("way", [ad.compile, lambda f: ad.compile(f, mode="pieces"), None])
+@pytest.mark.parametrize("made", [lambda x: x * 1, lambda x: ad.full((2,), 1.0)])
+def test_a_parameter_shares_the_memory_of_its_tensor(way, made):
+    def f(x):
+        y = made(x)
+        p = ad.nn.Parameter(y)
+        y.add_(x)
+        with ad.no_grad():
+            p.mul_(3)
+        return p.detach() * 1, y * 1
+
+    if way is None:
+        with ad.lazy():
+            p, y = f(ad.ones(2))
+    else:
+        p, y = way(f)(ad.ones(2))
+    assert p.tolist() == y.tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("share", [ad.from_numpy, ad.from_dlpack])
+def test_a_buffer_that_is_written_behind_its_tensor_is_refused(share):
+    def f(x):
+        buffer = np.ones(2, np.float32)
+        y = share(buffer) * x
+        buffer[0] = 100
+        return y
+
+    with pytest.raises(Unsupported, match="writes to an array or buffer that it has made a tensor"):
+        ad.compile(f)(ad.ones(2))
+
+
+@dataclasses.dataclass
+class Settings:
+    scale: float = 2.0
+    tags: dict = dataclasses.field(default_factory=dict)
+
+
+class Holder(ad.nn.Module):
+    """A module with what programs hold beside tensors, and code that names `hasattr`."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = ad.nn.Linear(2, 2)
+        self.settings = Settings()
+        self.lock, self.event = threading.Lock(), threading.Event()
+        self.path, self.when = pathlib.Path(), datetime.datetime.now()
+        self.pattern, self.log = re.compile("a"), logging.getLogger("closed world")
+        self.function, self.counted = functools.partial(ad.relu), collections.Counter(a=1)
+        self.cached, self.upper = functools.lru_cache(len), "abc".upper
+        self.first = operator.itemgetter(0)
+
+    def forward(self, x):
+        scale = self.settings.scale if hasattr(self, "settings") else 1
+        self.log.debug("scale %s", scale)
+        with self.lock:
+            return self.function(self.layer(x)) * getattr(self.settings, "scale")  # noqa: B009
+
+
+def test_what_programs_usually_hold_is_not_refused():
+    model = Holder()
+    compiled = ad.compile(model)
+    assert compiled(ad.ones(1, 2)).tolist() == model(ad.ones(1, 2)).tolist()
+    model.settings.scale = 5.0
+    assert compiled(ad.ones(1, 2)).tolist() == model(ad.ones(1, 2)).tolist()

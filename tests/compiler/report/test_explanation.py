@@ -1,0 +1,111 @@
+"""`explain`: what a compiled function's program does."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.core.errors import Unsupported
+from tests.native import needs_native
+
+pytestmark = needs_native
+
+
+def make_step(model=None, kind=ad.optim.Adam):
+    model = model or nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = kind(model.parameters())
+
+    @ad.compile
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, model, optimizer
+
+
+def test_a_training_step():
+    step, model, optimizer = make_step()
+    x, y = ad.randn(5, 6), ad.tensor([0, 1, 2, 0, 1])
+    found = step.explain(x, y)
+    assert optimizer.state[model[0].weight]["step"].item() == 1  # it is a call
+    names = [row.name for row in found.rows]
+    assert (names[0], names[-1]) == ("linear_relu", "Adam.step")
+    assert names.count("linear_weight") == 2
+    first = found.rows[0]
+    assert first.operations == 2 * 5 * 6 * 8 and first.bytes == 4 * (30 + 48 + 8 + 40)
+    assert first.how == "product" and first.native and first.seconds > 0
+    parameters = sum(p._data.nbytes for p in model.parameters())
+    assert found.rows[-1].bytes == (4 + 3) * parameters  # with the gradient read, the rest written
+    assert found.host_calls == found.backward == []
+    assert ("linear_relu", "a library or a routine computes it") in found.cuts
+    assert 0 < found.memory <= found.without_reuse
+    text = str(found)
+    assert "compiled: first call" in text and text.count("\n  linear ") == 1
+    slope = next(row for row in found.rows if row.name.startswith("relu_gradient"))
+    assert slope.operations >= 5 * 8 and found.share(slope) > 0
+
+
+def test_a_layer_whose_backward_comes_later():
+    compiled = ad.compile(nn.LSTM(6, 5))
+    found = compiled.explain(ad.randn(4, 2, 6))
+    assert found.backward[0].name == "recurrent_layer_backward"
+    assert not found.host_calls
+    assert "when gradients of what was returned come in" in str(found)
+
+
+def test_each_program_is_explained_with_why_it_is_there():
+    compiled = ad.compile(lambda x: (x * 2).exp())
+    compiled(ad.ones(3))
+    found = compiled.explain(ad.ones(4))
+    assert found.rows[0].name == "mul_exp" and found.rows[0].bytes == 32
+    assert found.reasons == ["first call", "argument 0 was (3,) float32 and is (4,) float32"]
+    np.testing.assert_allclose(compiled(ad.ones(3)).numpy(), np.exp(2 * np.ones(3)), rtol=1e-6)
+    assert compiled.explain(ad.ones(3)).rows[0].bytes == 24
+    assert {row.bytes for row in compiled.explain(ad.ones(0)).rows} == {0}
+
+
+def test_what_runs_eagerly_is_not_explained():
+    compiled = ad.compile(lambda x: x if x.sum() > 0 else -x, fallback="eager")
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        compiled(ad.ones(2))
+    with pytest.raises(Unsupported, match=r"runs eagerly: .*reads a value"):
+        compiled.explain(ad.ones(2))
+
+
+def test_what_was_fused_and_what_is_computed_again():
+    sizes = (64, 256, 256, 256, 64)
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(sizes)]
+    layers = [x for layer in layers for x in (layer, nn.LayerNorm(layer.out_features), nn.ReLU())]
+    step, _, _ = make_step(nn.Sequential(*layers, nn.Linear(64, 3)))
+    x, y = ad.randn(256, 64), ad.zeros(256, dtype=ad.int64)
+    step(x, y)
+    found = step.explain(x, y)
+    kernels = [row for row in found.rows if row.how == "kernel"]
+    assert all(len(row.fused) != 1 for row in found.rows)
+    for row in kernels:
+        assert not row.fused or row.name.removesuffix("_...") == "_".join(row.fused[:3])
+        assert not row.fused or set(row.again) <= set(row.fused)
+    again = [row for row in kernels if row.again]
+    assert again and all(
+        name in {"sub", "mul", "add", "relu"} for row in again for name in row.again
+    )
+    assert not any(row.fused for row in found.rows if row.how == "product")
+    text = str(found)
+    assert f"  computed again rather than kept, {again[0].name} (" in text
+    assert f"  fused, {again[0].name} (" in text
+
+
+def test_nothing_is_fused_or_computed_again_where_there_is_one_op():
+    compiled = ad.compile(lambda x: x.exp())
+    [row] = compiled.explain(ad.ones(4)).rows
+    assert row.fused == row.again == ()
+    [row] = ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4)).rows
+    assert row.fused == ("exp", "mul", "mul", "add", "sub") and not row.again
+    assert "fused, exp_mul_mul_... (1): exp, mul (2), add, sub" in str(
+        ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4))
+    )

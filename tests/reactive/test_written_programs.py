@@ -1,0 +1,117 @@
+"""Random programs that write in place, inside the blocks of a graph: as eagerly, or with a warning
+where a parameter was written; what is recorded follows the inputs, and memory is memory."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.core.errors import AdjointError
+
+from ..sweep import few_or_many
+from .written_programs import Run, random_program, same, start, value
+
+LEFT_OUT = [("clone",), ("swap",), ("like",), ("data",)]
+many_seeds = few_or_many("seeds", 200, 5000)
+
+
+def in_graph(lines, tensors, protected=()):
+    """The run of a program in a graph, its values, and the graph's warnings."""
+    graph = ad.Graph()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run = Run(tensors, protected).execute(lines, lambda: graph)
+        values = [value(x) for x in run.tensors]
+        graph.check_invariants()
+    assert not graph._state.written and not graph._state.blocks
+    return run, values, [str(w.message) for w in found if str(w.message).startswith("Graph: ")]
+
+
+def different(found, expected):
+    """The numbers of the values that differ."""
+    assert len(found) == len(expected)
+    return [i for i, pair in enumerate(zip(found, expected, strict=True)) if not same(*pair)]
+
+
+def gradients(run):
+    """Of the sum of all that requires grad, for each leaf; None where that is refused."""
+    ends = [x.sum() for x in run.tensors if x.requires_grad and x.dtype.is_floating_point]
+    try:
+        found = ad.autograd.grad(sum(ends), run.leaves, allow_unused=True)
+    except AdjointError:
+        return None
+    return [None if g is None else value(g) for g in found]
+
+
+@many_seeds
+def test_in_blocks_as_eagerly_or_with_a_warning(seeds):
+    warned = 0
+    for seed in range(seeds):
+        dtype, lines = random_program(seed)
+        run, values, said = in_graph(lines, start(dtype))
+        eager = Run(start(dtype)).execute(lines)
+        assert [n for n, *_ in run.refused] == [n for n, *_ in eager.refused], seed
+        expected = [value(x) for x in eager.tensors]
+        wrong = different(values, expected) + different(run.log, eager.log)
+        if run.wrote_leaf:
+            warned += bool(said)
+            assert said or not wrong, (seed, lines)
+        else:
+            assert not said and not wrong, (seed, wrong, lines)
+    assert 0 < warned < seeds / 20
+
+
+@many_seeds
+def test_gradients_of_what_was_written(seeds):
+    compared = 0
+    for seed in range(seeds, 2 * seeds):
+        dtype, lines = random_program(seed)
+        eager = Run(start(dtype)).execute(lines)
+        expected = gradients(eager) if eager.leaves and not eager.wrote_leaf else None
+        if expected is None:
+            continue
+        run, *_ = in_graph(lines, start(dtype))
+        found = gradients(run)
+        for a, b in zip(found, expected, strict=True):
+            assert (a is None) == (b is None), (seed, lines)
+            assert a is None or np.allclose(a, b, rtol=1e-2, equal_nan=True), (seed, lines)
+            compared += a is not None
+    assert compared > seeds / 10
+
+
+@many_seeds
+def test_nodes_follow_an_input_and_memory_stays(seeds):
+    """After the block, the input is set: nodes are what eager execution gives for the new value,
+    memory holds what it held when the block ended; and it is written like other memory.
+    """
+    followed = 0
+    for seed in range(2 * seeds, 3 * seeds):
+        dtype, lines = random_program(seed)
+        # Copies are as they were; `.data` of the input would be written, and its value set.
+        lines = [line for line in lines if line[0] != "read" and line[1:2] not in LEFT_OUT]
+        tensors = start(dtype, leaf=False)
+        first, second = start(dtype, 0, False)[0], start(dtype, 1, False)[0]
+        graph = ad.Graph()
+        x = graph.input(first)
+        run = Run([*tensors[1:], x], (x,)).execute(lines, x.node.state.owner)
+        before, after = (
+            Run([*start(dtype, leaf=False)[1:], plain], (plain,)).execute(lines)
+            for plain in (first, second)
+        )
+        assert [n for n, *_ in run.refused] == [n for n, *_ in before.refused], (seed, lines)
+        expected = [value(y) for y in before.tensors]
+        assert not different([value(y) for y in run.tensors], expected), (seed, lines)
+        x.set(second)
+        for y, old, new in zip(run.tensors, expected, after.tensors, strict=True):
+            node = ad.autograd.refreshing.is_of_graph(y)
+            assert same(value(y), value(new) if node else old), (seed, node, lines)
+            followed += node and not same(old, value(new))
+    assert followed > seeds / 4
+
+
+def test_another_value_is_noticed():
+    assert different([np.ones(2)], [np.ones(2)]) == []
+    for wrong in (np.zeros(2), np.ones(3), np.ones(2, np.float32)):
+        assert different([wrong], [np.ones(2)]) == [0]
