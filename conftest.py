@@ -3,6 +3,11 @@
 import gc
 import importlib.util
 import os
+import signal
+
+# What is started in the background may ignore interrupts, which tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # the test processes already use every core
