@@ -50,7 +50,7 @@ from .ops.shape import arranging, copies, joining, movement
 from .ops.signal import fft, spectrograms
 from .ops.special import incomplete
 from .printing import format_tensor
-from .runtime.cells import Cell, SourceCell, wants_gradient
+from .runtime.cells import Cell, SourceCell, note_branch, wants_gradient, warn_of_plain
 from .runtime.editing import refollow
 from .runtime.lazy import LazyValue, concrete
 from .runtime.node import INFERENCE, Item, Leaf
@@ -1024,6 +1024,8 @@ class Tensor(TensorBase):
     __array_priority__ = 1000
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        if isinstance(self._data, Cell):
+            warn_of_plain(self._data, "NumPy")
         return wrap(np.asarray(array))
 
     def __dlpack__(
@@ -1064,6 +1066,8 @@ class Tensor(TensorBase):
 
     def __bool__(self) -> bool:
         data = self._read()
+        if isinstance(self._data, Cell):
+            note_branch(self._data, sys._getframe(1))
         if data.size != 1:
             raise InvalidArgument(
                 f"bool: Boolean value of Tensor with {data.size} values is ambiguous (shape "

@@ -245,20 +245,26 @@ def _write_memory(x: Tensor, y: Tensor) -> None:
     mode = MODE.get()
     base: Any = _base_of(x)
     with state.lock:
+        call = _call_that_owns(state, base)
         history = mode.grad and isinstance(y._data, Cell) and y._node is not None
         if history and wants_gradient(y._data):
             if state not in mode.blocks:
                 _assert_joins(x, y)
             _become(x, y, state)
             return
-        array = _value_of(y, state in mode.blocks)
-        if array is None:
+        later = call is not None and not call.is_known  # it is written with the first value
+        array = None if later else _value_of(y, state in mode.blocks)
+        if array is None and call is None:
             _become(x, y, state)
             return
         contents = None
         if is_kept(state, base) and base._changes is not INFERENCE:
             contents = _recorded(state, x, y, base)
         before_change(x)
+        if array is None:
+            if contents is not None:
+                _note(state, base, contents)
+            return
         view = None if type(x._data) is ndarray else x._view
         if view is None:
             x._data[...] = array
@@ -266,6 +272,15 @@ def _write_memory(x: Tensor, y: Tensor) -> None:
             write_part(np, base._data, view.ops, array)
         if contents is not None:
             _note(state, base, contents)
+
+
+def _call_that_owns(state: GraphState, base: Tensor) -> Any:
+    """The innermost module call of which `base` is a buffer, which it writes; None where none."""
+    if type(base._data) is ndarray:
+        for call in reversed(state.calling):
+            if call.owns(base):
+                return call
+    return None
 
 
 def _assert_joins(x: Tensor, y: Tensor) -> None:

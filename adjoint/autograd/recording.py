@@ -237,7 +237,7 @@ def record_cell(state: GraphState, op: Op, inputs: tuple[Any, ...]) -> Any:
     Errors: those of `op.infer`; GraphError for inputs of two graphs or of a removed node.
     """
     mode = MODE.get()
-    if op.copies and not (mode.grad and _follows(inputs[0])):
+    if op.copies and not (state.calling or (mode.grad and _follows(inputs[0]))):
         return execute(op, (wrap(concrete(inputs[0])),))
     with state.lock:
         values: list[Any] = []

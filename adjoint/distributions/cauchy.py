@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ops.create.creation import empty
 from ..ops.create.like import full_like
+from ..ops.random.filling import draw_cauchy
 from .distribution import LocationScale
 
 __all__ = ["Cauchy"]
@@ -34,7 +35,7 @@ class Cauchy(LocationScale):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """loc + scale * standard Cauchy draws."""
-        noise = self._drawn(empty, sample_shape, self.loc).cauchy_()
+        noise = draw_cauchy(self._drawn(empty, sample_shape, self.loc))
         return self.loc + noise * self.scale
 
     def _log_prob(self, value: Any) -> Any:

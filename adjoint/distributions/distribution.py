@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
@@ -10,12 +11,34 @@ from ..core.argument_errors import described, remedy
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
 from ..core.mode import are_known, refuse_where
 from ..core.spec import Size, broadcast_shapes
+from ..ops.random.streams import draw_for, graphs_exist
 from ..tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .utils import broadcast_all, lazy_property
 
 __all__ = ["Distribution"]
+
+
+def _drawing_for_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that draws samples: in a graph anew for each new value of a parameter."""
+
+    @functools.wraps(method)
+    def sample(self: Distribution, *args: Any, **kwargs: Any) -> Any:
+        if not graphs_exist():
+            return method(self, *args, **kwargs)
+        return draw_for(list(_parameters(self)), method, self, *args, **kwargs)
+
+    return sample
+
+
+def _parameters(distribution: Distribution) -> Iterator[Tensor]:
+    """The tensors that a distribution, and those that it is made of, hold."""
+    for value in vars(distribution).values():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, Distribution):
+            yield from _parameters(value)
 
 
 class Distribution:
@@ -44,6 +67,12 @@ class Distribution:
         if value not in (True, False):
             raise InvalidArgument(f"set_default_validate_args: expected a bool, got {value!r}")
         Distribution._validate_args = value
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("sample", "rsample"):
+            if name in vars(cls):
+                setattr(cls, name, _drawing_for_parameters(vars(cls)[name]))
 
     def __init__(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ops.create.creation import empty
 from ..ops.create.like import zeros_like
+from ..ops.random.streams import draw_exponential
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all
@@ -50,7 +50,7 @@ class Exponential(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Standard exponential draws / rate."""
-        return self._drawn(empty, sample_shape, self.rate).exponential_() / self.rate
+        return self._drawn(draw_exponential, sample_shape, self.rate) / self.rate
 
     def _log_prob(self, value: Any) -> Any:
         """The log density."""

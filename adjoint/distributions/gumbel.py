@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.dtype import finfo
-from ..ops.create.creation import empty
 from ..ops.random.generators import torch_generator
 from ..ops.random.random import rand
+from ..ops.random.streams import draw_exponential
 from .distribution import LocationScale
 from .utils import euler_constant
 
@@ -46,7 +46,7 @@ class Gumbel(LocationScale):
             info = finfo(self.loc.dtype)
             u = self._drawn(rand, sample_shape, self.loc) * (1 - info.eps - info.tiny) + info.tiny
             return self.loc - self.scale * (-u.log()).log()
-        draws = self._drawn(empty, sample_shape, self.loc).exponential_()
+        draws = self._drawn(draw_exponential, sample_shape, self.loc)
         return self.loc - self.scale * draws.clamp(min=finfo(draws.dtype).tiny).log()
 
     def _log_prob(self, value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import gc
 import weakref
@@ -25,7 +24,7 @@ from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
 from ..nn.roots import ROOTS
 from ..ops.create.memory import as_tensor
-from ..ops.random.draws import Draw
+from ..ops.random.draws import Draw, DrawnFor
 from ..ops.random.generators import Generator, counting, is_following, next_draw
 from ..ops.random.random import randint
 from ..runtime import editing
@@ -42,6 +41,7 @@ from ..runtime.cells import (
     upstream,
 )
 from ..runtime.lazy import concrete
+from ..runtime.repeats import GraphCopy, mark_stale
 from ..runtime.tensors import wrap
 from ..tensor import Tensor
 from .events import Log
@@ -138,6 +138,7 @@ class Graph(ModeSwitch):
         """End a block: behind the outermost, what was written inside is memory again."""
         state = self._state
         state.blocks -= 1
+        state.branch = None
         if state.blocks or not (state.written or state.foreign):
             return
         mode = MODE.get()
@@ -562,14 +563,31 @@ class Graph(ModeSwitch):
         try:
             MODE.set(mode_with(mode, executor=self.recorder))  # whose generator may be the graph's
             for cell in self._state.cells():
-                if isinstance(cell.op, Draw):
-                    seed, draw = next_draw(None)
-                    cell.op = dataclasses.replace(cell.op, seed=seed, draw=draw)  # type: ignore[type-var]
+                if isinstance(cell.op, (Draw, DrawnFor)):
+                    cell.op = cell.op.renumbered(*next_draw(None))
                     cell.stale = True
                     cell.seen = None
                     push(cell)
         finally:
             MODE.set(mode)
+
+    def freeze_draws(self, frozen: bool = True) -> None:
+        """Keep the numbers that random nodes have, whatever changes (or no longer).
+
+        A node that draws for a tensor (dropout, `rand_like`, a distribution's samples) otherwise
+        draws anew for each new value of it.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(ad.zeros(3))
+        >>> noise = ad.rand_like(x)
+        >>> graph.freeze_draws()
+        >>> before = noise.numpy().copy()
+        >>> _ = x.set(ad.ones(3))
+        >>> bool((noise.numpy() == before).all())
+        True
+        """
+        self._state.draws_frozen = frozen
+        self._state.said.add("kept draw")
 
     def release(self, *nodes: Any) -> None:
         """Drop the values of all computed nodes, or of the nodes from which `nodes` were computed
@@ -606,6 +624,7 @@ class Graph(ModeSwitch):
         self.training = mode
         for module in self.calls.modules():
             module.train(mode)
+        mark_stale(self._state)
         return self
 
     def eval(self) -> Graph:
@@ -813,6 +832,8 @@ class Graph(ModeSwitch):
                     if isinstance(source, SourceCell):  # as it is outside of blocks
                         apart[cell] = source
             twins = editing.copy(cells, new._state, apart)
+            generators = (self.generator or self, new.generator)
+            editing.copy_repeats(GraphCopy(twins, generators, share))
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell in tensors:
                 new._twins[cell] = twins[cell].reference

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,19 @@ from ..io import checkpoint
 from ..io.stored_ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
 from ..ops.index.indexing import Reindex
-from ..ops.random.generators import counting
+from ..ops.random.draws import Beside, Draw, DrawnFor
+from ..ops.random.generators import counting, default_generator
 from ..ops.shape.movement import Refit
-from ..runtime.cells import Cell, SourceCell, assert_consistent, notice_foreign_writes, upstream
+from ..runtime import repeats
+from ..runtime.cells import (
+    Cell,
+    GraphState,
+    SourceCell,
+    assert_consistent,
+    notice_foreign_writes,
+    upstream,
+    users_frame,
+)
 from ..runtime.lazy import concrete, specs_of
 from ..runtime.node import Item
 from ..runtime.tensors import wrap
@@ -48,7 +59,7 @@ _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
 _NUMBER = bool | int | float | complex | None
-_OPS = Ops(Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex)
+_OPS = Ops(Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex, DrawnFor, Beside)
 
 
 def lasting(graph: Graph) -> list[Cell]:
@@ -117,7 +128,23 @@ def save(graph: Graph, f: Any) -> None:
     """Write `graph`; see `Graph.save`."""
     state = graph._state
     with state.lock:
+        _warn_of_writes(state)
         checkpoint.save(_written(graph), f)
+
+
+def _warn_of_writes(state: GraphState) -> None:
+    """Warn of what a file does not hold: writes to buffers, which belong to modules."""
+    for reference in state.repeating:
+        cell = reference()
+        if cell is None or not any(isinstance(x, repeats.BufferWrites) for x in cell.repeats):
+            continue
+        warnings.warn(
+            f"Graph.save: node {cell.label!r} of shape {tuple(cell.shape)} writes buffers of a "
+            "module for each new value (running statistics, say); in the file it does not: save "
+            "the module's state_dict beside it, and record its training again after loading",
+            stacklevel=users_frame()[0],
+        )
+        return
 
 
 def _written(graph: Graph) -> dict[str, Any]:
@@ -329,6 +356,10 @@ class _GraphReader:
         if computed:
             arrays = tuple([self._array(spec) for spec in specs])
             cell.array = arrays[0] if op.n_outputs == 1 else arrays
+        if isinstance(op, (Draw, DrawnFor)) and cell.cells:
+            last = self.state.stamp() if seen or computed else repeats.NEVER
+            generator = self.graph.generator or default_generator
+            repeats.attach(cell, repeats.NewNumbers(last, generator))
         if leaf:
             return cell, showing(cell, Tensor).requires_grad_()
         return cell, refreshing.tensor_of(cell)

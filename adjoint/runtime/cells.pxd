@@ -7,17 +7,19 @@ cdef class GraphState:
     cdef public object lock
     cdef public Py_ssize_t blocks, changed_last, edits, runs, reads, set_last, written_first, written_last
     cdef public object observer
-    cdef public list roots, edited, derived, foreign, written
-    cdef public object sources, stamp, undo, before_read, owner
+    cdef public list roots, edited, derived, foreign, written, repeating, calling, unset
+    cdef public object sources, stamp, undo, before_read, before_run, owner
     cdef public dict chains
-    cdef public bint warned, eventful, fleeting, _cutoff, _places
+    cdef public set said
+    cdef public bint draws_frozen, eventful, fleeting, _cutoff, _places
     cdef public Py_ssize_t _planning
     cdef public tuple _scope
+    cdef public object _branch
     cdef object __weakref__
 
 cdef class Rare:
     cdef public object about, extra, handle
-    cdef public tuple cut
+    cdef public tuple cut, repeats
     cdef public bint cutoff
     cdef public Py_ssize_t planned
 

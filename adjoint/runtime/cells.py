@@ -95,17 +95,23 @@ class _Noticed(Generic[T]):
 
     def __set__(self, state: GraphState, value: T) -> None:
         setattr(state, self.own, value)
-        state.eventful = state._cutoff or state._places or state._planning > 0 or bool(state._scope)
+        state.eventful = bool(
+            state._cutoff or state._places or state._planning or state._scope or state._branch
+        )
+
+
+any_graph = [False]  # a graph was made: eager draws need not ask before
 
 
 class GraphState:
     """State shared by all cells of one graph."""
 
     __slots__ = (
-        "__weakref__", "_cutoff", "_places", "_planning", "_scope", "before_read", "blocks",
-        "chains", "changed_last", "derived", "edited", "edits", "eventful", "fleeting", "foreign",
-        "lock", "observer", "owner", "reads", "roots", "runs", "set_last", "sources", "stamp",
-        "undo", "warned", "written", "written_first", "written_last",
+        "__weakref__", "_branch", "_cutoff", "_places", "_planning", "_scope", "before_read",
+        "before_run", "blocks", "calling", "chains", "changed_last", "derived", "draws_frozen",
+        "edited", "edits", "eventful", "fleeting", "foreign", "lock", "observer", "owner",
+        "reads", "repeating", "roots", "runs", "said", "set_last", "sources", "stamp", "undo",
+        "unset", "written", "written_first", "written_last",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
@@ -121,6 +127,12 @@ class GraphState:
     undo: Journal | None  # the undo log of the current batch
     edited: list[Cell]  # cells whose inputs were edited, until `before_read` has handled them
     before_read: Any  # called before a read that follows edits, with the cells to be read, or None
+    before_run: Any  # called before a walk with the cells that it is to compute, or None
+    repeating: list[weakref.ref[Cell]]  # cells with `repeats`
+    calling: list[Any]  # the module calls that are being recorded, the outermost first
+    unset: list[weakref.ref[Cell]]  # inputs that had no value when they were made
+    draws_frozen: bool  # draws keep their numbers
+    said: set[Any]  # the warnings that were given
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
     chains: dict[Any, Any]  # by the `order` of their cells: how often each came, or its kernel
@@ -131,24 +143,27 @@ class GraphState:
     written_last: int  # when it last did; 0 before, and once it was warned
     fleeting: bool  # some cell is fleeting
     written: list[weakref.ref[Version]]  # of the memory whose contents an open block has recorded
-    warned: bool  # the warning that a node's value is not that of its recording was given
 
     # What new cells have to look at:
     cutoff = _Noticed["bool"]("cutoff")  # their `cutoff`
     places = _Noticed["bool"]("places")  # whether they remember the user's line
     planning = _Noticed["int"]("planning")  # their `planned`
     scope = _Noticed["tuple[str, ...]"]("scope")  # the modules being called, the outermost first
-    eventful: bool  # any of these four is set
+    branch = _Noticed["tuple[Cell, Any] | None"]("branch")  # by which an `if` was decided; its line
+    eventful: bool  # any of these five is set
+    _branch: tuple[Cell, Any] | None
     _cutoff: bool
     _places: bool
     _planning: int
     _scope: tuple[str, ...]
 
     def __init__(self) -> None:
+        any_graph[0] = True
         self.lock = fork_safety.lock()
         self._cutoff = self._places = self.eventful = False
         self._planning = 0
         self._scope = ()
+        self._branch = None
         self.blocks = self.edits = 0
         self.written = []
         self.runs = 0
@@ -158,10 +173,15 @@ class GraphState:
         self.foreign = []
         self.stamp = next_order
         self.changed_last = self.set_last = self.written_first = self.written_last = 0
-        self.fleeting = self.warned = False
+        self.fleeting = False
         self.undo = None
         self.edited = []
-        self.before_read = None
+        self.before_read = self.before_run = None
+        self.repeating = []
+        self.calling = []
+        self.unset = []
+        self.draws_frozen = False
+        self.said = set()
         self.derived = []
         self.reads = 0
         self.chains = {}
@@ -189,7 +209,7 @@ def _nobody() -> None:
 class Rare:
     """Attributes that few cells have, with the values that all other cells share."""
 
-    __slots__ = ("about", "cut", "cutoff", "extra", "handle", "planned")
+    __slots__ = ("about", "cut", "cutoff", "extra", "handle", "planned", "repeats")
 
     about: dict[str, Any] | None  # name, module, line
     cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
@@ -197,10 +217,11 @@ class Rare:
     extra: Extra | None  # hooks
     handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
     planned: int  # 0; computes a gradient: 1, that `grad` gave; 2, in a remembered backward pass
+    repeats: tuple[Any, ...]  # what is done again for each new value: see repeats.py
 
     def __init__(self) -> None:
         self.about = None
-        self.cut = ()
+        self.cut = self.repeats = ()
         self.cutoff = False
         self.extra = None
         self.handle = _nobody
@@ -256,6 +277,7 @@ class Cell(LazyValue):
     extra = _InRare["Extra | None"]("extra")
     handle = _InRare["Callable[[], Any]"]("handle")
     planned = _InRare["int"]("planned")
+    repeats = _InRare["tuple[Any, ...]"]("repeats")
 
     def __init__(
         self,
@@ -275,6 +297,8 @@ class Cell(LazyValue):
             self.cutoff = True
         if state.planning:
             self.planned = state.planning
+        elif state._branch is not None:
+            warn_of_branch(state)
         if state.scope:
             self.note(module=state.scope)
         if state.places:
@@ -466,6 +490,8 @@ class SourceCell(Cell):
         self.seen = ()
         self.follows = self.content = None
         self.version = state.stamp()
+        if array is None:
+            state.unset.append(self.reference)
 
     def follow(self, x: TensorBase) -> None:
         """Take the memory of `x`, a tensor outside the graph, as the value, and follow its
@@ -545,7 +571,7 @@ class SourceCell(Cell):
                 self.array = array
             state = self.state
             self.version = state.changed_last = state.stamp()
-            if self.leaf is not None and not state.warned:
+            if self.leaf is not None:
                 state.written_first = state.written_first or self.version
                 state.written_last = self.version
             push(self)
@@ -599,15 +625,62 @@ for _type in (Cell, SourceCell):
 
 
 def warn_of_change(cell: Cell, used: str) -> None:
-    """Warn, once per graph, that a node's value is not that of its recording because a parameter
-    was written to, unless the user has set an input since.
+    """Warn, once for each line, that a node's value is not that of its recording because a
+    parameter was written to, unless the user has set an input since.
     """
     state = cell.state
     if not cell.order < state.written_last > state.set_last:
         return
-    if is_changed_since(cell, cell.order):
-        state.warned, state.written_last = True, 0
+    _, frame = users_frame()
+    key = used, frame.f_code, frame.f_lineno
+    if key not in state.said and is_changed_since(cell, cell.order):
+        state.said.add(key)
         _warn(cell, used)
+
+
+def note_branch(cell: Cell, frame: Any) -> None:
+    """Note that the code of `frame` decides by the value of `cell`: what a program records next in
+    a block of its graph may be what it decided.
+    """
+    state = cell.state
+    if state in get_mode().blocks and not frame.f_code.co_filename.startswith(FOLDER):
+        state.branch = cell, (frame.f_code, frame.f_lineno)
+
+
+def warn_of_branch(state: GraphState) -> None:
+    """Warn, once for each line, that what is recorded was decided by a value that can be set."""
+    assert state.branch is not None
+    cell, line = state.branch
+    state.branch = None
+    if ("branch", *line) in state.said or not any(map(_can_be_set, upstream((cell,)))):
+        return
+    state.said.add(("branch", *line))
+    warnings.warn(
+        f"Graph: {line[0].co_filename}:{line[1]} decided by the value of {cell.label!r} what is "
+        "recorded: the nodes stay as they are when another value is set; use where(), or read "
+        "outside of the block; said once for each line",
+        stacklevel=users_frame()[0],
+    )
+
+
+def _can_be_set(cell: Cell) -> bool:
+    """Whether a cell is an input or a parameter of the graph."""
+    tensor = cell.handle() if cell.op is None else None
+    return tensor is not None and tensor._data is cell
+
+
+def warn_of_plain(cell: Cell, by: str) -> None:
+    """Warn, once for each line, that the result of something that is not recorded is plain."""
+    _, frame = users_frame()
+    key = by, frame.f_code, frame.f_lineno
+    if key not in cell.state.said:
+        cell.state.said.add(key)
+        warnings.warn(
+            f"Graph: {by} computed with the value that {cell.label!r} has now: the result is no "
+            "node, and does not follow it; use functions of adjoint (of x.numpy() it is "
+            "plain without a word); said once for each line",
+            stacklevel=users_frame()[0],
+        )
 
 
 def is_changed_since(cell: Cell, order: int) -> bool:
@@ -637,7 +710,7 @@ def _warn(cell: Cell, used: str) -> None:
         f"Graph: {cell.label!r} of shape {tuple(cell.shape)} was recorded {where}, and {used} "
         "after a parameter that it depends on was changed: it shows what that gives now. For the "
         "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
-        "the change (graph.peek(node) is what was computed last); said once for each graph",
+        "the change (graph.peek(node) is what was computed last); said once for each line",
         stacklevel=users_frame()[0],
     )
 
@@ -706,6 +779,7 @@ def _tensor_and_source() -> int:
 
 
 _TENSOR_AND_SOURCE = _tensor_and_source()
+any_graph[0] = False
 
 
 def refresh(targets: Iterable[Cell]) -> None:
@@ -726,6 +800,8 @@ def refresh(targets: Iterable[Cell]) -> None:
     with state.lock:
         if state.edited and state.before_read is not None:
             state.before_read(state, needed)
+        if state.before_run is not None:
+            state.before_run(state, needed)
         mode: Mode = get_mode()
         quietly(_refresh, state, needed, mode.observer)
 

@@ -12,6 +12,7 @@ from ..core.spec import Spec
 from .cells import Cell, GraphState, Journal, SourceCell, downstream, push, upstream
 from .lazy import specs_of
 from .node import Item, next_order
+from .repeats import GraphCopy, attach
 
 if TYPE_CHECKING:
     import numpy as np
@@ -477,3 +478,12 @@ def copy(
             twin.about = dict(cell.about)
         copies[cell] = twin
     return copies
+
+
+def copy_repeats(copy: GraphCopy) -> None:
+    """Let the cells of a copied graph do again what those of the original do."""
+    for cell, twin in copy.cells.items():
+        for repeat in cell.repeats:
+            again = repeat.copied(copy)
+            if again is not None:
+                attach(twin, again)

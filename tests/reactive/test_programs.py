@@ -180,6 +180,7 @@ def test_lazily_as_eagerly(program, read_backwards):
 def test_in_a_graph_as_eagerly_also_after_changes(program):
     program = [line for line in program if line[1] != "clone"]  # some are copies, which stay
     graph = ad.Graph()
+    graph.freeze_draws()  # test_repeats.py has those that are made again
     first, second = start(0), start(1)
     a, b = graph.parameter(first[0]), graph.parameter(first[1])
     c = graph.input(first[2])
@@ -206,6 +207,7 @@ def test_in_a_graph_of_tensors_from_outside(program):
     """The graph follows eager tensors: what changes them in place changes it."""
     program = [line for line in program if line[1] != "clone"]  # some are copies, which stay
     graph = ad.Graph()
+    graph.freeze_draws()  # test_repeats.py has those that are made again
     first, second = start(0), start(1)
     a, b, c = leaves_of(first)
     with graph:

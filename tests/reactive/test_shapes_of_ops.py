@@ -100,15 +100,14 @@ def test_functions_that_hold_sizes_are_never_wrong(name):
 
 
 REFUSED = {
+    "uniform_": lambda x: x.clone().uniform_(0, 2),
     "cov": lambda x: x.cov(),
     "svd_lowrank": lambda x: ad.svd_lowrank(x)[1],
     "expand_as": lambda x: ad.ones(1, dtype=ad.float64).expand_as(x),
     "broadcast": lambda x: ad.broadcast_tensors(ad.zeros(1), x)[0],
-    "rand_like": ad.rand_like,
     "roll": lambda x: x.roll(9, 0),
     "lu": lambda x: ad.linalg.lu(x)[1],
     "trapezoid": lambda x: ad.trapezoid(x, x),
-    "uniform_": lambda x: x.clone().uniform_(),
     "repeat_interleave": lambda x: x.repeat_interleave(2, 0),
 }
 
@@ -124,6 +123,18 @@ def test_what_was_computed_with_sizes_refuses_others(name):
         x.set(np.ones((3, 6)))
     assert x.shape == (4, 6)
     graph.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "draw", [ad.rand_like, ad.randn_like, F.dropout, lambda x: x.clone().uniform_()]
+)
+def test_a_draw_for_a_tensor_has_its_sizes(draw):
+    graph = ad.Graph()
+    x = graph.input(np.ones((4, 6)))
+    with graph:
+        y = draw(x)
+    x.set(np.ones((3, 2)))
+    assert y.shape == (3, 2) and y.numpy().shape == (3, 2)
 
 
 def test_running_statistics_that_are_nodes_count_again():

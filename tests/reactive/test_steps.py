@@ -499,7 +499,6 @@ def test_a_detached_value_used_after_the_optimizers_step_warns():
     optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
         loss - old
-    graph._state.warned = False
     optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again"):
         loss - other
@@ -512,11 +511,9 @@ def test_an_attached_value_used_after_the_optimizers_step_warns():
     optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
         total + loss  # of one shape and dtype: the short way
-    graph._state.warned = False
     optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
         total.exp()
-    graph._state.warned = False
     optimizer.step()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -689,3 +689,58 @@ def test_f_functions_in_place_are_writes_too():
         before = t * 2
         F.relu(t, inplace=True)
     assert before.tolist() == [-2, 4] and t.tolist() == [0, 2]
+
+
+# ---- warnings by line and kind -------------------------------------------------------------------
+
+
+def test_a_late_read_that_is_harmless_leaves_others_their_warning():
+    graph, w = ad.Graph(), ad.ones(3, requires_grad=True)
+    with graph:
+        loss, other = (w * 2).sum(), (w * 3).sum()
+    loss.backward()
+    ad.optim.SGD([w], lr=0.1).step()
+    with pytest.warns(UserWarning, match=LATE) as said:
+        for _ in range(3):
+            loss.item()
+            ad.optim.SGD([w], lr=0.1).step()
+        other.item()
+    assert len([each for each in said if LATE in str(each.message)]) == 2
+
+
+def test_a_branch_on_a_value_that_can_be_set_is_said_once_for_each_line():
+    graph = ad.Graph()
+    x = graph.input(2.0)
+    with pytest.warns(UserWarning, match=r"test_writers.py:\d+ decided by the value") as said:
+        for _ in range(3):
+            with graph:
+                y = x * 2 if (x > 1) else x * 3
+    assert len(said) == 1 and y.item() == 4
+    with pytest.warns(UserWarning, match="decided by the value"), graph:
+        y = x * 2 if (x > 1) else x * 3
+
+
+def test_branches_that_decide_nothing_that_can_be_set_say_nothing():
+    graph, t = ad.Graph(), ad.ones(2)
+    x = graph.input(2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with graph:
+            y = t * 2 if t.sum() > 1 else t * 3  # made of a plain tensor
+            ad.distributions.Normal(x, 1.0).log_prob(y)  # whose own checks read values
+            assert x > 1  # and nothing is recorded behind it
+        if x > 1:
+            x * 2
+
+
+def test_a_plain_result_of_a_node_is_said():
+    graph = ad.Graph()
+    x = graph.input(ad.ones(2, 3))
+    program = ad.inference.freeze(ad.nn.Linear(3, 2).eval(), ad.ones(2, 3))
+    with pytest.warns(UserWarning, match="NumPy computed with the value"):
+        np.sin(x)
+    with pytest.warns(UserWarning, match="a frozen program computed with the value"):
+        program(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.sin(x.numpy())

@@ -23,6 +23,7 @@ from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...ir import program as form
 from ...ir.compute import spec_of
+from ...runtime.cells import Cell, warn_of_plain
 from ...runtime.lazy import concrete
 from ...runtime.tensors import wrap
 from ..passes.basic_passes import Folds, drop_dead
@@ -324,6 +325,8 @@ def _array(x: object, device: device | None) -> np.ndarray:
                 f".to({str(expected)!r})"
             )
         array = concrete(x)
+        if isinstance(x._data, Cell):
+            warn_of_plain(x._data, "a frozen program")
         if device is not None:
             return host_array(array, {})
         return array.array if not isinstance(array, np.ndarray) else array

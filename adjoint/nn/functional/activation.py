@@ -13,6 +13,7 @@ from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...ops.elementwise import functions
 from ...ops.nn import activation as ops
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
+from ...ops.random.streams import draw_exponential, draw_for
 from ...runtime.fused import checking, fused
 from ...runtime.public import explaining
 from ...tensor import Tensor
@@ -269,7 +270,8 @@ def gumbel_softmax(
     """
     if tau <= 0:
         raise InvalidArgument(f"gumbel_softmax: tau must be positive, got {tau}")
-    noise = -logits.detach().clone().exponential_().log()
+    shape, place = tuple(logits.shape), {"dtype": logits.dtype, "device": logits.device}
+    noise = -draw_for((logits,), draw_exponential, shape, **place, like=logits).log()
     soft: Tensor = ops.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

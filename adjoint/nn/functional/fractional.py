@@ -15,6 +15,7 @@ from ...ops.nn import adaptive_maxima
 from ...ops.nn.pooling import max_pool1d, max_pool2d, max_pool3d
 from ...ops.nn.windows import per_dimension
 from ...ops.random.random import rand
+from ...ops.random.streams import draw_for
 from ...ops.shape.arranging import pad
 from ...runtime.public import explaining
 from ...tensor import Tensor
@@ -106,7 +107,7 @@ def _fractional_max_pool(
     lead = tuple(input.shape[:-rank])
     planes = lead if len(lead) == 2 else (1, *lead)
     if samples is None:
-        samples = rand(*planes, rank, dtype=input.dtype)
+        samples = draw_for((input,), rand, *planes, rank, dtype=input.dtype)
     draws: Any = samples.detach().to(input.device)[: planes[0], : planes[1]]
     index: Any = 0
     for i, (n, k, c) in enumerate(zip(size, kernel, count, strict=True)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.modes import no_grad
+from ...autograd.recording import is_captured
 from ...core.errors import ShapeError
-from ...core.mode import are_known
 from ...ops.create.creation import empty, tensor
 from ...ops.create.like import zeros_like
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
@@ -122,7 +122,7 @@ class _BatchNorm(_NormBase):
         """The normalized input; training updates the running statistics."""
         self._check_input_dim(input)
         averages = self.momentum is None and self.training and self.track_running_stats
-        if averages and not are_known():
+        if averages and is_captured(input):
             return self._captured(input)
         factor = self._update_factor()
         use_batch = self.training or self.running_mean is None

@@ -13,7 +13,7 @@ from ...core.spec import Spec
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, explaining, public, with_out
-from ..random.streams import draw_normal
+from ..random.streams import draw_for, draw_normal
 from ..samples import array
 from ..shape.sizes import hold_sizes
 from .matrix_factors import linalg_qr, linalg_svd
@@ -180,7 +180,8 @@ def ormqr(
 
 def _basis(A: Any, q: int, niter: int) -> Any:
     """Orthonormal columns that nearly span those of A (Halko et al. 2009, algorithm 4.4)."""
-    Q: Any = linalg_qr(matmul(A, draw_normal((A.shape[-1], q), A.dtype, None, A.device))).Q  # noqa: N806
+    start = draw_for((A,), draw_normal, (A.shape[-1], q), A.dtype, None, A.device)
+    Q: Any = linalg_qr(matmul(A, start)).Q  # noqa: N806
     for _ in range(niter):
         Q = linalg_qr(matmul(A.mH, Q)).Q  # noqa: N806
         Q = linalg_qr(matmul(A, Q)).Q  # noqa: N806

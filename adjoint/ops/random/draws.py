@@ -12,7 +12,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import CPU
 from ...core.device import device as Device  # noqa: N812 - the draws have a field of that name
-from ...core.errors import InvalidArgument
+from ...core.errors import InvalidArgument, InvalidType
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_type import Tensor
@@ -39,6 +39,10 @@ class Draw(Op, abstract=True):
         if type(self.seed) is not int:
             return self.seed
         return xp.generator(self.seed, self.draw)
+
+    def renumbered(self, seed: int, draw: int) -> Draw:
+        """Return this draw with other numbers."""
+        return replace(self, seed=seed, draw=draw)
 
     def fresh(self) -> Any:
         """A NumPy generator of the stream, made for the references."""
@@ -234,6 +238,63 @@ class Mask(Draw):
         halves = [int(r) >> shift & 0xFFFFFFFF for r in raw for shift in (0, 32)][:count]
         values = [self.value if h / 2**32 < self.keep else 0.0 for h in halves]
         return np.array(values).reshape(self.shape).astype(self.dtype.numpy)
+
+
+@dataclass(eq=False, repr=False)
+class DrawnFor(Op, abstract=True):
+    """A draw that a graph makes for tensors: with other numbers for each new value of one
+    (`runtime/repeats.py`), and, with `follows`, in the shape of the first.
+    """
+
+    drawing: Op
+    follows: bool
+    differentiable = False
+    drawn = True
+    library = "draws"
+
+    def infer(self, spec: Spec, *others: Spec) -> Spec:
+        """The spec of the draw."""
+        if not isinstance(self.drawing, Draw):
+            raise InvalidType(f"draw: {self.drawing.name} draws nothing")
+        made: Spec = self._of(spec.shape).infer()
+        return made
+
+    def compute(self, xp: Any, x: Any, *others: Any) -> Any:
+        """The draw."""
+        return self._of(x.shape).compute(xp)
+
+    def renumbered(self, seed: int, draw: int) -> DrawnFor:
+        """Return this draw with other numbers."""
+        drawing: Any = self.drawing
+        return replace(self, drawing=drawing.renumbered(seed, draw))
+
+    def _of(self, shape: tuple[int, ...]) -> Any:
+        drawing: Any = self.drawing
+        if not self.follows or shape == drawing.shape:
+            return drawing
+        return replace(drawing, shape=tuple(shape))
+
+
+@dataclass(eq=False, repr=False)
+class Beside(Op, abstract=True):
+    """A tensor beside others, for which it is made too: the parameter of a draw that is made anew
+    where one of them changes.
+    """
+
+    others: int
+    exact = True
+
+    def infer(self, spec: Spec, *others: Spec) -> Spec:
+        """The spec of the first."""
+        return spec
+
+    def compute(self, xp: Any, x: Any, *others: Any) -> Any:
+        """The first array."""
+        return x
+
+    def gradient(self, g: Tensor) -> tuple[Any, ...]:
+        """The whole cotangent to the first."""
+        return (g, *(None,) * self.others)
 
 
 @dataclass(eq=False, repr=False)

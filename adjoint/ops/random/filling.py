@@ -16,7 +16,7 @@ from ..promotion import cast
 from .draws import Exponential
 from .generators import torch_generator
 from .random import _assert_probability, _assert_std, _chosen, _draw_integers, _like, _mask
-from .streams import _assert_kind, draw_normal, draw_uniform, drawn, followed
+from .streams import _assert_kind, draw_for, draw_normal, draw_uniform, drawn, followed
 
 __all__: list[str] = []
 
@@ -143,10 +143,12 @@ def _log_normal(
 def _drawing(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def draw(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return _like(function(self, *args, **kwargs), self)
+        return _like(draw_for((self,), function, self, *args, **kwargs), self)
 
     return draw
 
+
+draw_cauchy = _drawing(_cauchy)  # in the shape of a tensor that has no values yet
 
 for _function in (
     _uniform, _normal, _bernoulli, _random, _exponential, _geometric, _cauchy, _log_normal,

@@ -273,7 +273,7 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-def _drawing_now(generator: Generator | None) -> Generator:
+def drawing_now(generator: Generator | None) -> Generator:
     """The given generator, or the one of the graph that is recorded, or the default one."""
     if generator is None:
         executor = MODE.get().executor
@@ -288,7 +288,7 @@ def _drawing_now(generator: Generator | None) -> Generator:
 
 def next_draw(generator: Generator | None) -> tuple[int, int]:
     """Seed and number of a new draw from `generator`, or from the default one."""
-    generator = _drawing_now(generator)
+    generator = drawing_now(generator)
     note = getattr(MODE.get().executor, "note_draw", None)  # a capture's
     return generator.next_draw() if note is None else note(generator)
 
@@ -297,12 +297,17 @@ def torch_generator(generator: Generator | None, place: Device = CPU) -> Generat
     """The generator that draws for that argument, if it is PyTorch's and the numbers are real."""
     if not _switch.used or place.type == "meta":
         return None
-    generator = _drawing_now(generator)
+    generator = drawing_now(generator)
     if generator.twister is None:
         return None
     if hasattr(MODE.get().executor, "generator"):
-        raise Unsupported(
-            "random numbers of a Graph come from counters, not from PyTorch's generator, so that "
-            "each can be drawn again; give it a seed: Graph(seed=...)"
-        )
+        raise not_of_counters()
     return generator
+
+
+def not_of_counters() -> Unsupported:
+    """An error for a draw in a graph from PyTorch's generator."""
+    return Unsupported(
+        "random numbers of a Graph come from counters, not from PyTorch's generator, so that "
+        "each can be drawn again; give it a seed: Graph(seed=...)"
+    )

@@ -23,7 +23,6 @@ from ...core.device import device as Device  # noqa: N812 - the parameters here 
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
-from ...runtime.dispatch import apply
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
 from ..create.allocation import assert_row_major, assert_strided, into, sizes_from
@@ -32,6 +31,7 @@ from ..promotion import cast
 from ..shape.sizes import hold_sizes, is_of_graph
 from .draws import (
     Bernoulli,
+    DrawnFor,
     Mask,
     Multinomial,
     Normal,
@@ -48,13 +48,22 @@ from .generators import (
     get_rng_state,
     initial_seed,
     manual_seed,
-    next_draw,
     seed,
     set_rng_state,
     torch_generator,
 )
 from .generators import follow_torch as follow_torch
-from .streams import _as_new, _assert_kind, draw_normal, draw_uniform, drawn, followed, rejecting
+from .streams import (
+    _as_new,
+    _assert_kind,
+    draw_for,
+    draw_normal,
+    draw_uniform,
+    drawn,
+    drawn_from,
+    followed,
+    rejecting,
+)
 
 __all__ = [
     "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
@@ -274,7 +283,8 @@ def rand_like(
     assert_strided("rand_like", layout)
     assert_row_major(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
-    result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place, input)
+    d = target(dtype) or input.dtype
+    result = draw_for((input,), draw_uniform, tuple(input.shape), d, generator, place, input)
     return _finished(
         _like(result, input), None, dtype, device, requires_grad, "rand_like", pin_memory
     )
@@ -305,7 +315,8 @@ def randn_like(
     assert_row_major(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
-    result = draw_normal(tuple(input.shape), d, generator, place, _as_new(input))
+    like = _as_new(input)
+    result = draw_for((input,), draw_normal, tuple(input.shape), d, generator, place, like)
     return _finished(
         _like(result, input), None, dtype, device, requires_grad, "randn_like", pin_memory
     )
@@ -341,7 +352,8 @@ def randint_like(
     low, high = (0, low) if high is None else (0 if low is None else low, high)
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
-    result = _draw_integers(low, high, tuple(input.shape), d, generator, place, input)
+    shape = tuple(input.shape)
+    result = draw_for((input,), _draw_integers, low, high, shape, d, generator, place, input)
     return _finished(
         _like(result, input), None, dtype, device, requires_grad, "randint_like", pin_memory
     )
@@ -395,7 +407,7 @@ def normal(
         if len(parameters) == 2:
             d = dt.promote_types(d, parameters[1].dtype)
     place = parameters[0].device if parameters else _place(device, out)
-    drawn: Any = draw_normal(shape, d, generator, place, out)
+    drawn: Any = draw_for(parameters, draw_normal, shape, d, generator, place, out)
     result = _like(drawn, *parameters) * std + mean
     return _finished(result, out, dtype, device, requires_grad, "normal")
 
@@ -421,7 +433,8 @@ def bernoulli(
     """
     if p is not None:
         _assert_probability(p, "bernoulli")
-        ones = _mask(tuple(input.shape), input.dtype, p, 1.0, generator, input.device, input)
+        shape, place = tuple(input.shape), input.device
+        ones = draw_for((input,), _mask, shape, input.dtype, p, 1.0, generator, place, input)
         return _like(ones, input)
     _assert_kind("bernoulli_tensor_cpu_p_", input.dtype)
     return _chosen(input, generator, input)
@@ -431,7 +444,7 @@ def _chosen(input: Any, generator: Generator | None, like: Any) -> Any:
     """1 with the probabilities of `input`, else 0."""
     own = torch_generator(generator, input.device)
     if own is None:
-        return apply(Bernoulli(*next_draw(generator)), input)
+        return drawn_from(Bernoulli, generator, (input,))
     if type(input._data) is np.ndarray:
         assert_chances(input._data)
     wide = dt.float64 if input.dtype is dt.float64 else dt.float32
@@ -446,7 +459,12 @@ def _assert_probability(p: Any, name: str) -> None:
 
 def _like(drawn: Any, *inputs: Any) -> Any:
     """Numbers that were drawn for the shape of `inputs`."""
-    return hold_sizes("random", drawn, *inputs) if is_of_graph(drawn) else drawn
+    if not is_of_graph(drawn):
+        return drawn
+    op = drawn._data.op
+    if isinstance(op, DrawnFor) and op.follows and drawn._data.cells[0] is inputs[0]._data:
+        return drawn  # it is of any size
+    return hold_sizes("random", drawn, *inputs)
 
 
 def _mask(
@@ -481,7 +499,10 @@ def dropout_mask(
     where = tuple(input.shape if shape is None else shape)
     if p == 1 and torch_generator(generator, input.device) is not None:  # which draws nothing then
         return input.new_zeros(where)
-    return _like(_mask(where, input.dtype, keep, value, generator, input.device, input), input)
+    mask = draw_for(
+        (input,), _mask, where, input.dtype, keep, value, generator, input.device, input
+    )
+    return _like(mask, input)
 
 
 @explaining
@@ -539,7 +560,7 @@ def multinomial(
         )
     if (own := torch_generator(generator, input.device)) is not None:
         return _followed_multinomial(own, input, int(num_samples), replacement)
-    return apply(Multinomial(*next_draw(generator), int(num_samples), replacement), input)
+    return drawn_from(Multinomial, generator, (input,), int(num_samples), replacement)
 
 
 def _followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,19 +13,44 @@ from ...core.device import CPU
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import AdjointError, DTypeError, Unsupported
 from ...core.mode import MODE, observed
+from ...core.op import Op
 from ...core.symbolic_scalar import SymbolicNumber
+from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir import compute as core_compute
+from ...runtime import repeats
+from ...runtime.cells import Cell, any_graph
 from ...runtime.dispatch import apply
+from ...runtime.fused import drawing_for
 from ...runtime.lazy import LazyValue
 from ...runtime.tensors import fresh
 from ..create.allocation import finish, names_on
 from ..elementwise.pointwise import Elementwise
 from ..shape.movement import Permute
-from .draws import Draw, Followed, Normal, Once, Uniform, memory_order
-from .generators import Generator, default_generator, next_draw, torch_generator
+from ..shape.sizes import is_of_graph
+from .draws import (
+    Beside,
+    Draw,
+    DrawnFor,
+    Exponential,
+    Followed,
+    Normal,
+    Once,
+    Uniform,
+    memory_order,
+)
+from .generators import (
+    Generator,
+    default_generator,
+    drawing_now,
+    next_draw,
+    not_of_counters,
+    torch_generator,
+)
 
 __all__: list[str] = []
+
+T = TypeVar("T")
 
 
 def followed(
@@ -34,6 +60,8 @@ def followed(
     """A tensor drawn from PyTorch's generator by a method of `Twister`, in the order of memory of
     `like`.
     """
+    if drawing_for[0] and _drawn_now():
+        raise not_of_counters()
     data = getattr(like, "_data", None)
     order = _order(data) if data is not None and tuple(data.shape) == tuple(shape) else None
     shape = tuple(int(n) for n in shape)
@@ -113,7 +141,7 @@ def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
     """
     own = torch_generator(generator, inputs[0].device)
     if own is None:
-        return apply(kind(*next_draw(generator)), *inputs)
+        return drawn_from(kind, generator, inputs)
     if hasattr(MODE.get().executor, "note_draw"):
         raise Unsupported(
             f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
@@ -122,10 +150,83 @@ def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
     return _drawn_once(own, lambda once: kind(once, 0), *inputs)
 
 
+_made_for = threading.local()  # `tensors`: for which the draws are that are being made
+
+
+def draw_for(tensors: Sequence[Any], make: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Result of `make(*args, **kwargs)`, which draws for these tensors: in a graph each new value
+    of one has new numbers.
+    """
+    if not (any_graph[0] and _is_recorded(tensors)):
+        return make(*args, **kwargs)
+    before = _drawn_now()
+    try:
+        drawing_for[0] += 1
+        _made_for.tensors = (*tensors, *before)
+        return make(*args, **kwargs)
+    finally:
+        _made_for.tensors = before
+        drawing_for[0] -= 1
+
+
+def graphs_exist() -> bool:
+    """Whether a graph was ever made: draws for tensors need not ask before."""
+    return any_graph[0]
+
+
+def _drawn_now() -> tuple[Any, ...]:
+    """The tensors for which this thread draws."""
+    tensors: tuple[Any, ...] = getattr(_made_for, "tensors", ())
+    return tensors
+
+
+def _is_recorded(tensors: Sequence[Any]) -> bool:
+    executor = MODE.get().executor
+    if executor is not None:
+        return hasattr(executor, "generator")  # a Graph's
+    return any(isinstance(x, TensorBase) and isinstance(x._data, Cell) for x in tensors)
+
+
+def drawn_from(
+    kind: Callable[..., Op], generator: Generator | None, inputs: Sequence[Any], *fields: Any
+) -> Any:
+    """Result of the draw `kind` from parameters that are tensors."""
+    others = _drawn_now()
+    if not (any_graph[0] and _is_recorded((*inputs, *others))):
+        return apply(kind(*next_draw(generator), *fields), *inputs)
+    drawing = _of_graph((*inputs, *others)) if generator is None else drawing_now(generator)
+    if any(all(x is not each for each in inputs) for x in others):
+        inputs = [apply(Beside(len(others)), inputs[0], *others), *inputs[1:]]
+    known = _have_values(inputs)
+    y: Any = apply(kind(*(drawing.next_draw() if known else (0, 0)), *fields), *inputs)
+    if is_of_graph(y):
+        last = y._data.state.stamp() if known else repeats.NEVER
+        repeats.attach(y._data, repeats.NewNumbers(last, drawing))
+    return y
+
+
+def _of_graph(tensors: Sequence[Any]) -> Generator:
+    """The generator of the graph in which draws for these tensors are recorded."""
+    for x in tensors:
+        graph = x._data.state.owner() if is_of_graph(x) else None
+        if graph is not None and graph.generator is not None:
+            own: Generator = graph.generator
+            return own
+    return drawing_now(None)
+
+
+def _have_values(tensors: Sequence[Any]) -> bool:
+    """Whether these tensors can be computed from what their graph's inputs have been given."""
+    cells = [x._data for x in tensors if is_of_graph(x)]
+    return not cells or repeats.has_values(cells[0].state, cells)
+
+
 def drawn(
     kind: Callable[..., Draw], generator: Generator | None, place: Device, *fields: Any
 ) -> Tensor:
     """Result of `kind` for a new seed and draw, these fields, and a device."""
+    if drawing_for[0] and (tensors := _drawn_now()):
+        return _drawn_for(tensors, kind, generator, place, fields)
     plain = MODE.get().plain
     if place.type == "meta":  # of which no element is drawn
         number = 0, 0
@@ -138,7 +239,27 @@ def drawn(
         found = None if known is None else known(*number)
         if found is not None:
             return fresh(found)  # type: ignore[no-any-return]
-    return apply(kind(*number, *fields, place))  # type: ignore[no-any-return]
+    y: Any = apply(kind(*number, *fields, place))
+    if not plain and is_of_graph(y):
+        repeats.note_kept_draw(y._data)
+    made: Tensor = y
+    return made
+
+
+def _drawn_for(
+    tensors: tuple[Any, ...], kind: Callable[..., Any], generator: Any, place: Device, fields: Any
+) -> Tensor:
+    """A draw that a graph makes for these tensors, on the device of the first."""
+    at = tensors[0].device
+
+    def made(seed: int, draw: int) -> DrawnFor:
+        drawing = kind(seed, draw, *fields, at)
+        shape = tuple(tensors[0].shape)
+        return DrawnFor(drawing, shape == tuple(drawing.shape) and "shape" in vars(drawing))
+
+    y = drawn_from(made, generator, tensors)
+    result: Tensor = y if place == at else y.to(place)
+    return result
 
 
 def _assert_kind(name: str, d: dt.dtype, categories: tuple[int, ...] = (2,)) -> None:
@@ -166,6 +287,16 @@ def draw_uniform(
         return finish(pairs._data.view(d.numpy)[..., 0], place)
     values = drawn(Uniform, generator, place, shape, d)
     return values if (low, high) == (0.0, 1.0) else values * (high - low) + low
+
+
+def draw_exponential(
+    shape: Sequence[int], *, dtype: dt.dtype, device: Device = CPU, like: Any = None
+) -> Tensor:
+    """Standard exponential numbers."""
+    _assert_kind("exponential_", dtype)
+    if (own := torch_generator(None, device)) is not None:
+        return followed(own, device, "exponential", (1.0,), shape, dtype, like)
+    return drawn(Exponential, None, device, tuple(shape), dtype)
 
 
 def draw_normal(

@@ -1,0 +1,291 @@
+"""What a graph does again for each new value: draws take other numbers, calls of modules write
+their buffers.
+
+A cell may carry repeats. One is due where the cell is to be computed and a source above it has
+changed since the repeat was last done: so a value that was released and is computed again has the
+numbers that it had. A walk does what is due beforehand, in the order of the program, so that random
+numbers are numbered and buffers written as eager execution does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import ref
+
+from ..core.mode import MODE, mode_with
+from .cells import Cell, GraphState, is_changed_since, push, refresh, users_frame
+from .tensors import wrap
+
+NEVER = -1
+
+
+class Repeat:
+    """Something that is done once for each new value of a cell, or of several together."""
+
+    __slots__ = ("inputs", "last")
+
+    def __init__(self, last: int) -> None:
+        self.last = last  # when it was last done; NEVER: it is due with the first value
+        self.inputs: dict[int, tuple[Cell, ...]] = {}  # of its cells, by `id`
+
+    def is_due(self, cell: Cell) -> bool:
+        """Whether it is to be done before `cell`, which is stale, is computed."""
+        edited = self.inputs.get(id(cell)) is not cell.cells
+        if not edited and not is_changed_since(cell, self.last):
+            return False
+        if not cell.cutoff or cell.seen is None:
+            return True
+        refresh(cell.cells)  # which may have the values that they had
+        return bool(cell.seen != tuple([x.version for x in cell.cells]))
+
+    def run(self, cell: Cell) -> None:
+        """Do it, before `cell` is computed."""
+        raise NotImplementedError
+
+    def copied(self, copy: GraphCopy) -> Repeat | None:
+        """Return the repeat of a copy of the graph; None where that lacks what it needs."""
+        raise NotImplementedError
+
+
+class GraphCopy(NamedTuple):
+    """A copy of a graph, as its repeats need it."""
+
+    cells: Mapping[Cell, Cell]
+    generators: tuple[Any, Any]  # the graph's own and the copy's
+    shares: bool  # it writes to the buffers of the original's modules
+
+
+def attach(cell: Cell, repeat: Repeat) -> None:
+    """Do `repeat` again for each new value of `cell`."""
+    state = cell.state
+    if not cell.repeats:
+        repeating = state.repeating
+        if len(repeating) > 16 and len(repeating) & (len(repeating) - 1) == 0:
+            repeating[:] = [each for each in repeating if each() is not None]
+        repeating.append(cell.reference)
+    repeat.inputs[id(cell)] = cell.cells
+    cell.repeats = (*cell.repeats, repeat)
+    state.before_run = before_run
+
+
+def has_values(state: GraphState, cells: Iterable[Cell]) -> bool:
+    """Whether all inputs that these cells depend on have been given values."""
+    state.unset[:] = [each for each in state.unset if _is_unset(each())]
+    if not state.unset:
+        return True
+    stack, met = list(cells), set(cells)
+    for cell in stack:
+        if cell.op is None and cell.array is None:
+            return False
+        for above in cell.cells:
+            if above not in met:
+                met.add(above)
+                stack.append(above)
+    return True
+
+
+def _is_unset(source: Cell | None) -> bool:
+    return source is not None and source.array is None
+
+
+def before_run(state: GraphState, needed: list[Cell]) -> None:
+    """Do what is due before a walk that computes `needed`."""
+    repeating: list[Cell] = []
+    stack = [cell for cell in needed if cell.stale]
+    met = set(stack)
+    kept = None
+    for cell in stack:
+        if cell.repeats:
+            repeating.append(cell)
+        for above in cell.cells:
+            if above.stale and above not in met:
+                met.add(above)
+                stack.append(above)
+            elif not above.cells and above.op is not None and above.order < state.set_last:
+                kept = above
+    if kept is not None and any(cell.planned for cell in needed):
+        _warn_of_kept_draw(kept)
+    repeating.sort(key=_order)
+    done: list[Repeat] = []
+    state.before_run = None  # what is done computes cells
+    try:
+        for cell in repeating:
+            for repeat in cell.repeats:
+                if repeat.is_due(cell):
+                    repeat.run(cell)
+                    repeat.inputs[id(cell)] = cell.cells
+                    done.append(repeat)
+    finally:
+        state.before_run = before_run
+        now = state.stamp()
+        for repeat in done:
+            repeat.last = now
+
+
+def _order(cell: Cell) -> int:
+    return cell.order
+
+
+# ---- draws ---------------------------------------------------------------------------------------
+
+
+class NewNumbers(Repeat):
+    """The numbers of a draw that is made for a tensor: those of its generator's next draw."""
+
+    __slots__ = ("generator",)
+
+    def __init__(self, last: int, generator: Any) -> None:
+        super().__init__(last)
+        self.generator = generator
+
+    def run(self, cell: Cell) -> None:
+        """Give the cell's op other numbers."""
+        if not cell.state.draws_frozen or self.last == NEVER:
+            op: Any = cell.op
+            cell.op = op.renumbered(*self.generator.next_draw())
+
+    def copied(self, copy: GraphCopy) -> Repeat:
+        """Draws from the same generator, or from the copy's own."""
+        own, other = copy.generators
+        return NewNumbers(self.last, other if self.generator is own else self.generator)
+
+
+def note_kept_draw(cell: Cell) -> None:
+    """Note a draw that is made for no tensor, and stays."""
+    cell.state.before_run = before_run
+
+
+def _warn_of_kept_draw(cell: Cell) -> None:
+    """Warn, once per graph, of a draw for no tensor, which stays the same when an input is set and
+    gradients are computed again.
+    """
+    state = cell.state
+    if not getattr(cell.op, "drawn", False) or "kept draw" in state.said:
+        return
+    state.said.add("kept draw")
+    warnings.warn(
+        f"Graph: {cell.label!r} of shape {tuple(cell.shape)} was drawn for no tensor, so it keeps "
+        "its numbers whatever is set or trained; draw it for a tensor (rand_like, dropout), or "
+        "call graph.redraw() (graph.freeze_draws() says that it is meant); said once for each "
+        "graph",
+        stacklevel=users_frame()[0],
+    )
+
+
+# ---- buffers -------------------------------------------------------------------------------------
+
+
+class BufferWrites(Repeat):
+    """The writes of a module's call to buffers, computed from what they hold by then."""
+
+    __slots__ = ("writes",)
+
+    def __init__(self, last: int, writes: list[BufferWrite]) -> None:
+        super().__init__(last)
+        self.writes = writes
+
+    def run(self, cell: Cell) -> None:
+        """Compute the new contents from the present ones, then write them all."""
+        buffers: list[tuple[Any, Cell]] = []
+        for write in self.writes:
+            buffer = write.buffer()
+            if buffer is None:
+                continue
+            if write.base is not None:
+                write.base.array = buffer._data.copy()
+                write.base.version = cell.state.changed_last = cell.state.stamp()
+                push(write.base)
+            buffers.append((buffer, write.value))
+        refresh([value for _, value in buffers])
+        mode = MODE.get()
+        try:
+            MODE.set(mode_with(mode, executor=None, blocks=(), grad=False, step=None))
+            for buffer, value in buffers:
+                buffer.copy_(wrap(value.array))
+        finally:
+            MODE.set(mode)
+
+    def copied(self, copy: GraphCopy) -> Repeat | None:
+        """Return these writes by the copied cells, to the same buffers or to copies of them."""
+        writes: list[BufferWrite] = []
+        for write in self.writes:
+            base = None if write.base is None else copy.cells.get(write.base)
+            value = copy.cells.get(write.value)
+            buffer = write.buffer()
+            if value is None or buffer is None or (base is None) != (write.base is None):
+                return None
+            own = None if copy.shares else buffer.detach().clone()
+            writes.append(BufferWrite(write.module, write.name, base, value, own))
+        return BufferWrites(self.last, writes)
+
+
+class BufferWrite:
+    """A write to a buffer: `value` is computed from `base`, the source of what it held before."""
+
+    __slots__ = ("base", "module", "name", "own", "value")
+
+    def __init__(
+        self, module: ref[Any], name: str, base: Any, value: Cell, own: Any = None
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.base = base
+        self.value = value
+        self.own = own  # a tensor to write instead
+
+    def buffer(self) -> Any:
+        """The tensor to write; None where its module has none by that name any more."""
+        module = self.module()
+        if self.own is not None or module is None:
+            return self.own
+        return module._buffers.get(self.name)
+
+
+# ---- modes ---------------------------------------------------------------------------------------
+
+
+class RecordedMode(Repeat):
+    """The mode, training or evaluation, in which a call of a module was recorded, whose nodes are
+    the same in both.
+    """
+
+    __slots__ = ("module", "training")
+
+    def __init__(self, module: ref[Any], training: bool) -> None:
+        super().__init__(NEVER)
+        self.module = module
+        self.training = training
+
+    def is_due(self, cell: Cell) -> bool:
+        """Whether the module is in the other mode now."""
+        module = self.module()
+        return module is not None and module.training is not self.training
+
+    def run(self, cell: Cell) -> None:
+        """Warn, once for each mode of a module."""
+        key = "mode", self.module, self.training
+        if key in cell.state.said:
+            return
+        cell.state.said.add(key)
+        recorded, now = ("training", "evaluation")[:: 1 if self.training else -1]
+        warnings.warn(
+            f"Graph: nodes of {type(self.module()).__name__} were recorded in {recorded} mode, and "
+            f"are computed while it is in {now} mode: they compute what {recorded} computes; call "
+            f"the module again inside `with graph:` for nodes of {now} mode, and read those",
+            stacklevel=users_frame()[0],
+        )
+
+    def copied(self, copy: GraphCopy) -> Repeat:
+        """Return the module's mode again."""
+        return RecordedMode(self.module, self.training)
+
+
+def mark_stale(state: GraphState) -> None:
+    """Let the next read look at the modes in which nodes were recorded."""
+    for reference in state.repeating:
+        cell = reference()
+        if cell is not None and any(isinstance(each, RecordedMode) for each in cell.repeats):
+            cell.stale, cell.seen = True, None
+            push(cell)
