@@ -130,7 +130,7 @@ class ModuleCall:
             owners = [cell for cell in cells_in(self.given) if cell.op is not None]
         if not (writes and owners):
             return
-        last = self.state.stamp() if self.is_known else repeats.NEVER
+        last = self.state.stamp() if self.is_known else repeats.never
         record = repeats.BufferWrites(last, writes)
         for cell in owners:
             repeats.attach(cell, record)

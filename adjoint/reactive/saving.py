@@ -357,7 +357,7 @@ class _GraphReader:
             arrays = tuple([self._array(spec) for spec in specs])
             cell.array = arrays[0] if op.n_outputs == 1 else arrays
         if isinstance(op, (Draw, DrawnFor)) and cell.cells:
-            last = self.state.stamp() if seen or computed else repeats.NEVER
+            last = self.state.stamp() if seen or computed else repeats.never
             generator = self.graph.generator or default_generator
             repeats.attach(cell, repeats.NewNumbers(last, generator))
         if leaf:

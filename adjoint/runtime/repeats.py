@@ -18,7 +18,7 @@ from ..core.mode import MODE, mode_with
 from .cells import Cell, GraphState, is_changed_since, push, refresh, users_frame
 from .tensors import wrap
 
-NEVER = -1
+never = -1
 
 
 class Repeat:
@@ -27,7 +27,7 @@ class Repeat:
     __slots__ = ("inputs", "last")
 
     def __init__(self, last: int) -> None:
-        self.last = last  # when it was last done; NEVER: it is due with the first value
+        self.last = last  # when it was last done; never: it is due with the first value
         self.inputs: dict[int, tuple[Cell, ...]] = {}  # of its cells, by `id`
 
     def is_due(self, cell: Cell) -> bool:
@@ -142,7 +142,7 @@ class NewNumbers(Repeat):
 
     def run(self, cell: Cell) -> None:
         """Give the cell's op other numbers."""
-        if not cell.state.draws_frozen or self.last == NEVER:
+        if not cell.state.draws_frozen or self.last == never:
             op: Any = cell.op
             cell.op = op.renumbered(*self.generator.next_draw())
 
@@ -254,7 +254,7 @@ class RecordedMode(Repeat):
     __slots__ = ("module", "training")
 
     def __init__(self, module: ref[Any], training: bool) -> None:
-        super().__init__(NEVER)
+        super().__init__(never)
         self.module = module
         self.training = training
 

@@ -200,7 +200,7 @@ def drawn_from(
     known = _have_values(inputs)
     y: Any = apply(kind(*(drawing.next_draw() if known else (0, 0)), *fields), *inputs)
     if is_of_graph(y):
-        last = y._data.state.stamp() if known else repeats.NEVER
+        last = y._data.state.stamp() if known else repeats.never
         repeats.attach(y._data, repeats.NewNumbers(last, drawing))
     return y
 
