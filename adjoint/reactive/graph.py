@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import io
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,11 @@ def _before_read(state: GraphState, targets: list[Cell] | None) -> None:
         state.edited.clear()
 
 
+def _from_bytes(content: bytes) -> Graph:
+    """A graph of a pickle."""
+    return Graph.load(io.BytesIO(content))
+
+
 class Graph(ModeSwitch):
     """A lasting graph: change an input, and only what depends on it is computed again.
 
@@ -108,6 +114,7 @@ class Graph(ModeSwitch):
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
         self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
+        self._handles: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
         self._twins_of: Callable[[], GraphState | None] = lambda: (
             None
         )  # weak: what this is a copy of
@@ -414,7 +421,16 @@ class Graph(ModeSwitch):
         >>> [each.node.label for each in graph.nodes]
         ['x', 'add']
         """
-        return [refreshing.tensor_of(cell) for cell in self._cells()[0]]
+        return [self._handle(cell) for cell in self._cells()[0]]
+
+    def _handle(self, cell: Cell) -> Any:
+        """The tensor by which this graph shows a cell, the same each time while somebody has it."""
+        kept = self._handles.get(cell)
+        tensor = None if kept is None else kept()
+        if tensor is None or tensor._data is not cell:
+            tensor = refreshing.tensor_of(cell)
+            self._handles[cell] = weakref.ref(tensor)
+        return tensor
 
     @property
     def gradient_nodes(self) -> list[Any]:
@@ -427,7 +443,7 @@ class Graph(ModeSwitch):
         >>> len(graph), sorted({each.node.label for each in graph.gradient_nodes})
         (2, ['add', 'input', 'mul'])
         """
-        return [refreshing.tensor_of(cell) for cell in self._cells()[1]]
+        return [self._handle(cell) for cell in self._cells()[1]]
 
     def __len__(self) -> int:
         return len(self._cells()[0])
@@ -784,7 +800,7 @@ class Graph(ModeSwitch):
         ['add']
         """
         users = self._cell(node, "users").living_users()
-        return [refreshing.tensor_of(user) for user in users if not user.planned]
+        return [self._handle(user) for user in users if not user.planned]
 
     def inputs_of(self, node: Any) -> list[Any]:
         """The inputs of a node in the numbering of `set_input`: nodes, and numbers unchanged.
@@ -796,7 +812,7 @@ class Graph(ModeSwitch):
         (True, 2)
         """
         inputs = self._cell(node, "inputs_of").inputs
-        return [refreshing.tensor_of(x) if isinstance(x, Cell) else x for x in inputs]
+        return [self._handle(x) if isinstance(x, Cell) else x for x in inputs]
 
     def copy(self, share: bool = True) -> Graph:
         """An independent graph with the same nodes, names, values and structure of gradients.
@@ -816,6 +832,45 @@ class Graph(ModeSwitch):
         >>> other.twin(y).item(), y.item()
         (40.0, 6.0)
         """
+        return self._copied(share, {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        """`copy(share=False)`, with the copies that `memo` has of tensors outside."""
+        return self._copied(False, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The bytes of `save`."""
+        file = io.BytesIO()
+        self.save(file)
+        return _from_bytes, (file.getvalue(),)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The values of the graph's inputs and parameters, the numbers of its draws, and the state
+        of its generator: what `load_state_dict` brings back into a graph that the same program has
+        recorded. `utils.Checkpoint(graph=graph, model=model, ...)` keeps it with all else.
+
+        >>> graph = ad.Graph()
+        >>> x = graph.input(ad.tensor([1.0, 2.0]))
+        >>> state = graph.state_dict()
+        >>> _ = x.set([5.0, 6.0])
+        >>> graph.load_state_dict(state)
+        >>> x
+        tensor([1., 2.])
+        """
+        from . import resuming
+
+        return resuming.state_of(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Bring back what `state_dict` gave, here or in another process.
+
+        Errors: CheckpointError for the state of another program's graph; nothing is changed then.
+        """
+        from . import resuming
+
+        resuming.bring_back(self, state_dict)
+
+    def _copied(self, share: bool, memo: dict[int, Any]) -> Graph:
         from . import saving  # with the files' formats, when first needed
 
         state = self._state
@@ -825,7 +880,6 @@ class Graph(ModeSwitch):
             if self.generator is not None:
                 new.generator = new.recorder.generator = self.generator.clone_state()
             apart: dict[Cell, SourceCell] = {}
-            memo: dict[int, Any] = {}
             for cell in () if share else cells:
                 if isinstance(cell, SourceCell) and cell.follows is not None:
                     source = source_of(new._state, copy.deepcopy(cell.follows, memo))

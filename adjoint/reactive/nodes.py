@@ -12,7 +12,7 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import Same, is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.device import device_of, transfer
-from ..core.errors import DTypeError, GraphError, InvalidArgument, ShapeError
+from ..core.errors import AdjointError, DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.mode import as_set
 from ..core.tensor_base import TensorBase
 from ..ops.create.memory import as_tensor
@@ -48,7 +48,13 @@ def value_for(cell: Cell, value: Any) -> Any:
     elif type(value) is np.ndarray and value.dtype == cell.dtype:
         array = value
     else:
-        array = as_tensor(value)._data
+        try:
+            array = as_tensor(value)._data
+        except AdjointError as error:
+            raise type(error)(
+                f"set: {cell.label!r} of shape {tuple(cell.shape)} and {cell.dtype} cannot be set "
+                f"to that: {error}"
+            ) from None
     if array.dtype != cell.dtype:
         kinds = "biufc"
         kind, expected = (

@@ -652,7 +652,7 @@ def warn_of_branch(state: GraphState) -> None:
     assert state.branch is not None
     cell, line = state.branch
     state.branch = None
-    if ("branch", *line) in state.said or not any(map(_can_be_set, upstream((cell,)))):
+    if ("branch", *line) in state.said or not any(map(can_be_set, upstream((cell,)))):
         return
     state.said.add(("branch", *line))
     warnings.warn(
@@ -663,7 +663,7 @@ def warn_of_branch(state: GraphState) -> None:
     )
 
 
-def _can_be_set(cell: Cell) -> bool:
+def can_be_set(cell: Cell) -> bool:
     """Whether a cell is an input or a parameter of the graph."""
     tensor = cell.handle() if cell.op is None else None
     return tensor is not None and tensor._data is cell

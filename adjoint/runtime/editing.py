@@ -275,7 +275,9 @@ def _at(cell: Cell, error: AdjointError) -> AdjointError:
     """A copy of `error` whose message adds where in the graph it comes from."""
     file, line = (cell.about or {}).get("line", ("", 0))
     where = f" ({file}:{line})" if file else ""
-    return type(error)(f"{error}; at node {cell.label!r}{where}, the graph is unchanged")
+    path = ".".join((cell.about or {}).get("module", ()))
+    layer = f" of {path}" if path else ""
+    return type(error)(f"{error}; at node {cell.label!r}{layer}{where}, the graph is unchanged")
 
 
 def _apply(
