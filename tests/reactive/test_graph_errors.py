@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
@@ -228,13 +227,10 @@ def test_backward_of_what_needs_no_gradient(graph):
         ad.autograd.grad(w * 2, x)
 
 
-def test_a_graph_is_not_pickled(graph):
+def test_a_node_is_not_pickled(graph):
     y = graph.input(1.0) * 2
-    for thing in (graph, y):
-        with pytest.raises((ad.AdjointError, TypeError, pickle.PicklingError)):
-            pickle.dumps(thing)
-    with pytest.raises((ad.AdjointError, TypeError)):
-        copy.deepcopy(graph)
+    with pytest.raises((ad.AdjointError, TypeError, pickle.PicklingError)):
+        pickle.dumps(y)
     assert y.item() == 2
 
 
