@@ -357,7 +357,7 @@ ANY = {
     "amp": 23.7, "autograd": 5.3, "backends": 21.5, "compiler": 5.8, "core": 7.3, "data": 23.5,
     "distributed": 30, "distributions": 67.5, "interop": 49.2, "io": 38.9, "ir": 6.4,
     "models": 40.2, "namespaces": 33.9, "nn": 35.3, "ops": 43.6, "optim": 25.9, "reactive": 24.6,
-    "runtime": 10.9, "tensor": 46.1, "tools": 17.8, "torch_api": 28.6,
+    "runtime": 10.5, "tensor": 46.1, "tools": 17.8, "torch_api": 28.6,
     "": 25.4,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .op import Op
 
-__all__ = ["Caster", "Observer", "Shaped", "Watcher"]
+__all__ = ["Caster", "HoldsBuffers", "Numbered", "Observer", "Shaped", "Watcher"]
 
 
 class Shaped(Protocol):
@@ -23,6 +23,20 @@ class Shaped(Protocol):
     @property
     def dtype(self) -> np.dtype:
         """The element type, NumPy's."""
+
+
+class Numbered(Protocol):
+    """Generator of random numbers whose draws have numbers (ops.random.generators.Generator)."""
+
+    def next_draw(self) -> tuple[int, int]:
+        """The seed and the number of another draw."""
+
+
+class HoldsBuffers(Protocol):
+    """Module with buffers, and a mode (nn.Module)."""
+
+    _buffers: dict[str, Any]
+    training: bool
 
 
 class Caster(Protocol):

@@ -886,7 +886,7 @@ class Graph(ModeSwitch):
                     if isinstance(source, SourceCell):  # as it is outside of blocks
                         apart[cell] = source
             twins = editing.copy(cells, new._state, apart)
-            generators = (self.generator or self, new.generator)
+            generators = self.generator, new.generator
             editing.copy_repeats(GraphCopy(twins, generators, share))
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell in tensors:

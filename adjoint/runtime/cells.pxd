@@ -5,7 +5,7 @@ from ..core.mode cimport Mode
 
 cdef class GraphState:
     cdef public object lock
-    cdef public Py_ssize_t blocks, changed_last, edits, runs, reads, set_last, written_first, written_last
+    cdef public Py_ssize_t blocks, changed_last, edits, runs, reads, set_last, written_first, written_last, rolled_back
     cdef public object observer
     cdef public list roots, edited, derived, foreign, written, repeating, calling, unset
     cdef public object sources, stamp, undo, before_read, before_run, owner

@@ -110,8 +110,8 @@ class GraphState:
         "__weakref__", "_branch", "_cutoff", "_places", "_planning", "_scope", "before_read",
         "before_run", "blocks", "calling", "chains", "changed_last", "derived", "draws_frozen",
         "edited", "edits", "eventful", "fleeting", "foreign", "lock", "observer", "owner",
-        "reads", "repeating", "roots", "runs", "said", "set_last", "sources", "stamp", "undo",
-        "unset", "written", "written_first", "written_last",
+        "reads", "repeating", "rolled_back", "roots", "runs", "said", "set_last", "sources",
+        "stamp", "undo", "unset", "written", "written_first", "written_last",
     )  # fmt: skip
 
     lock: Any  # held while cells are read, changed or edited
@@ -132,6 +132,7 @@ class GraphState:
     calling: list[Any]  # the module calls that are being recorded, the outermost first
     unset: list[weakref.ref[Cell]]  # inputs that had no value when they were made
     draws_frozen: bool  # draws keep their numbers
+    rolled_back: int  # when a batch last failed: versions of cells may have grown for nothing
     said: set[Any]  # the warnings that were given
     derived: list[weakref.ref[Any]]  # what `before_read` keeps up to date
     reads: int  # how often values were asked for
@@ -173,6 +174,7 @@ class GraphState:
         self.foreign = []
         self.stamp = next_order
         self.changed_last = self.set_last = self.written_first = self.written_last = 0
+        self.rolled_back = 0
         self.fleeting = False
         self.undo = None
         self.edited = []
@@ -667,6 +669,21 @@ def can_be_set(cell: Cell) -> bool:
     """Whether a cell is an input or a parameter of the graph."""
     tensor = cell.handle() if cell.op is None else None
     return tensor is not None and tensor._data is cell
+
+
+def warn_of_statistics(cell: Cell) -> None:
+    """Warn, once for each line, that running statistics move this once, outside of a block."""
+    state = cell.state
+    _, frame = users_frame()
+    key = "statistics", frame.f_code, frame.f_lineno
+    if state not in get_mode().blocks and key not in state.said:
+        state.said.add(key)
+        warnings.warn(
+            "Graph: running statistics move towards the values that a node has now, and not again "
+            "when these change, since the module is called outside of `with graph:`; call it "
+            "inside; said once for each line",
+            stacklevel=users_frame()[0],
+        )
 
 
 def warn_of_plain(cell: Cell, by: str) -> None:

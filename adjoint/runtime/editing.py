@@ -41,6 +41,7 @@ def transaction(state: GraphState, single: bool = False) -> Iterator[None]:
         except BaseException:
             state.undo = None
             journal.roll_back()
+            state.rolled_back = state.stamp()
             if outer is None and journal.reshaped:
                 state.before_read(state, None)
             raise

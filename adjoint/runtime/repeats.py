@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ..core.mode import MODE, mode_with
 from .cells import Cell, GraphState, is_changed_since, push, refresh, users_frame
+from .lazy import concrete
 from .tensors import wrap
+
+if TYPE_CHECKING:
+    from ..core.protocols import HoldsBuffers, Numbered
+    from ..core.tensor_base import TensorBase
 
 never = -1
 
@@ -30,12 +36,18 @@ class Repeat:
         self.last = last  # when it was last done; never: it is due with the first value
         self.inputs: dict[int, tuple[Cell, ...]] = {}  # of its cells, by `id`
 
-    def is_due(self, cell: Cell) -> bool:
-        """Whether it is to be done before `cell`, which is stale, is computed."""
-        edited = self.inputs.get(id(cell)) is not cell.cells
-        if not edited and not is_changed_since(cell, self.last):
+    def is_due(self, cell: Cell, changes: bool) -> bool:
+        """Whether it is to be done before `cell`, which is stale, is computed; `changes`: its
+        inputs will have other versions than those that it has seen.
+        """
+        if self.inputs.get(id(cell)) is not cell.cells:  # it was edited
+            return True
+        if not changes or cell.state.changed_last <= self.last:
             return False
-        if not cell.cutoff or cell.seen is None:
+        state = cell.state
+        if cell.seen is None or len(self.inputs) > 1 or self.last < state.rolled_back:
+            return is_changed_since(cell, self.last)
+        if not cell.cutoff:
             return True
         refresh(cell.cells)  # which may have the values that they had
         return bool(cell.seen != tuple([x.version for x in cell.cells]))
@@ -53,7 +65,7 @@ class GraphCopy(NamedTuple):
     """A copy of a graph, as its repeats need it."""
 
     cells: Mapping[Cell, Cell]
-    generators: tuple[Any, Any]  # the graph's own and the copy's
+    generators: tuple[Numbered | None, Numbered | None]  # the graph's own and the copy's
     shares: bool  # it writes to the buffers of the original's modules
 
 
@@ -92,28 +104,29 @@ def _is_unset(source: Cell | None) -> bool:
 
 def before_run(state: GraphState, needed: list[Cell]) -> None:
     """Do what is due before a walk that computes `needed`."""
-    repeating: list[Cell] = []
-    stack = [cell for cell in needed if cell.stale]
-    met = set(stack)
+    stale = [cell for cell in needed if cell.stale]
+    met = set(stale)
     kept = None
-    for cell in stack:
-        if cell.repeats:
-            repeating.append(cell)
+    for cell in stale:
         for above in cell.cells:
             if above.stale and above not in met:
                 met.add(above)
-                stack.append(above)
+                stale.append(above)
             elif not above.cells and above.op is not None and above.order < state.set_last:
                 kept = above
     if kept is not None and any(cell.planned for cell in needed):
         _warn_of_kept_draw(kept)
-    repeating.sort(key=_order)
+    stale.sort(key=_order)
     done: list[Repeat] = []
     state.before_run = None  # what is done computes cells
     try:
-        for cell in repeating:
+        for cell, changes in _with_changes(stale):
             for repeat in cell.repeats:
-                if repeat.is_due(cell):
+                if repeat.is_due(cell, changes):
+                    if state.undo is not None:
+                        state.undo.edits.append(
+                            partial(_undo, cell, repeat, cell.seen, repeat.last)
+                        )
                     repeat.run(cell)
                     repeat.inputs[id(cell)] = cell.cells
                     done.append(repeat)
@@ -128,6 +141,33 @@ def _order(cell: Cell) -> int:
     return cell.order
 
 
+def _with_changes(stale: list[Cell]) -> list[tuple[Cell, bool]]:
+    """Those of these cells, inputs before users, that have repeats, and whether the versions of
+    their inputs will be others.
+    """
+    changing: set[Cell] = set()
+    repeating: list[tuple[Cell, bool]] = []
+    for cell in stale:
+        seen = cell.seen
+        if seen is None:
+            changing.add(cell)
+        else:
+            for above, version in zip(cell.cells, seen, strict=False):
+                if above in changing if above.stale else above.version != version:
+                    changing.add(cell)
+                    break
+        if cell.repeats:
+            repeating.append((cell, cell in changing))
+    return repeating
+
+
+def _undo(cell: Cell, repeat: Repeat, seen: tuple[int, ...] | None, last: int) -> None:
+    """Forget that a repeat was done, in a batch that fails: the cell has the value of before."""
+    repeat.last = last
+    cell.seen, cell.array, cell.stale = seen, None, True
+    cell.version += 1
+
+
 # ---- draws ---------------------------------------------------------------------------------------
 
 
@@ -136,7 +176,7 @@ class NewNumbers(Repeat):
 
     __slots__ = ("generator",)
 
-    def __init__(self, last: int, generator: Any) -> None:
+    def __init__(self, last: int, generator: Numbered) -> None:
         super().__init__(last)
         self.generator = generator
 
@@ -144,12 +184,17 @@ class NewNumbers(Repeat):
         """Give the cell's op other numbers."""
         if not cell.state.draws_frozen or self.last == never:
             op: Any = cell.op
+            if cell.state.undo is not None:
+                cell.state.undo.edits.append(partial(setattr, cell, "op", op))
             cell.op = op.renumbered(*self.generator.next_draw())
 
     def copied(self, copy: GraphCopy) -> Repeat:
         """Draws from the same generator, or from the copy's own."""
         own, other = copy.generators
-        return NewNumbers(self.last, other if self.generator is own else self.generator)
+        generator = self.generator
+        if other is not None and generator is own:
+            generator = other
+        return NewNumbers(self.last, generator)
 
 
 def note_kept_draw(cell: Cell) -> None:
@@ -188,7 +233,7 @@ class BufferWrites(Repeat):
 
     def run(self, cell: Cell) -> None:
         """Compute the new contents from the present ones, then write them all."""
-        buffers: list[tuple[Any, Cell]] = []
+        buffers: list[tuple[TensorBase, Cell]] = []
         for write in self.writes:
             buffer = write.buffer()
             if buffer is None:
@@ -199,13 +244,10 @@ class BufferWrites(Repeat):
                 push(write.base)
             buffers.append((buffer, write.value))
         refresh([value for _, value in buffers])
-        mode = MODE.get()
-        try:
-            MODE.set(mode_with(mode, executor=None, blocks=(), grad=False, step=None))
-            for buffer, value in buffers:
-                buffer.copy_(wrap(value.array))
-        finally:
-            MODE.set(mode)
+        for buffer, value in buffers:
+            if cell.state.undo is not None:
+                cell.state.undo.edits.append(partial(_write, buffer, buffer._data.copy()))
+            _write(buffer, value.array)
 
     def copied(self, copy: GraphCopy) -> Repeat | None:
         """Return these writes by the copied cells, to the same buffers or to copies of them."""
@@ -216,9 +258,19 @@ class BufferWrites(Repeat):
             buffer = write.buffer()
             if value is None or buffer is None or (base is None) != (write.base is None):
                 return None
-            own = None if copy.shares else buffer.detach().clone()
+            own = None if copy.shares else wrap(concrete(buffer).copy())
             writes.append(BufferWrite(write.module, write.name, base, value, own))
         return BufferWrites(self.last, writes)
+
+
+def _write(buffer: Any, contents: Any) -> None:
+    """Set the contents of a buffer: what follows it is stale then."""
+    mode = MODE.get()
+    try:
+        MODE.set(mode_with(mode, executor=None, blocks=(), grad=False, step=None))
+        buffer.copy_(wrap(contents))
+    finally:
+        MODE.set(mode)
 
 
 class BufferWrite:
@@ -227,7 +279,12 @@ class BufferWrite:
     __slots__ = ("base", "module", "name", "own", "value")
 
     def __init__(
-        self, module: ref[Any], name: str, base: Any, value: Cell, own: Any = None
+        self,
+        module: ref[HoldsBuffers],
+        name: str,
+        base: Cell | None,
+        value: Cell,
+        own: TensorBase | None = None,
     ) -> None:
         self.module = module
         self.name = name
@@ -235,7 +292,7 @@ class BufferWrite:
         self.value = value
         self.own = own  # a tensor to write instead
 
-    def buffer(self) -> Any:
+    def buffer(self) -> TensorBase | None:
         """The tensor to write; None where its module has none by that name any more."""
         module = self.module()
         if self.own is not None or module is None:
@@ -253,12 +310,12 @@ class RecordedMode(Repeat):
 
     __slots__ = ("module", "training")
 
-    def __init__(self, module: ref[Any], training: bool) -> None:
+    def __init__(self, module: ref[HoldsBuffers], training: bool) -> None:
         super().__init__(never)
         self.module = module
         self.training = training
 
-    def is_due(self, cell: Cell) -> bool:
+    def is_due(self, cell: Cell, changes: bool) -> bool:
         """Whether the module is in the other mode now."""
         module = self.module()
         return module is not None and module.training is not self.training

@@ -5,6 +5,7 @@ The oracle is eager execution of the same function on the same values, with the 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
@@ -16,6 +17,7 @@ import pytest
 import adjoint as ad
 from adjoint import distributions, nn
 from adjoint.nn import functional as F
+from adjoint.runtime import repeats
 
 ROWS, COLUMNS = 4, 6
 
@@ -591,3 +593,67 @@ def test_a_model_without_modes_says_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         value_of(y)
+
+
+# ---- what is undone, and what is outside ---------------------------------------------------------
+
+
+def test_a_batch_that_fails_leaves_masks_and_buffers_as_they_were():
+    norm, graph = nn.BatchNorm1d(2), ad.Graph()
+    x, rows = graph.input(ad.ones(30)), graph.input(batches(1, 6, 2)[0])
+    with graph:
+        dropped, normed = F.dropout(x), norm(rows)
+    mask, values = value_of(dropped), value_of(normed)
+    held = [each.clone() for each in norm.buffers()]
+    with pytest.raises(KeyError), graph.batch():
+        x.set(ad.ones(30))
+        rows.set(ad.ones(6, 2) * 7)
+        assert not np.array_equal(value_of(dropped), mask)
+        value_of(normed)
+        raise KeyError
+    assert np.array_equal(value_of(dropped), mask) and np.array_equal(value_of(normed), values)
+    assert all(a.equal(b) for a, b in zip(norm.buffers(), held, strict=True))
+
+
+def test_statistics_of_a_module_called_outside_of_blocks_say_so():
+    norm, graph = nn.BatchNorm1d(2), ad.Graph()
+    x = graph.input(batches(1, 6, 2)[0])
+    with pytest.warns(UserWarning, match="running statistics move"):
+        norm(x)
+    norm.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        norm(x)
+
+
+def test_deep_models_are_looked_through_once():
+    visits = []
+    for depth in (20, 40):
+        kinds = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout()
+        layers = [copy.deepcopy(each) for _ in range(depth) for each in kinds]
+        graph = ad.Graph()
+        x = graph.input(ad.ones(8, 4))
+        with graph:
+            y = nn.Sequential(*layers)(x).sum()
+        y.item()
+        x.set(batches(1, 8, 4)[0])
+        with counted() as calls:
+            y.item()
+        visits.append(calls["is_changed_since"])
+    assert visits == [0, 0], visits
+
+
+@contextlib.contextmanager
+def counted():
+    """How often the walk that costs what is above is made."""
+    calls, walk = {"is_changed_since": 0}, repeats.is_changed_since
+
+    def counting(cell, order):
+        calls["is_changed_since"] += 1
+        return walk(cell, order)
+
+    repeats.is_changed_since = counting
+    try:
+        yield calls
+    finally:
+        repeats.is_changed_since = walk

@@ -11,6 +11,7 @@ from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.shape.arranging import pad
 from ...ops.shape.sizes import hold_sizes, is_of_graph, over_size
+from ...runtime.cells import Cell, warn_of_statistics
 from ...runtime.fused import checking, fused
 from ...runtime.public import explaining
 from ...tensor import Tensor
@@ -183,6 +184,8 @@ def _update_running(
     """
     if count == 0:
         return
+    if isinstance(mean._data, Cell) and not is_of_graph(running_mean):
+        warn_of_statistics(mean._data)
     with no_grad():
         if running_mean is not None:
             running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
