@@ -315,5 +315,7 @@ def test_children_of_a_process_whose_threads_work_do_not_hang(work: str, count: 
         ((x[:7] @ x[:7].t()).exp().cumsum(0) * 3).sum().item()
 
     run = {"call": lambda: known(x), "compile": compiles, "backward": backward}[work]
+    given_up = fork_safety.given_up[0]
     with another_thread(run), another_thread(run):
         assert _forks(count, child) == 0
+    assert fork_safety.given_up[0] == given_up  # each got all locks in time

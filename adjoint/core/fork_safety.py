@@ -20,12 +20,12 @@ from .signal_deferral import DEFERRED
 
 __all__ = ["gate", "lock"]
 
-_PAUSE = 0.001  # seconds until it asks again
 _locks: list[weakref.ref[Any]] = []  # some of them dead
 _room = [64]  # how many there may be before dead ones are dropped
 _forks = threading.RLock()  # one at a time
 _taken: list[Any] = []  # the locks that the fork has, in its thread
 _pending = False  # a fork is waiting
+given_up = [0]  # how many forks went on without a lock that a thread held too long
 
 
 def lock() -> threading.RLock:
@@ -55,13 +55,23 @@ def _before() -> None:
     _forks.acquire()
     _pending = True
     deadline = time.monotonic() + policy.FORK_PATIENCE
+    missed = None
     while True:
+        if missed is not None and missed.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            _taken.append(missed)
         live = [made for each in list(_locks) if (made := each()) is not None]
-        _taken[:] = [each for each in live if each.acquire(blocking=False)]
-        if len(_taken) == len(live) or time.monotonic() > deadline:
+        others = [each for each in live if each is not missed or not _taken]
+        _taken.extend(each for each in others if each.acquire(blocking=False))
+        if len(_taken) == len(live):
             return
+        if time.monotonic() > deadline:
+            given_up[0] += 1
+            return
+        # Threads that take one lock in turn leave it free only while nobody runs who could ask for
+        # it: the one that was missed is waited for, alone, before the others.
+        had = set(map(id, _taken))
+        missed = next(each for each in live if id(each) not in had)
         _release()
-        time.sleep(_PAUSE)
 
 
 def _release() -> None:
