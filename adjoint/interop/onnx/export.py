@@ -37,10 +37,10 @@ def export(
     dynamic_axes: Mapping[str, Any] | None = None,
     opset_version: int = 17,
     *,
-    model: Any = None,
+    model: object = None,
     verbose: bool | None = None,
     do_constant_folding: bool = True,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Write `module`, in eval mode, as an ONNX file that computes `module(*args)`.
 
@@ -121,7 +121,7 @@ _OPTIONS = {
 }
 
 
-def _assert_given(module: Any, model: Any, f: Any, options: Mapping[str, Any]) -> Any:
+def _assert_given(module: object, model: object, f: object, options: Mapping[str, object]) -> Any:
     """The module, under one of its names; refuses what would not be followed."""
     for name, value in options.items():
         if name not in _OPTIONS:
