@@ -26,6 +26,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
+from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import assert_row_major, assert_strided, into, sizes_from
 from ..create.values import target
 from ..promotion import cast
@@ -341,6 +342,7 @@ def randint_like(
     low, high = (0, low) if high is None else (0 if low is None else low, high)
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
+    _assert_kind("randint_like", d, (0, 1, 2))
     result = _draw_integers(low, high, tuple(input.shape), d, generator, place, input)
     return _finished(
         _like(result, input), None, dtype, device, requires_grad, "randint_like", pin_memory
@@ -374,6 +376,7 @@ def normal(
     tensor([1., 2.])
     """
     assert_strided("normal", layout)
+    assert_dtypes("normal", REALS, std=std)
     parameters = [p for p in (mean, std) if isinstance(p, TensorBase)]
     if isinstance(std, TensorBase):
         if std._data.size and not std._data.min() >= 0:
