@@ -14,7 +14,7 @@ from ..core.argument_errors import MISTAKES, assert_tensor, explain
 from ..core.arrays import references
 from ..core.device import is_device_array
 from ..core.dtype import bfloat16
-from ..core.errors import AutogradError, ShapeError, Unsupported
+from ..core.errors import AutogradError, DTypeError, ShapeError, Unsupported
 from ..core.mode import MODE, without_autocast
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -55,6 +55,12 @@ def inplace_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         if direct is not None and len(args) == 1 and _write_directly(self, direct, *args, **kwargs):
             rebase(self, None, name)
             return self
+        wanted = kwargs.get("dtype")
+        if wanted is not None and wanted is not self.dtype:
+            raise DTypeError(
+                f"{name}: Bad in-place call: input tensor dtype {self.dtype} and output tensor "
+                f"dtype {wanted} should match; use {name[:-1]}"
+            )
         try:
             return change(self, name, lambda old: without_autocast(function, old, *args, **kwargs))
         except MISTAKES as error:

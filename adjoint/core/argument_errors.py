@@ -17,7 +17,7 @@ from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .package import NAME
 from .tensor_base import TensorBase
 
-__all__ = ["MISTAKES", "assert_tensor", "described", "explain", "misplaced", "remedy"]
+__all__ = ["MISTAKES", "assert_tensor", "described", "explain", "misplaced", "placed", "remedy"]
 
 MISTAKES = (AttributeError, TypeError, ValueError)  # what Python and NumPy say of wrong arguments
 
@@ -133,6 +133,28 @@ def explain(
             raise _error(value, called, argument, due) from None
 
 
+def placed(error: AdjointError, called: str = "") -> AdjointError:
+    """`error`, met in an op, whose message names the public function that was called, too, where
+    that is another: the outermost one of the package, or `called` where that one is compiled.
+    """
+    if isinstance(error, InvalidType):  # which names the function whose argument is wrong
+        return error
+    text = str(error)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        code = frame.f_code
+        name = code.co_name
+        if code.co_varnames[:1] == ("input",):  # a function or method of tensors
+            is_public = not name.startswith("_") and name in frame.f_globals
+        else:
+            is_public = name in frame.f_globals.get("__all__", ()) and "self" not in frame.f_locals
+        called = name if is_public else called
+        frame = frame.f_back
+    if called not in text:
+        error.args = (f"{called}: {text}",)
+    return error
+
+
 REFLECTED: dict[Callable[..., Any], str] = {}  # operators: what Python asks of the right side
 
 
@@ -167,7 +189,7 @@ def recovered(
             )
             return asking(*older[0], **older[1])
         explain(error, function, args, kwargs)
-        raise error
+        raise placed(error) if isinstance(error, AdjointError) else error
     finally:
         del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
 
@@ -273,8 +295,10 @@ def _calls(frame: FrameType | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
         layer = name in ("forward", "__init__") and owner is not None
         if layer:
             name = type(owner).__name__
-        elif name.startswith(("_", "assert_")) or name not in each.f_globals.get(
-            "__all__", (name,)
+        elif (
+            name.startswith(("_", "assert_"))
+            or name not in each.f_globals.get("__all__", (name,))
+            or (owner is None and name not in each.f_globals)
         ):
             continue
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

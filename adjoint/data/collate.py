@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import float64
-from ..core.errors import InvalidArgument, InvalidType
+from ..core.errors import InvalidArgument, InvalidType, ShapeError
 from ..ops.create.creation import tensor
 from ..ops.create.memory import as_tensor
 from ..ops.shape.concatenation import stack
@@ -102,7 +102,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) ->
 
 def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Tensor:
     """Tensors, stacked."""
-    return stack(list(batch), 0)
+    return _stacked(list(batch))
 
 
 def collate_numpy_array_fn(
@@ -111,7 +111,14 @@ def collate_numpy_array_fn(
     """NumPy arrays of numbers, or its numbers, stacked."""
     if batch[0].dtype.kind not in "biufcV":
         raise InvalidType(_REFUSED.format(kind=batch[0].dtype))
-    return stack([as_tensor(item) for item in batch], 0)
+    return _stacked([as_tensor(item) for item in batch])
+
+
+def _stacked(tensors: list[Tensor]) -> Tensor:
+    try:
+        return stack(tensors, 0)
+    except ShapeError as error:
+        raise ShapeError(f"default_collate: {error}; pad them, or pass a collate_fn") from None
 
 
 def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Tensor:

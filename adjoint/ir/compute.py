@@ -8,14 +8,14 @@ import contextvars
 import functools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..core import dispatch_log, policy
-from ..core.argument_errors import misplaced
+from ..core.argument_errors import misplaced, placed
 from ..core.arrays import signature
 from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
@@ -120,9 +120,9 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         large = op.library == "draws" and math.prod(op.shape) > SMALL  # type: ignore[attr-defined]
     if type(xp) is not ModuleType:
         return compute_elsewhere(op, xp, arrays)
-    if op.strict:
-        _assert_sound(op, arrays)
     try:
+        if op.strict:
+            _assert_sound(op, arrays)
         if large and accelerate is not None:
             result = accelerate(op, arrays)
             if result is not NotImplemented:
@@ -142,16 +142,26 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         if again and any(type(a) is _ndarray for a in arrays):
             remember(op, arrays, launcher_of(op, xp, alone), result)
         return result
-    except AdjointError:
-        raise
+    except AdjointError as error:
+        raise placed(error) from error.__cause__  # alone: not what NumPy has said before it
     except Exception as error:
         for array in arrays:
             if array is None or isinstance(array, (str, list, tuple, dict)):
                 raise misplaced(array, op.name, "input" if len(arrays) == 1 else "") from None
-        op.infer(*map(spec_of, arrays))
+        refuse_inputs(op, map(spec_of, arrays))
         if isinstance(error, MemoryError):
             raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
         raise
+
+
+def refuse_inputs(op: Op, specs: Iterable[Any]) -> None:
+    """Raise the error that `op.infer` has for such inputs, where it has one, as all that a
+    traceback shows: what a backend has said of them, which is being handled, says less.
+    """
+    try:
+        op.infer(*specs)
+    except Exception as error:
+        raise placed(error) if isinstance(error, AdjointError) else error from None
 
 
 def _namespace(op: Op, array: object) -> Any:
@@ -268,10 +278,10 @@ def compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
         op.infer(*map(spec_of, arrays))
     try:
         return xp.run(op, arrays)
-    except AdjointError:
-        raise
+    except AdjointError as error:
+        raise placed(error) from error.__cause__
     except Exception:
-        op.infer(*map(spec_of, arrays))
+        refuse_inputs(op, map(spec_of, arrays))
         raise
 
 
@@ -285,10 +295,10 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
         xp = moving() or xp
     try:
         quietly(op.write, xp, *arrays)
-    except AdjointError:
-        raise
+    except AdjointError as error:
+        raise placed(error) from error.__cause__
     except Exception:
-        op.infer(*map(spec_of, arrays))
+        refuse_inputs(op, map(spec_of, arrays))
         raise
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import dtype as dt
 from ..core.errors import DTypeError, InvalidArgument, ShapeError
 from ..core.spec import normalize_axes, normalize_axis
+from ..ops.argument_dtypes import NUMBERS, REAL_NUMBERS, assert_dtypes
 from ..ops.elementwise.comparison import maximum, where
 from ..ops.linalg.norms import vector_norm
 from ..ops.nn.softmax import log_softmax as _log_softmax
@@ -261,6 +262,7 @@ def logaddexp(
     >>> ad.masked.logaddexp(ad.tensor([0.]), ad.tensor([9.]), other_mask=ad.tensor([False]))
     tensor([0.])
     """
+    assert_dtypes("masked.logaddexp", REAL_NUMBERS, input=input, other=other)
     x = _filled(input, input_mask, _lowest(input.dtype), "logaddexp")
     y = _filled(other, other_mask, _lowest(other.dtype), "logaddexp")
     return cast(_logaddexp(x, y), _of(input, dtype))
@@ -360,6 +362,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> T
     >>> ad.masked.cumsum(ad.tensor([1., 2., 4.]), 0, mask=ad.tensor([True, False, True]))
     tensor([1., 1., 5.])
     """
+    assert_dtypes("masked.cumsum", NUMBERS, input=input)
     axis = normalize_axis(dim, input.ndim, "masked.cumsum")
     x = _filled(input, mask, 0, "cumsum")
     return cast(x.cumsum(axis, dtype=_of(input, dtype)), _of(input, dtype))
@@ -373,6 +376,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> 
     >>> ad.masked.cumprod(ad.tensor([1., 2., 4.]), 0, mask=ad.tensor([True, False, True]))
     tensor([1., 1., 4.])
     """
+    assert_dtypes("masked.cumprod", NUMBERS, input=input)
     axis = normalize_axis(dim, input.ndim, "masked.cumprod")
     x = _filled(input, mask, 1, "cumprod")
     return cast(x.cumprod(axis, dtype=_of(input, dtype)), _of(input, dtype))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import numpy as backend
 from ..core import policy
+from ..core.argument_errors import placed
 from ..core.arrays import CachedViews, signature
 from ..core.errors import AdjointError
 from ..core.mode import MODE, Mode
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
-from ..ir.compute import compute, compute_anew
+from ..ir.compute import compute, compute_anew, refuse_inputs
 from ..ir.executable import Executable, find, find_numbered, inputs_of, keep
 from .node import INFERENCE
 from .record import item, parents_of, record
@@ -220,10 +221,10 @@ def apply_view(op: Op, x: TensorBase) -> Tensor:
         return apply(op, x)
     try:
         result = op.compute(backend, source)
-    except AdjointError:
-        raise
+    except AdjointError as error:
+        raise placed(error) from error.__cause__
     except Exception:
-        op.infer(x.spec)
+        refuse_inputs(op, (x.spec,))
         raise
     if result.base is source or shares_storage(result, x, op):
         return viewed(op, x, result, mode)

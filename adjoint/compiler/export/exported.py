@@ -17,6 +17,8 @@ from ...backends import native
 from ...core import fork_safety
 from ...core.errors import AdjointError, CheckpointError, DeviceError, InvalidArgument, Unsupported
 from ...core.mode import MODE, observed
+from ...core.spec import Spec
+from ...core.tensor_base import TensorBase
 from ...core.version import __version__
 from ...io import checkpoint
 from ...nn.modules.module import Module
@@ -103,6 +105,20 @@ class ExportedProgram:
         """Descriptions of the arguments that it takes."""
         descriptions = (described(t.args, t.kwargs, lambda x: x.spec) for t in self._texts)
         return list(dict.fromkeys(descriptions))
+
+    def inputs(self) -> list[tuple[str, Spec]]:
+        """Name and spec of each argument, as it was first exported.
+
+        Errors: Unsupported where it takes arguments by name only, or others than tensors.
+        """
+        text = self._texts[0]
+        if text.kwargs or not all(isinstance(x, TensorBase) for x in text.args):
+            raise Unsupported(
+                f"export: {self.name} takes more than tensors in order: {self.signatures[0]}; call "
+                "it from Python"
+            )
+        names = [*self._positional, *(f"argument {n}" for n in range(len(text.args)))]
+        return [(name, x.spec) for name, x in zip(names, text.args, strict=False)]
 
     # ---- calls -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import from_numpy_dtype
-from ...core.errors import InvalidArgument, Unsupported
+from ...core.errors import InvalidArgument, InvalidType, Unsupported
 from ...core.tensor_base import TensorBase
 from ...io.atomic import writing
 from ...ir import program as form
@@ -29,13 +29,18 @@ TYPES = {
 
 
 def export(
-    module: Any,
-    args: Any,
-    f: Any,
+    module: Any = None,
+    args: Any = (),
+    f: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     dynamic_axes: Mapping[str, Any] | None = None,
     opset_version: int = 17,
+    *,
+    model: object = None,
+    verbose: bool | None = None,
+    do_constant_folding: bool = True,
+    **options: object,
 ) -> None:
     """Write `module`, in eval mode, as an ONNX file that computes `module(*args)`.
 
@@ -46,6 +51,11 @@ def export(
     In the place of `module` may stand a node of a Graph, or a list of nodes: then `args` are the
     nodes that become inputs, or None for the inputs of the graph that these depend on. Names of
     nodes are those in the file.
+
+    As in PyTorch, the first argument may be named `model`; `verbose` prints the graph. The file
+    computes the same whether `do_constant_folding` is set or not. `options` are those of PyTorch
+    that have one value here: `dynamo=False`, `export_params=True`, `training=TrainingMode.EVAL`,
+    `keep_initializers_as_inputs=False`, `external_data=False`, `dynamic_shapes=None`.
 
     Shapes: `args` is a tensor or a tuple of tensors; `f` a path or a file open for writing bytes.
     Errors: Unsupported for an operation that ONNX lacks, and where the module reads values of its
@@ -59,6 +69,7 @@ def export(
     adjoint.Size([5, 2])
     """
     onnx = onnx_package("export")
+    module = _assert_given(module, model, f, options)
     if opset_version not in OPSETS:
         raise InvalidArgument(
             f"onnx.export: opset_version must be {OPSETS[0]} to {OPSETS[-1]}, got {opset_version}"
@@ -82,16 +93,47 @@ def export(
             f"onnx.export: dynamic_axes names {sorted(unknown)}, but inputs are {names} and "
             f"outputs {outputs}"
         )
-    model = Exporter(onnx, captured, opset_version).model(names, outputs, kind)
+    proto = Exporter(onnx, captured, opset_version).model(names, outputs, kind)
     try:
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise Unsupported(
             f"onnx.export: ONNX lacks an operator for a dtype; convert with .to(): {error}"
         ) from error
-    data = model.SerializeToString()
+    if verbose:
+        print(onnx.printer.to_text(proto))
+    data = proto.SerializeToString()
     with writing(f, "onnx.export") as file:
         file.write(data)
+
+
+# PyTorch's options: the values that mean what is done here, and what to do instead of others.
+_OPTIONS = {
+    "dynamo": ((False, None), "there is one exporter: leave it out"),
+    "export_params": ((True, None), "the file holds the weights: leave them out when it is read"),
+    "training": (
+        (0, "EVAL", None),
+        "files are of eval mode: export the training step by ad.export",
+    ),
+    "keep_initializers_as_inputs": ((False, None), "weights are no inputs of the graph"),
+    "external_data": ((False, None), "the weights are in the file itself"),
+    "dynamic_shapes": ((None,), "give dynamic_axes, {'x': {0: 'batch'}}"),
+}
+
+
+def _assert_given(module: object, model: object, f: object, options: Mapping[str, object]) -> Any:
+    """The module, under one of its names; refuses what would not be followed."""
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise InvalidType(f"onnx.export: got an unexpected keyword argument {name!r}")
+        meant, remedy = _OPTIONS[name]
+        if getattr(value, "name", value) not in meant:
+            raise Unsupported(f"onnx.export: {name}={value!r}; {remedy}")
+    if (module is None) is (model is None):
+        raise InvalidType("onnx.export: give the module once, as the first argument or as model=")
+    if f is None:
+        raise Unsupported("onnx.export: f=None, which returns the program; give a path or a file")
+    return module if model is None else model
 
 
 def _on_host(module: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

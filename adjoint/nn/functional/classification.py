@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.argument_dtypes import FLOATING, REALS, assert_dtypes
 from ...ops.elementwise.comparison import where
 from ...ops.index.pick import Pick
 from ...ops.shape.sizes import hold_sizes, over_size
@@ -65,6 +66,8 @@ def nll_loss(
     dim = _class_dim(input, "nll_loss")
     _assert_target_shape(input, target, dim, "nll_loss")
     _assert_class_weights(weight, input._data.shape[dim], "nll_loss")
+    assert_dtypes("nll_loss", FLOATING, input=input)
+    assert_dtypes("nll_loss", REALS, weight=weight)
     classes = as_indices(target, "nll_loss", "target")
     return _fused_nll, input, classes, weight, dim, ignore_index, reduction
 
@@ -176,6 +179,7 @@ def cross_entropy(
     dim = _class_dim(input, "cross_entropy")
     sizes = input._data.shape
     _assert_class_weights(weight, sizes[dim], "cross_entropy")
+    assert_dtypes("cross_entropy", REALS, weight=weight)
     if target._data.shape == sizes and (target.is_floating_point() or input.ndim == 1):
         if not target.is_floating_point():
             raise ShapeError(

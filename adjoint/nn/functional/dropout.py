@@ -10,6 +10,7 @@ import numpy as np
 from ...core.argument_errors import MISTAKES, recovered
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
+from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.create.allocation import finish
 from ...ops.random.draws import MaskAt
 from ...ops.random.generators import next_draw, torch_generator
@@ -63,6 +64,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def drop(input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]) -> Tensor:
     if not training or p == 0 or not input.numel():
         return input
+    assert_dtypes("dropout", FLOATING, input=input)
     if not inplace and shape == tuple(input.shape) and _draws_inside(input):
         return _dropped(input, *_state(), float(p))
     mask = dropout_mask(input, p, shape=shape)
@@ -212,6 +214,7 @@ def _alpha(
     assert_probability(p, name)
     if not training or p == 0 or not input.numel():
         return input
+    assert_dtypes(name, FLOATING, input=input)
     if p == 1:
         result = input * 0
     elif shape == tuple(input.shape) and _draws_inside(input):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.argument_dtypes import FLOATING, assert_dtypes, assert_equal_dtypes
 from ...ops.create.exchange import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.shape.concatenation import stack
@@ -152,6 +153,8 @@ def grid_sample(
             f"batch size, and {rank} coordinates last, but got {tuple(input.shape)} and "
             f"{tuple(grid.shape)}"
         )
+    assert_equal_dtypes("grid_sample", input, grid=grid)
+    assert_dtypes("grid_sample", FLOATING, input=input)
     align = _aligned(align_corners)
     sizes = tuple(input.shape[2:])
     centres = []  # in pixels, one for each dimension of the image

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.create.like import ones_like, zeros_like
 from ...ops.elementwise.comparison import minimum, where
 from ...ops.nn.activation import logsigmoid
@@ -119,6 +120,7 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(reduction, size_average, reduce)
+    assert_dtypes("soft_margin_loss", FLOATING, input=input)
     return _reduced(-logsigmoid(target * input), reduction, "soft_margin_loss")
 
 

@@ -13,6 +13,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.mode import refuse_where
 from ...core.op import Sample
+from ...ops.argument_dtypes import FLOATING, REALS, assert_dtypes
 from ...ops.create.like import full_like
 from ...ops.elementwise.comparison import where
 from ...ops.elementwise.namespace import Elementwise
@@ -80,6 +81,7 @@ def mse_loss(
     """
     reduction = reduction_of(reduction, size_average, reduce)
     _warn_of_sizes(input, target, "mse_loss")
+    assert_dtypes("mse_loss", REALS, input=input, target=target, weight=weight)
     return _mse(input, target, weight, reduction)
 
 
@@ -321,6 +323,8 @@ def binary_cross_entropy(
             f"binary_cross_entropy: Using a target size ({target.shape}) that is different to the "
             f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
+    assert_dtypes("binary_cross_entropy", FLOATING, input=input)
+    assert_dtypes("binary_cross_entropy", REALS, target=target, weight=weight)
     loss, wrong = _binary_cross_entropy(input, target, weight, reduction)
     refuse_where(wrong, _not_probabilities)
     return loss
@@ -380,6 +384,10 @@ def binary_cross_entropy_with_logits(
             f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
             f"input size ({input.shape})"
         )
+    assert_dtypes(
+        "binary_cross_entropy_with_logits", REALS, input=input, target=target, weight=weight,
+        pos_weight=pos_weight,
+    )  # fmt: skip
     return _bce_with_logits(input, target, weight, pos_weight, reduction)
 
 
@@ -435,6 +443,7 @@ def kl_div(
             "definition.",
             stacklevel=2,
         )
+    assert_dtypes("kl_div", REALS, input=input, target=target)
     return _kl_div(input, target, log_target, reduction)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.elementwise.comparison import minimum
 from ...ops.linalg.fully_connected import linear
 from ...runtime.public import explaining
@@ -58,6 +59,7 @@ def multilabel_margin_loss(
             f"multilabel_margin_loss: inconsistent target size: {list(target.shape)} for input of "
             f"size: {list(input.shape)}"
         )
+    assert_dtypes("multilabel_margin_loss", FLOATING, input=input)
     target = as_indices(target, "multilabel_margin_loss", "target")
     given = (target < 0).long().cumsum(-1) == 0
     index = target.masked_fill(~given, 0)

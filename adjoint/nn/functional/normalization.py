@@ -9,6 +9,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.dtype import LOW_PRECISION, finfo, float32
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.shape.arranging import pad
 from ...ops.shape.sizes import hold_sizes, is_of_graph, over_size
 from ...runtime.cells import Cell, warn_of_statistics
@@ -147,6 +148,10 @@ def batch_norm(
         raise ShapeError(
             f"batch_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
         )
+    assert_dtypes(
+        "batch_norm", FLOATING, input=input, running_mean=running_mean, running_var=running_var,
+        weight=weight, bias=bias,
+    )  # fmt: skip
     if not training:
         if running_mean is None or running_var is None:
             raise InvalidArgument(
@@ -224,6 +229,7 @@ def layer_norm(
     >>> ad.nn.functional.layer_norm(ad.tensor([1., 3.]), (2,)).round()
     tensor([-1.,  1.])
     """
+    assert_dtypes("layer_norm", FLOATING, input=input, weight=weight, bias=bias)
     axes = _trailing(input, normalized_shape, "layer_norm", weight, bias)
     return _standardize, input, weight, bias, axes, eps
 
@@ -312,6 +318,7 @@ def group_norm(
     """
     if input.ndim < 2:
         raise ShapeError(f"group_norm: Expected at least 2 dimensions, got {tuple(input.shape)}")
+    assert_dtypes("group_norm", FLOATING, input=input, weight=weight, bias=bias)
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise ShapeError(
@@ -361,6 +368,10 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    assert_dtypes(
+        "instance_norm", FLOATING, input=input, running_mean=running_mean, running_var=running_var,
+        weight=weight, bias=bias,
+    )  # fmt: skip
     input = hold_sizes("instance_norm", input, dims=(1,))
     channels = input.shape[1]
     count: int | None = math.prod(input.shape[2:])
@@ -409,6 +420,7 @@ def local_response_norm(
             f"local_response_norm: Expected 3D or higher dimensionality input (got "
             f"{input.ndim} dimensions)"
         )
+    assert_dtypes("local_response_norm", FLOATING, input=input)
     if not input.numel():
         return input
     input = hold_sizes("local_response_norm", input, dims=(1,))

@@ -12,6 +12,7 @@ from ...core.argument_errors import assert_tensor
 from ...core.dtype import finfo, float32, float64, int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
+from ...ops.argument_dtypes import FLOATING, INTEGERS, assert_dtypes
 from ...ops.create.exchange import from_numpy
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
@@ -171,6 +172,8 @@ def embedding_bag(
         raise InvalidArgument(
             f"embedding_bag: mode has to be one of sum, mean or max, got {mode!r}"
         )
+    assert_dtypes("embedding_bag", FLOATING, weight=weight)
+    assert_dtypes("embedding_bag", INTEGERS, offsets=offsets)
     if scale_grad_by_freq:
         raise Unsupported("embedding_bag: scale_grad_by_freq; use the default, False")
     if sparse and mode == "max":

@@ -27,6 +27,7 @@ from ...runtime.fused import writing
 from ...runtime.public import FUNCTIONS, METHODS, explaining, public, write_in_place
 from ...runtime.tensors import fresh
 from ...runtime.writes import copied, values_of, write_by_kernel
+from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import names_on
 from ..create.values import convert_number
 from ..promotion import cast, note_real
@@ -565,6 +566,10 @@ def one_value(x: Any, value: Any, name: str) -> Any:
                 f"{name}: only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value._data.ndim} dimension(s) (shape {tuple(value.shape)})"
             )
+        if x.dtype.category < 3:
+            assert_dtypes(name, REALS, value=value)
+        if x.dtype.category == 1 and type(value._data) is np.ndarray:
+            convert_number(value._data.item(), x.dtype, name)  # which refuses what does not fit
         return cast(value, x.dtype)  # type: ignore[arg-type]
     if isinstance(value, np.generic):
         value = value.item()

@@ -20,6 +20,7 @@ from ...runtime.dispatch import apply
 from ...runtime.fused import checking, writing
 from ...runtime.public import public
 from ...runtime.writes import values_of
+from ..argument_dtypes import assert_equal_dtypes
 from ..samples import array
 from ..shape.sizes import hold_sizes
 from .advanced import Overwrite, add_at, wrapped
@@ -354,6 +355,7 @@ def scatter(
     source = value if src is None else src
     if not isinstance(source, TensorBase):
         source = one_value(input, source, "scatter")
+    assert_equal_dtypes("scatter", input, src=source)
     if reduce is None or reduce == "add":
         return _scatter_inputs(input, axis, index, source, reduce == "add")
     if reduce != "multiply":
@@ -379,6 +381,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     """
     axis = _prepare(input, dim, index, "scatter_add")
     assert_tensor("scatter_add", src, "src")
+    assert_equal_dtypes("scatter_add", input, src=src)
     return _scatter_inputs(input, axis, index, src, True)
 
 

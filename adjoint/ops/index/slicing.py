@@ -22,6 +22,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
 from ...runtime.lazy import LazyValue
 from ...runtime.public import explaining, public, rebinding
+from ..argument_dtypes import INTEGERS, assert_dtypes
 from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
@@ -578,6 +579,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise ShapeError("narrow: narrow() cannot be applied to a 0-dim tensor.")
     axis = normalize_axis(dim, len(shape), "narrow")
     size = shape[axis]
+    if type(start) is not int:
+        assert_dtypes("narrow", INTEGERS, start=start)
     first, length = operator.index(start), operator.index(length)
     if length < 0:
         raise ShapeError(f"narrow: narrow(): length must be non-negative, got {length}")

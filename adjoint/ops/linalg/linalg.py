@@ -174,7 +174,7 @@ def pinv(
     assert_matrices("linalg.pinv", A, square=hermitian)
     if rtol is None and rcond is not None:
         rtol = rcond
-    atol, rtol = tolerances(A, atol, rtol)
+    atol, rtol = tolerances("linalg.pinv", A, atol, rtol)
     return apply(PseudoInverse(hermitian), A, atol, rtol)
 
 
@@ -349,7 +349,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
             f"linalg.lstsq: input.size(-2) should match other.size(-2), got {tuple(A.shape)} and "
             f"{tuple(B.shape)}"
         )
-    rtol = tolerances(A, None, rcond)[1]
+    rtol = tolerances("linalg.lstsq", A, None, rcond)[1]
     solution = matmul(apply(PseudoInverse(), A, 0.0, rtol), b)
     m, n = A.shape[-2:]
     values = apply(SVD(), A.detach())[1]

@@ -14,6 +14,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.lazy import concrete
 from ...runtime.public import FUNCTIONS, explaining, with_out
+from ..argument_dtypes import REALS, assert_dtypes
 from ..promotion import cast, number
 from ..reduce.statistics import Norm
 from ..shape.sizes import hold_sizes
@@ -221,7 +222,7 @@ def matrix_rank(
     x = A.detach()
     if tol is not None:
         atol, rtol = tol, 0.0
-    atol, rtol = tolerances(x, atol, rtol)
+    atol, rtol = tolerances("linalg.matrix_rank", x, atol, rtol)
     if not x._data.size:
         return A.new_zeros(A.shape[:-2], dtype=dt.int64)
     size = apply(Eigh(), x)[0].abs() if hermitian else apply(SVD(), x)[1]
@@ -234,8 +235,9 @@ def _as_tensor(value: Any, like: Any) -> Any:
     return value if isinstance(value, TensorBase) else like.new_tensor(value)
 
 
-def tolerances(x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """PyTorch's defaults: rtol is eps * the larger size, unless a positive atol is given."""
+    assert_dtypes(name, REALS, atol=atol, rtol=rtol)
     if rtol is None:
         positive = isinstance(atol, TensorBase) or (atol is not None and atol > 0)
         rtol = 0.0 if positive else dt.finfo(x.dtype).eps * max(x.shape[-2:])

@@ -17,6 +17,7 @@ from ...core.spec import Spec, prod
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, explaining, public
+from ..argument_dtypes import NUMBERS, assert_dtypes
 from ..elementwise.comparison import where
 from ..samples import array
 from ..shape.sizes import hold_sizes
@@ -330,6 +331,7 @@ def avg_pool3d(
 
 def _adaptive_avg_pool(rank: int, input: Tensor, output_size: Any) -> Tensor:
     size, count = _output_sizes(f"adaptive_avg_pool{rank}d", input, output_size, rank)
+    assert_dtypes(f"adaptive_avg_pool{rank}d", NUMBERS, input=input)
     if count == (1,) * rank:
         return input.mean(tuple(range(-rank, 0)), keepdim=True)
     input = hold_sizes(f"adaptive_avg_pool{rank}d", input, dims=range(-rank, 0))

@@ -16,6 +16,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.fused import checking, fused
 from ...runtime.public import explaining, public
+from ..create.values import convert_number
 from ..elementwise.comparison import clamp, where
 from ..elementwise.pointwise import REAL, Elementwise, unary
 from ..elementwise.relational import ge, gt, le, lt
@@ -142,6 +143,11 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     tensor([-1.0000,  0.5000,  1.0000])
     """
     assert_dtype("hardtanh", input, REAL)
+    if min_val < 0 and input.dtype.category == 1 and not input.dtype.is_signed:
+        raise DTypeError(
+            f"hardtanh: cannot do hardtanh on an unsigned type with negative limits, got "
+            f"{input.dtype} and {min_val}; convert the input with .int()"
+        )
     if min_val > max_val:
         raise InvalidArgument(
             f"hardtanh: min_val cannot be greater than max_val, got {min_val} > {max_val}; "
@@ -329,7 +335,9 @@ def threshold(input: Tensor, threshold: float, value: float) -> Any:
     """
     assert_dtype("threshold", input, REAL)
     if input._data.dtype.kind in "iu":
-        threshold, value = int(threshold), int(value)
+        threshold, value = (
+            convert_number(number, input.dtype, "threshold") for number in (threshold, value)
+        )
     return _threshold, input, threshold, value
 
 

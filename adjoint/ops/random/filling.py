@@ -107,6 +107,7 @@ def _geometric(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """The number of trials up to the first success, each of probability p."""
     if not 0 < p < 1:
         raise InvalidArgument(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    _assert_kind("geometric_", self.dtype, (1, 2))
     if (found := _as_torch(self, generator, "geometric", p)) is not None:
         return found
     trials = (_unit(self, generator).log() / math.log1p(-p)).ceil().clamp(min=1)

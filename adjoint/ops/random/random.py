@@ -25,6 +25,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
+from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import assert_row_major, assert_strided, into, sizes_from
 from ..create.values import target
 from ..promotion import cast
@@ -353,6 +354,7 @@ def randint_like(
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     shape = tuple(input.shape)
+    _assert_kind("randint_like", d, (0, 1, 2))
     result = draw_for((input,), _draw_integers, low, high, shape, d, generator, place, input)
     return _finished(
         _like(result, input), None, dtype, device, requires_grad, "randint_like", pin_memory
@@ -386,6 +388,7 @@ def normal(
     tensor([1., 2.])
     """
     assert_strided("normal", layout)
+    assert_dtypes("normal", REALS, std=std)
     parameters = [p for p in (mean, std) if isinstance(p, TensorBase)]
     if isinstance(std, TensorBase):
         if std._data.size and not std._data.min() >= 0:

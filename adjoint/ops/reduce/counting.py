@@ -21,6 +21,7 @@ from ...runtime.public import FUNCTIONS, explaining, public
 from ...runtime.tensors import fresh
 from ...runtime.writes import values_of
 from .. import return_types
+from ..argument_dtypes import FLOATING, REALS, assert_dtypes
 from ..create.allocation import names_on
 from ..create.ranges import linspace
 from ..promotion import cast
@@ -178,6 +179,8 @@ def histogram(
             f"histogram: weight must have the shape of input, {tuple(input.shape)}, got "
             f"{tuple(weight.shape)}"
         )
+    assert_dtypes("histogram", FLOATING, input=input)
+    assert_dtypes("histogram", REALS, weight=weight)
     if isinstance(bins, TensorBase):
         edges: Any = bins
     else:
@@ -225,6 +228,8 @@ def histogramdd(
             "histogramdd: input tensor should have at least 2 dimensions, got shape "
             f"{tuple(input.shape)}"
         )
+    assert_dtypes("histogramdd", FLOATING, input=input)
+    assert_dtypes("histogramdd", REALS, weight=weight)
     rank = input.shape[-1]
     points: Any = input.detach().reshape((-1, rank))
     each = [bins] * rank if isinstance(bins, int) else list(bins)

@@ -20,6 +20,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, run_known
 from ...runtime.public import FUNCTIONS, explaining, public
 from .. import return_types
+from ..argument_dtypes import NUMBERS, assert_dtypes
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
@@ -518,6 +519,7 @@ def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int =
 
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area between each pair of neighbours."""
+    assert_dtypes(name, NUMBERS, y=y, x=x)
     y = hold_sizes("trapezoid", y)
     axis = normalize_axis(dim, y._data.ndim, name)
     size = y.shape[axis]

@@ -17,6 +17,7 @@ from ...core.spec import Spec, normalize_axes, normalize_axis
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, explaining, public
+from ..argument_dtypes import FLOATING, INTEGERS, NUMBERS, assert_dtypes
 from ..elementwise.pointwise import conj
 from ..promotion import cast, number
 from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
@@ -433,8 +434,11 @@ def cov(
             f"cov(): expected input to have two or fewer dimensions but got shape "
             f"{tuple(input.shape)}"
         )
+    assert_dtypes("cov", NUMBERS, input=input)
+    assert_dtypes("cov", INTEGERS, fweights=fweights)
+    assert_dtypes("cov", FLOATING, aweights=aweights)
     x: Any = input.reshape((1, -1)) if input._data.ndim < 2 else input
-    if x._data.dtype.kind in "biu":
+    if x._data.dtype.kind in "iu":
         x = cast(x, dt.get_default_dtype())
     x = hold_sizes("cov", x)
     count = x.shape[1]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.argument_errors import assert_tensor
+from ...core.argument_errors import assert_tensor, placed
 from ...core.errors import InvalidType, ShapeError
 from ...core.mode import MODE
 from ...core.op import Op, Sample
@@ -408,7 +408,10 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (dt.dtype, str))):
         return apply_view(Bitcast(dt.as_dtype(sizes[0] if dtype is None else dtype)), input)
     wanted = sizes_of(sizes if size is None else (size,), "view")
-    result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
+    try:
+        result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
+    except ShapeError as error:
+        raise placed(error, "view") from None
     if input._data.size and not _shares(result._data, input):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "

@@ -20,6 +20,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
 from ...runtime.public import METHODS, explaining, public
 from ...runtime.writes import values_of
+from ..argument_dtypes import INTEGERS, assert_dtypes
 from ..index.slicing import basic_index, before, part
 from ..samples import array, strided
 from .concatenation import Cat, Stack, _joined
@@ -267,6 +268,7 @@ def tensor_split(
     indices_or_sections = _only("tensor_split", *given)
     axis = _axis_to_split(input, dim, "tensor_split")
     length = input._data.shape[axis]
+    assert_dtypes("tensor_split", INTEGERS, indices_or_sections=indices_or_sections)
     if isinstance(indices_or_sections, TensorBase):
         indices_or_sections = values_of(indices_or_sections).tolist()
     if isinstance(indices_or_sections, (tuple, list)):

@@ -7,6 +7,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining, with_out
+from ..argument_dtypes import REALS, assert_dtypes
 from ..elementwise.comparison import where
 from ..elementwise.functions import sgn
 from ..elementwise.pointwise import Floating, unary, widen
@@ -220,6 +221,7 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
     >>> ad.special.spherical_bessel_j0(ad.tensor([0., 1.]))
     tensor([1.0000, 0.8415])
     """
+    assert_dtypes("spherical_bessel_j0", REALS, input=input)
     if input.dtype.category < 2:
         input = cast(input, dt.get_default_dtype())
     zero = eq(input, 0)

@@ -15,11 +15,13 @@ HELP = "write a model file in another format"
 def add_arguments(add: Callable[..., Any]) -> None:
     """Add the command's arguments."""
     add("source", type=Path, metavar="FROM",
-        help="tensors: .safetensors, .pt, .pth, .npz; graphs: .onnx, .param of pnnx")  # fmt: skip
+        help="tensors: .ad, .safetensors, .pt, .pth, .npz; graphs: .onnx, .param of pnnx; of an "
+        ".adjoint file its tensors")  # fmt: skip
     add("target", type=Path, metavar="TO",
-        help="tensors: .safetensors, .pt, .pth, .npz; graphs, simplified: .onnx")  # fmt: skip
+        help="tensors: .ad, .safetensors, .pt, .pth, .npz; graphs, simplified: .onnx")  # fmt: skip
     add("--input", action="append", metavar="[NAME=]SHAPE", default=[],
         help="the shape of an input, where a graph's file does not say it")  # fmt: skip
+    add("--force", action="store_true", help="also where TO is FROM, which is then replaced")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,10 +33,14 @@ def run(options: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{source}: no such file")
     if source.suffix not in (*GRAPHS, *WEIGHTS) and not source.is_dir():
         raise InvalidArgument(f"{source.name}: known are {', '.join((*GRAPHS, *WEIGHTS))}")
+    if target.exists() and target.samefile(source) and not options.force:
+        raise InvalidArgument(f"{target} is the file to be converted; --force replaces it")
     if target.suffix == ".onnx":
         _to_onnx(source, target, options.input)
     elif target.suffix in WEIGHTS:
         _to_tensors(source, target)
+    elif target.suffix == ".adjoint":
+        raise InvalidArgument("exported programs are made by adjoint.export; write .ad or .onnx")
     elif target.suffix == ".param":
         raise InvalidArgument("pnnx files are read, not written; write .onnx")
     else:
@@ -52,6 +58,11 @@ def _to_onnx(source: Path, target: Path, inputs: list[str]) -> None:
 
     with progress(total=3) as bar:
         graph = read_graph(source)
+        if graph.exported is not None:
+            raise InvalidArgument(
+                f"{source.name}: an exported program is compiled; export its model with "
+                "adjoint.onnx.export"
+            )
         bar.update(1)
         program = freeze(graph.module, *given_inputs(graph, inputs))
         bar.update(1)

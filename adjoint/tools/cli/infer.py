@@ -11,16 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import InvalidArgument
+from ...autograd.modes import no_grad
+from ...core.errors import AdjointError, InvalidArgument, ShapeError
 from ...core.progress import progress
 from ...core.tensor_base import TensorBase
 
-HELP = "run a model file (.onnx, .param of pnnx) on arrays"
+HELP = "run a model file (.adjoint, .onnx, .param of pnnx) on arrays"
 
 
 def add_arguments(add: Callable[..., Any]) -> None:
     """Add the command's arguments."""
-    add("file", type=Path, metavar="FILE", help="the model: .onnx, or .param with .bin beside it")
+    add(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="the model: .adjoint, .onnx, or .param with .bin beside it",
+    )
     add("--input", action="append", metavar="[NAME=]X.npy|SHAPE", default=[],
         help="an array, or a shape such as 1,3,224,224 for random numbers; once for each input "
         "(default: random numbers of the file's shapes)")  # fmt: skip
@@ -33,10 +39,10 @@ def add_arguments(add: Callable[..., Any]) -> None:
     add("--listing", action="store_true", help="print the frozen program")
 
 
+@no_grad()
 def run(options: argparse.Namespace) -> int:
     """Freeze the model, run it, write or print its outputs."""
     from ...backends.threads import set_num_threads
-    from ...compiler.freeze import freeze
     from .model_files import given_inputs, read_graph
 
     if options.repeat < 1:
@@ -48,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
     graph = read_graph(options.file)
     inputs = given_inputs(graph, options.input)
     began = time.perf_counter()
-    program = freeze(graph.module, *inputs)
-    found = program(*inputs)
+    program, inputs, found = _prepared(graph, inputs, options)
     prepared = time.perf_counter() - began
     if options.listing:
         print(program)
@@ -66,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             f"{min(times):.3f} ms; {prepared:.2f} s to prepare"
         )
     arrays = [x.numpy() for x in _flat(found)]
-    names = _names(graph.module, len(arrays))
+    names = _names(graph.output_names, len(arrays))
     if options.output is None:
         for name, y in zip(names, arrays, strict=True):
             print(f"{name}: {y.dtype} {y.shape}")
@@ -77,6 +82,30 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _prepared(graph: Any, inputs: list[Any], options: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """The program, its inputs as it takes them, and its first result.
+
+    Errors: those of the model; they name inputs whose shapes are not those of the file.
+    """
+    from ...compiler.freeze import freeze
+    from ...ops.create.memory import as_tensor
+    from .model_files import shape_faults
+
+    if graph.exported is not None and (options.draw is not None or options.listing):
+        raise InvalidArgument("--draw, --listing: an exported program is compiled as it is")
+    try:
+        if graph.exported is not None:
+            inputs = [as_tensor(x) for x in inputs]
+            return graph.exported, inputs, graph.exported(*inputs)
+        program = freeze(graph.module, *inputs)
+        return program, inputs, program(*inputs)
+    except AdjointError as error:
+        faults = shape_faults(graph, inputs)
+        if not faults:
+            raise
+        raise ShapeError(f"{faults}: {error}") from None
+
+
 def _flat(found: Any) -> list[Any]:
     """The tensors of a result, in order."""
     if isinstance(found, TensorBase):
@@ -85,8 +114,7 @@ def _flat(found: Any) -> list[Any]:
     return [x for part in parts if part is not None for x in _flat(part)]
 
 
-def _names(module: Any, count: int) -> list[str]:
-    names = list(getattr(module, "output_names", ()))
+def _names(names: list[str], count: int) -> list[str]:
     return names if len(names) == count else [f"output {i}" for i in range(count)]
 
 

@@ -26,9 +26,33 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The options. All that stands behind the first `--` is for the program that `view` and
+    `summary` run, as is what else has no dash.
+    """
+    own, theirs = list(given), []
+    has_program = own[:1] in (["view"], ["summary"])
+    if has_program and "--" in own:
+        place = own.index("--")
+        own, theirs = own[:place], own[place + 1 :]
+    top = parser()
+    options, left = top.parse_known_args(own)
+    dashed = [each for each in left if each.startswith("-")]
+    if left and (dashed or not has_program):
+        remedy = "; a program's own stand behind --" if has_program else ""
+        top.error(f"unrecognized arguments: {' '.join(dashed or left)}{remedy}")
+    if has_program:
+        options.arguments = [*options.arguments, *left, *theirs]
+    return options
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0: done, 1: it failed, 2: wrong arguments, 130: interrupted."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser().print_help()
+        return 0
+    options = parsed(given)
     try:
         return int(options.run(options))
     except (AdjointError, OSError) as error:

@@ -14,8 +14,8 @@ from ...core.errors import CheckpointError, InvalidArgument
 from ...core.spec import Spec
 from ...tensor import Tensor
 
-GRAPHS = (".onnx", ".param")  # files that say what to compute
-WEIGHTS = (".safetensors", ".pt", ".pth", ".npz")  # files that hold tensors only
+GRAPHS = (".adjoint", ".onnx", ".param")  # files that say what to compute
+WEIGHTS = (".ad", ".safetensors", ".pt", ".pth", ".npz")  # files that hold tensors only
 
 
 class Input(NamedTuple):
@@ -47,21 +47,34 @@ class ModelGraph(NamedTuple):
     module: Any
     inputs: list[Input]
     operators: Counter[str]
+    exported: Any = None  # the program of an exported file, which is compiled as it is
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs, where the file has them."""
+        return list(getattr(self.module, "output_names", ()))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its tensors by name."""
+        return dict(self.module.state_dict())
 
 
 def read_graph(path: Path) -> ModelGraph:
     """A file that says what to compute.
 
-    Errors: those of `onnx.load` and `pnnx.load`; InvalidArgument for files that hold tensors only.
+    Errors: those of `onnx.load`, `pnnx.load` and `export.load`; InvalidArgument for files that hold
+    tensors only.
     """
     if path.suffix == ".onnx":
         return _onnx(path)
+    if path.suffix == ".adjoint":
+        return _exported(path)
     if path.suffix == ".param":
         return _pnnx(path)
     if path.suffix in WEIGHTS:
         raise InvalidArgument(
-            f"{path.name} holds tensors but not what to compute with them; export the model as "
-            "ONNX (torch.onnx.export, adjoint.onnx.export) or with pnnx"
+            f"{path.name} holds tensors but not what to compute with them; export the model "
+            "(adjoint.export), as ONNX (torch.onnx.export, adjoint.onnx.export) or with pnnx"
         )
     raise InvalidArgument(f"{path.name}: known are {', '.join(GRAPHS)} files")
 
@@ -89,6 +102,14 @@ def _onnx(path: Path) -> ModelGraph:
     return ModelGraph(module, inputs, Counter(node.op_type for node in proto.graph.node))
 
 
+def _exported(path: Path) -> ModelGraph:
+    from ...compiler import export
+
+    program = export.load(path)
+    inputs = [Input(name, spec.shape, spec.dtype.name) for name, spec in program.inputs()]
+    return ModelGraph(program.module(), inputs, Counter(), program)
+
+
 def _pnnx(path: Path) -> ModelGraph:
     from ...interop import pnnx
 
@@ -105,7 +126,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     from ... import io
 
     if path.suffix in GRAPHS:
-        return dict(read_graph(path).module.state_dict())
+        return read_graph(path).state_dict()
     found: dict[str, Tensor] = {}
     _collect(io.load(path), "", found)
     return found
@@ -132,6 +153,22 @@ def read_array(path: Path) -> Any:
     if not isinstance(array, np.ndarray):
         raise CheckpointError(f"{path}: an archive; give .npy files, one for each input")
     return array
+
+
+def shape_faults(graph: ModelGraph, inputs: list[Any]) -> str:
+    """The inputs whose shapes are not those that the file says, for an error message."""
+    faults = []
+    for declared, x in zip(graph.inputs, inputs, strict=True):
+        sizes = declared.shape
+        if sizes is None or (
+            len(sizes) == x.ndim
+            and all(n == m or not isinstance(n, int) for n, m in zip(sizes, x.shape, strict=True))
+        ):
+            continue
+        faults.append(
+            f"input {declared.name!r} is of shape {tuple(x.shape)}, the file says {declared}"
+        )
+    return "; ".join(faults)
 
 
 def shape_of(text: str) -> tuple[int, ...] | None:

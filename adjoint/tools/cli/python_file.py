@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...core.argument_errors import described
 from ...core.errors import InvalidArgument
 
 
@@ -19,7 +20,13 @@ class PythonFile:
     def __init__(self, path: Path, arguments: list[str]) -> None:
         self.path = path
         self.arguments = arguments
-        self.code = compile(path.read_bytes(), str(path), "exec")
+        try:
+            self.code = compile(path.read_bytes(), str(path), "exec")
+        except (SyntaxError, ValueError) as error:  # ValueError: of bytes that are no text
+            raise InvalidArgument(
+                f"{path.name} is no Python program: {error}; of a model file, `adjoint summary "
+                f"{path.name} --draw graph.html` draws the graph"
+            ) from None
         self.module = types.ModuleType("__main__")
         self.module.__file__ = str(path)
 
@@ -78,6 +85,14 @@ class PythonFile:
                 f"{_listed(usual)}, outside of functions"
             )
         return list(found.values())[-1]
+
+    def variables(self, fits: Callable[[Any], bool]) -> list[str]:
+        """Names and descriptions of the public variables that fit."""
+        return [
+            f"{name} ({described(value)})"
+            for name, value in self.module.__dict__.items()
+            if not name.startswith("_") and fits(value)
+        ]
 
 
 def _listed(names: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...core.tensor_base import TensorBase
 from .python_file import PythonFile
 
 MOST = 40  # rows of tensors that are shown without --all
@@ -19,8 +20,9 @@ HELP = "print a table of the model in a file, or of a program's model"
 def add_arguments(add: Callable[..., Any]) -> None:
     """Add the command's arguments."""
     add("file", type=Path, metavar="FILE",
-        help=".onnx, .param, .safetensors, .pt, .npz; or a program (.py), to be run")  # fmt: skip
-    add("arguments", nargs="*", metavar="ARGUMENT", help="for the program")
+        help="a model file (.adjoint, .onnx, .param of pnnx), tensors (.ad, .safetensors, .pt, "
+        ".npz), or a program (.py), to be run")  # fmt: skip
+    add("arguments", nargs="*", metavar="ARGUMENT", help="for the program; after -- if with dashes")
     add("--of", metavar="NAME", help="the variable with the model (default: model, or the last)")
     add("--input", action="append", metavar="NAME|SHAPE", default=[],
         help="of a program: a variable, or a shape such as 8,3,32,32 for zeros; once for each "
@@ -50,12 +52,18 @@ def _of_program(options: argparse.Namespace) -> int:
     from ...nn import Module
     from ...reactive.view import summary as summarize
 
-    if not options.input:
-        raise InvalidArgument("a program's summary needs --input, once for each of the model's")
     if options.draw is not None:
         raise InvalidArgument("--draw is for model files; of a program's graph, `adjoint view`")
     program = PythonFile(options.file, options.arguments)
     program.run()
+    if not options.input:
+        models = program.variables(lambda value: isinstance(value, Module))
+        tensors = program.variables(lambda value: isinstance(value, TensorBase))
+        raise InvalidArgument(
+            "a program's summary needs --input, once for each input of the model: a shape, or a "
+            f"variable. {options.file.name} has the models {', '.join(models) or 'none'} and the "
+            f"tensors {', '.join(tensors) or 'none'}"
+        )
     model = program.find(options.of, ("model",), lambda value: isinstance(value, Module), "Module")
     print(summarize(model, *(_input(program, text) for text in options.input)))
     return 0
@@ -78,11 +86,11 @@ def _of_file(options: argparse.Namespace, graph: bool) -> int:
 
     path = options.file
     found: ModelGraph | None = read_graph(path) if graph else None
-    tensors = dict(found.module.state_dict()) if found else read_tensors(path)
+    tensors = dict(found.state_dict()) if found else read_tensors(path)
     print(f"{path.name}: {size(_bytes_of(path))}")
     if found is not None:
         print(f"inputs   {'; '.join(map(str, found.inputs))}")
-        print(f"outputs  {', '.join(found.module.output_names)}")
+        print(f"outputs  {', '.join(found.output_names)}")
     rows = [
         (name, x.dtype.name, " x ".join(map(str, x.shape)) or "scalar", f"{x.numel():,}")
         for name, x in tensors.items()
@@ -111,6 +119,8 @@ def _draw(found: Any, options: argparse.Namespace) -> None:
 
     if found is None:
         raise InvalidArgument("--draw: a file of tensors has no graph")
+    if found.exported is not None:
+        raise InvalidArgument("--draw: an exported program is compiled; draw what it was made from")
     program = freeze(found.module, *given_inputs(found, options.input))
     memory = program.memory
     from ...compiler.schedule.listing import size

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
 from ...core.spec import normalize_axis
+from ...ops.argument_dtypes import INTEGERS, assert_dtypes
 from ...ops.create.exchange import from_numpy
 from ...ops.shape.sizes import hold_sizes, hold_values
 from ...runtime.public import explaining
@@ -61,6 +62,7 @@ def segment_reduce(
             f"{name}: Expected axis to be the last dimension of lengths or offsets, and those "
             f"before to be data's, {tuple(data.shape[:axis])}; got shape {tuple(given.shape)}"
         )
+    assert_dtypes(name, INTEGERS, lengths=lengths, offsets=offsets)
     counts = given.detach().cpu().numpy().astype(np.int64)
     size = data.shape[axis]
     if offsets is not None:

@@ -398,6 +398,32 @@ def test_arguments(tmp_path):
     assert os.listdir(tmp_path) == ["x.onnx"]
 
 
+def test_arguments_of_pytorch(tmp_path, capsys):
+    path, x = tmp_path / "x.onnx", ad.ones(1, 2)
+    module = nn.Linear(2, 2)
+    ad.onnx.export(
+        model=module, args=(x,), f=path, verbose=True, do_constant_folding=False, dynamo=False,
+        export_params=True, keep_initializers_as_inputs=False, external_data=False, training=0,
+    )  # fmt: skip
+    assert "Gemm" in capsys.readouterr().out or "MatMul" in path.read_bytes().decode("latin1")
+    ad.testing.assert_close(ad.onnx.load(path)(x), module(x))
+    path.unlink()
+    for options in [
+        {"export_params": False}, {"training": 1}, {"keep_initializers_as_inputs": True},
+        {"external_data": True}, {"dynamic_shapes": {"x": {0: "n"}}}, {"dynamo": True},
+    ]:  # fmt: skip
+        with pytest.raises(ad.Unsupported, match=f"onnx.export: {next(iter(options))}="):
+            ad.onnx.export(module, x, path, **options)
+    with pytest.raises(ad.Unsupported, match="f=None"):
+        ad.onnx.export(module, x)
+    for given in [{}, {"module": module, "model": module}]:
+        with pytest.raises(ad.InvalidType, match="give the module once"):
+            ad.onnx.export(args=x, f=path, **given)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        ad.onnx.export(module, x, path, colour=1)
+    assert not path.exists()
+
+
 def test_export_changes_nothing():
     module = lenet().train()
     module[2].eval()

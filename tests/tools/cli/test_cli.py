@@ -66,7 +66,7 @@ def test_digits_without_scikit_learn(monkeypatch):
         ad.data.digits()
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--epochs", "0"]])
+@pytest.mark.parametrize("arguments", [["dance"], ["demo", "--epochs", "0"]])
 def test_wrong_arguments(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

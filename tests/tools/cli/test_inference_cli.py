@@ -97,7 +97,7 @@ def test_infer_errors(folder, capsys):
         (["missing.onnx"], "No such file"),
         (["bad.onnx"], "not an ONNX file"),
         (["m.pt"], "tensors but not what to compute"),
-        (["m.txt"], "known are .onnx, .param"),
+        (["m.txt"], "known are .adjoint, .onnx, .param"),
         (["m.onnx", "--input", "missing.npy"], "No such file"),
         (["m.onnx", "--input", "bad.npy"], "not a .npy file"),
         (["m.onnx", "--input", "objects.npy"], "not a .npy file"),
@@ -171,6 +171,7 @@ def test_summary(folder, capsys):
     code, out, _ = run(capsys, "summary", "m.param")
     assert code == 0 and re.search(r"F.relu +1", out)
     assert "has no graph" in failed(capsys, "summary", "m.pt", "--draw", "m.svg")
+    Path("program.py").write_text("model = 1")
     assert "needs --input" in failed(capsys, "summary", "program.py")
     assert "known are" in failed(capsys, "summary", "m.txt")
 
