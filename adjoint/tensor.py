@@ -38,7 +38,15 @@ from .core.spec import Size, normalize_axis
 from .core.symbolic_sizes import as_size, is_size
 from .core.tensor_base import TensorBase
 from .core.torch_function import OverridableMethod, assert_no_dispatch, prepare
-from .ops.create import conversion, creation, deprecated_creation, exchange, memory, ranges
+from .ops.create import (
+    conversion,
+    creation,
+    deprecated_creation,
+    exchange,
+    memory,
+    ranges,
+    resizing,
+)
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
@@ -62,7 +70,7 @@ from .runtime.writes import exported, values_of
 
 __all__ = ["RemovableHandle", "Tensor"]
 
-assert numpy_backend and deprecated_creation  # importing them registers what they have
+assert numpy_backend and deprecated_creation and resizing  # whose import registers functions
 
 
 def _size(self: Any, dim: int | None = None) -> Any:

@@ -17,10 +17,10 @@ from ...core.tensor_type import Tensor
 from ...runtime.lazy import LazyValue
 from ...runtime.public import explaining, public
 from ...runtime.views import is_in_order, lies, places
+from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
     _takes,
-    assert_row_major,
     assert_strided,
     blank,
     filled_array,
@@ -40,7 +40,7 @@ def _array_like(
     or, if that has no memory, on the host.
     """
     assert_tensor(name, input)
-    assert_row_major(format, name)
+    assert_memory_format(format, name)
     data = input._data
     d = target(dtype)
     if isinstance(data, LazyValue) and data.device == CPU:

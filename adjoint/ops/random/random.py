@@ -26,8 +26,9 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
-from ..create.allocation import assert_row_major, assert_strided, into, sizes_from
+from ..create.allocation import assert_strided, into, sizes_from
 from ..create.values import target
+from ..memory_formats import assert_memory_format
 from ..promotion import cast
 from ..shape.sizes import hold_sizes, is_of_graph
 from .draws import (
@@ -272,7 +273,7 @@ def rand_like(
     adjoint.Size([2, 3])
     """
     assert_strided("rand_like", layout)
-    assert_row_major(memory_format, "rand_like")
+    assert_memory_format(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
     result = draw_uniform(tuple(input.shape), target(dtype) or input.dtype, generator, place, input)
     return _finished(
@@ -302,7 +303,7 @@ def randn_like(
     adjoint.Size([2, 3])
     """
     assert_strided("randn_like", layout)
-    assert_row_major(memory_format, "randn_like")
+    assert_memory_format(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = draw_normal(tuple(input.shape), d, generator, place, _as_new(input))
@@ -335,7 +336,7 @@ def randint_like(
     tensor([5., 5.])
     """
     assert_strided("randint_like", layout)
-    assert_row_major(memory_format, "randint_like")
+    assert_memory_format(memory_format, "randint_like")
     if low is None and high is None:
         raise InvalidType("randint_like: missing a required argument: 'high'")
     low, high = (0, low) if high is None else (0 if low is None else low, high)
