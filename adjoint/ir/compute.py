@@ -22,7 +22,7 @@ from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError, OutOfMemoryError, Unsupported
 from ..core.mode import DEFAULT, MODE
 from ..core.op import Op
-from ..core.spec import Spec
+from ..core.spec import Spec, assert_possible
 from . import executable
 from .executable import known
 
@@ -148,7 +148,9 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         for array in arrays:
             if array is None or isinstance(array, (str, list, tuple, dict)):
                 raise misplaced(array, op.name, "input" if len(arrays) == 1 else "") from None
-        op.infer(*map(spec_of, arrays))
+        spec = op.infer(*map(spec_of, arrays))
+        if isinstance(spec, Spec):
+            assert_possible(spec.shape, op.name)
         if isinstance(error, MemoryError):
             raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
         raise

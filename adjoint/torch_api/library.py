@@ -128,6 +128,8 @@ class CustomOpDef:
             if parameters is not None
             else _declared(schema)
         )
+        only = inspect.Parameter.KEYWORD_ONLY
+        self._named = [k for k, each in self.signature.parameters.items() if each.kind is only]
         self._kernels: dict[str | None, Callable[..., Any]] = {}  # None: on every device
         self._disabled: set[str | None] = set()
         self._autocasts: dict[str, Callable[..., Any]] = {}  # by kind of device
@@ -172,15 +174,31 @@ class CustomOpDef:
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
     ) -> None:
-        """Register `backward(ctx, *gradients)`, which returns a gradient for each argument;
-        `setup_context(ctx, inputs, output)` saves values for it.
+        """Register `backward(ctx, *gradients)`, which returns a gradient for each positional
+        argument; `setup_context(ctx, inputs, output)` saves values for it. Of an operator with
+        keyword-only arguments it is `setup_context(ctx, inputs, keyword_only_inputs, output)`.
         """
         self._has_autograd = True
-        self._function.backward = staticmethod(backward)  # type: ignore[method-assign, assignment]
-        if setup_context is None:
-            self._function.setup_context = staticmethod(_keep_nothing)  # type: ignore[method-assign, assignment]
-            return
-        self._function.setup_context = staticmethod(setup_context)  # type: ignore[method-assign, assignment]
+        saving, rule = setup_context or _keep_nothing, backward
+        if self._named:
+            nones = (None,) * len(self._named)
+
+            def rule(ctx: Any, *gs: Any) -> Any:
+                found = backward(ctx, *gs)
+                return (*(found if isinstance(found, tuple) else (found,)), *nones)
+
+            def saving(ctx: Any, inputs: Any, output: Any) -> None:
+                args, named = self._parted(inputs)
+                if setup_context is not None:
+                    setup_context(ctx=ctx, inputs=args, keyword_only_inputs=named, output=output)
+
+        self._function.backward = staticmethod(rule)  # type: ignore[method-assign, assignment]
+        self._function.setup_context = staticmethod(saving)  # type: ignore[method-assign, assignment]
+
+    def _parted(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and the keyword-only arguments, of all in a row."""
+        count = len(values) - len(self._named)
+        return tuple(values[:count]), dict(zip(self._named, values[count:], strict=True))
 
     def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
         """Register the rule for `vmap`: `func(info, in_dims, *args)` returns results, and their
@@ -188,7 +206,11 @@ class CustomOpDef:
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._function.vmap = staticmethod(function)  # type: ignore[method-assign, assignment]
+            def rule(info: Any, in_dims: Any, *values: Any) -> Any:
+                args, named = self._parted(values)
+                return function(info, in_dims[: len(args)], *args, **named)
+
+            self._function.vmap = staticmethod(rule if self._named else function)  # type: ignore[method-assign, assignment]
             return function
 
         return register if func is None else register(func)
@@ -227,7 +249,7 @@ class CustomOpDef:
         for x in written:
             assert_writable(x, self.name)
         counts = [version_count(x) for x in written]
-        results = self._function.apply(*bound.args, **bound.kwargs)
+        results = self._function.apply(*bound.args, *bound.kwargs.values())
         for x, count in zip(written, counts, strict=True):
             if version_count(x) == count:  # no op of ours has written to it
                 rebase(x, x._node, self.name)
@@ -292,10 +314,16 @@ def _function_of(op: CustomOpDef) -> type[Function]:
     refused.
     """
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return op.compute(*args, **kwargs)
+    def forward(*values: Any) -> Any:
+        args, named = op._parted(values)
+        return op.compute(*args, **named)
 
-    forward.__signature__ = op.signature  # type: ignore[attr-defined]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [
+        each if each.kind is inspect.Parameter.VAR_POSITIONAL else inspect.Parameter(name, kind)
+        for name, each in op.signature.parameters.items()
+    ]
+    forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
 
     def backward(ctx: Any, *gs: Any) -> Any:
         raise AutogradError(

@@ -600,3 +600,10 @@ def test_copy_from_the_same_memory_in_other_steps(step, start, other):
     x._data, y._data = memory._data[to], memory._data[other : other + 30]
     x.copy_(y)
     assert memory.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_reductions_into_places_by_their_short_names(name):
+    x, at, values = ad.ones(3), ad.tensor([0, 0, 1]), ad.tensor([5.0, -1.0, 3.0])
+    short = x.scatter_reduce(0, at, values, name)
+    assert short.equal(x.scatter_reduce(0, at, values, f"a{name}"))

@@ -310,3 +310,27 @@ def test_writes_that_a_conjugate_cannot_carry_are_refused(write):
     x = ad.ones(2, dtype=ad.complex64)
     with pytest.raises(ad.Unsupported, match=r"conj_physical\(\)"):
         write(x, ad.ones(2, dtype=ad.complex64, requires_grad=True))
+
+
+def test_storages_are_written_by_place():
+    found = []
+    for t in (ad, torch):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # typed storages are deprecated
+            x = t.ones(3)
+            x.storage()[0] = 2
+            x.storage()[1:] = 4
+            x.untyped_storage()[4:8] = 0
+            found.append((x.tolist(), x.storage()[2], x.untyped_storage()[4]))
+    assert found[0] == found[1] == ([2.0, 0.0, 4.0], 4.0, 0)
+
+
+def test_a_capsule_serves_once():
+    x = ad.ones(2)
+    capsule = ad.to_dlpack(x)
+    ad.from_dlpack(capsule).add_(1)
+    assert x.tolist() == [2.0, 2.0]
+    assert ad.from_dlpack(np.ones(2).__dlpack__()).tolist() == [1.0, 1.0]
+    assert ad.from_dlpack(torch.ones(2, dtype=torch.bfloat16).__dlpack__()).dtype is ad.bfloat16
+    with pytest.raises(RuntimeError, match="taken over already"):
+        ad.from_dlpack(capsule)

@@ -12,6 +12,7 @@ from ...core import dtype as dt
 from ...core.device import CPU, as_device, device_of, pin, space, transfer
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import DeviceError, DTypeError, InvalidType, LayoutError, ShapeError
+from ...core.spec import assert_possible
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import all_known, as_size
 from ...core.tensor_type import Tensor
@@ -73,6 +74,8 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
         ) from None
     if (shape and min(shape) < 0) if known else any(n < 0 for n in shape):
         raise ShapeError(f"{name}: Dimension size must be non-negative, got {shape}")
+    if known and shape and max(shape) > 1 << 20:
+        assert_possible(shape, name)
     return shape
 
 

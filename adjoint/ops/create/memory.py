@@ -281,6 +281,11 @@ class UntypedStorage:
             return self._of(self.bytes()[place])
         return self.tolist()[place]
 
+    def __setitem__(self, place: Any, value: Any) -> None:
+        """Write bytes; of a typed storage, elements."""
+        row = self.shown()
+        (row.view(dt.uint8) if type(self) is UntypedStorage else row)[place] = value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and (
             (self.data_ptr(), self.nbytes()) == (other.data_ptr(), other.nbytes())

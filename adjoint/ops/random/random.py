@@ -141,7 +141,7 @@ def randn(
 @explaining
 @public(method=False)
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
@@ -166,8 +166,12 @@ def randint(
     assert_strided("randint", layout)
     if isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
+    elif low is None:
+        low = 0
     elif high is None:
         low, high = 0, low
+    if high is None:
+        raise InvalidType('randint: missing required argument: "high"')
     if size is None:
         raise InvalidType('randint: missing required argument: "size"')
     d = (target(dtype) or dt.int64) if out is None else out.dtype

@@ -61,7 +61,7 @@ def reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
     """The op `cls` over `dim`; one object for equal arguments, since making one takes longer
     than summing a small tensor.
     """
-    return _reduction(cls, tuple(dim) if type(dim) is list else dim, ndim, keepdim)
+    return _reduction(cls, tuple(dim) if isinstance(dim, (list, tuple)) else dim, ndim, keepdim)
 
 
 def reduction_samples(dtypes: tuple[dt.dtype, ...], **options: Any) -> Any:
