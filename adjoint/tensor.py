@@ -1204,7 +1204,7 @@ class Tensor(TensorBase):
 
     __rtruediv__ = __rdiv__
 
-    def __matmul__(self, other: Any) -> Any:  # not matmul itself, which overrides are told of
+    def __matmul__(self, other: Tensor) -> Tensor:  # not matmul itself, which overrides are told of
         if FOLLOWED and concerns(self, other):
             said = overridden(Tensor.__matmul__, (self, other), {})
             if said is not ABSENT:

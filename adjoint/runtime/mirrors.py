@@ -4,7 +4,7 @@ of its own, and a write to either is carried to the other.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -31,7 +31,13 @@ class _Link:
 
     __slots__ = ("__weakref__", "array", "carrying", "target", "version")
 
-    def __init__(self, array: Any, version: Version, target: Any, carrying: list[bool]) -> None:
+    def __init__(
+        self,
+        array: np.ndarray | None,
+        version: Version,
+        target: np.ndarray | None,
+        carrying: list[bool],
+    ) -> None:
         self.array = array  # of the side that is watched
         self.version = version  # of the other side
         self.target = target  # memory of the other side; None where it was only recorded
@@ -48,11 +54,11 @@ class _Link:
 
     def changed(self) -> None:
         """Write the conjugate to the other side."""
-        if not self.carrying[0] and self.target is not None:
+        if not self.carrying[0] and self.array is not None:
             np.conjugate(self.array, out=self.target)
             self._carry(lambda: self.version.bump("conj"))
 
-    def _carry(self, step: Any) -> None:
+    def _carry(self, step: Callable[[], None]) -> None:
         self.carrying[0] = True
         try:
             step()

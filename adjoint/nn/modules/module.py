@@ -815,7 +815,9 @@ class Module:
         >>> ad.nn.Linear(1, 1).share_memory().weight.is_shared()
         True
         """
-        return self._apply(Tensor.share_memory_)
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros.

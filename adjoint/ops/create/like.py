@@ -212,7 +212,8 @@ class _OfEach(Op, abstract=True):
     def batch(self, size: int, flags: Any, made: Any, like: Any) -> Any:  # type: ignore[override]
         """A copy for each entry."""
         whole = made if flags[0] else made.expand(size, *made._data.shape)
-        return whole.clone()  # type: ignore[no-any-return]
+        found: Any = whole.clone()
+        return found
 
 
 _OF_EACH = _OfEach()

@@ -277,7 +277,8 @@ def sum(
         data = input._data
         if type(data) is np.ndarray and data.itemsize < 8 and MODE.get().plain:
             op = reduction(Sum, dim, data.ndim, keepdim)  # without a copy of 8 bytes an element
-            return fresh(np.asarray(np.add.reduce(data, op.axes, np.int64, None, op.keepdims)))
+            total: Any = np.sum(data, op.axes, np.int64, keepdims=op.keepdims)
+            return fresh(np.asarray(total))
         input = cast(input, dt.int64)
     return apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
 
