@@ -561,7 +561,11 @@ def test_in_place_errors_leave_the_tensor_alone():
         (lambda x: x.index_select(5, ad.tensor([0])), IndexError, "Dimension out of range"),
         (lambda x: x.scatter(0, ad.tensor([[9]]), 1.0), IndexError, "out of bounds"),
         (lambda x: x.scatter(0, ad.tensor([[0]]), ad.ones(1, 1).double()), RuntimeError, "dtype"),
-        (lambda x: x.scatter_reduce(0, ad.tensor([[0]]), x, "max"), RuntimeError, "must be either"),
+        (
+            lambda x: x.scatter_reduce(0, ad.tensor([[0]]), x, "most"),
+            RuntimeError,
+            "must be either",
+        ),
         (lambda x: x.masked_fill(x, 1), RuntimeError, "boolean masks"),
         (lambda x: x.masked_fill(x > 0, ad.ones(2)), RuntimeError, "0-dim"),
         (lambda x: x.masked_fill(ad.ones(7) > 0, 0), RuntimeError, "broadcast"),
