@@ -18,7 +18,7 @@ from .autograd.gradients import backward as autograd_backward
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
-from .core.argument_errors import REFLECTED, assert_tensor, misplaced
+from .core.argument_errors import REFLECTED, assert_tensor, has_a_say, misplaced
 from .core.device import CPU, as_device, host_array, is_device_array, transfer
 from .core.errors import (
     AutogradError,
@@ -38,7 +38,15 @@ from .core.spec import Size, normalize_axis
 from .core.symbolic_sizes import as_size, is_size
 from .core.tensor_base import TensorBase
 from .core.torch_function import OverridableMethod, assert_no_dispatch, prepare
-from .ops.create import conversion, creation, deprecated_creation, exchange, memory, ranges
+from .ops.create import (
+    conversion,
+    creation,
+    deprecated_creation,
+    exchange,
+    memory,
+    ranges,
+    resizing,
+)
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
@@ -62,7 +70,7 @@ from .runtime.writes import exported, values_of
 
 __all__ = ["RemovableHandle", "Tensor"]
 
-assert numpy_backend and deprecated_creation  # importing them registers what they have
+assert numpy_backend and deprecated_creation and resizing  # whose import registers functions
 
 
 def _size(self: Any, dim: int | None = None) -> Any:
@@ -1169,8 +1177,7 @@ class Tensor(TensorBase):
     __mul__ = binary_operator(ew.MUL, ew.mul)
     __truediv__ = binary_operator(ew.DIV, ew.div, "fc")
 
-    def __neg__(self) -> Any:
-        return ew.neg(self)
+    __neg__ = ew.neg
 
     def __pos__(self) -> Any:
         return self.positive()
@@ -1183,6 +1190,8 @@ class Tensor(TensorBase):
         return ew.div(other, self)
 
     def __radd__(self, other: Any) -> Any:
+        if isinstance(other, (list, tuple, str, bytes)):
+            return NotImplemented  # Python joins and repeats sequences
         return ew.add(self, other)
 
     def __rsub__(self, other: Any) -> Any:
@@ -1193,10 +1202,18 @@ class Tensor(TensorBase):
         return ew.sub(other, self)
 
     def __rmul__(self, other: Any) -> Any:
+        if isinstance(other, (list, tuple, str, bytes)):
+            return NotImplemented  # Python joins and repeats sequences
         return ew.mul(self, other)
 
     __rtruediv__ = __rdiv__
-    __matmul__ = matmul.matmul
+
+    def __matmul__(self, other: Tensor) -> Tensor:  # not matmul itself, which overrides are told of
+        if FOLLOWED and concerns(self, other):
+            said = overridden(Tensor.__matmul__, (self, other), {})
+            if said is not ABSENT:
+                return said
+        return NotImplemented if has_a_say(other, "__rmatmul__") else matmul.matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
         if FOLLOWED and concerns(self, other):
@@ -1281,9 +1298,23 @@ def _operator(function_name: str, reflected: bool = False) -> Callable[[Any, Any
             if said is not ABSENT:
                 return said
         function = FUNCTIONS[function_name]
-        return function(other, self) if reflected else function(self, other)
+        try:
+            return function(other, self) if reflected else function(self, other)
+        except TypeError:
+            if not reflected and has_a_say(other, _ANSWERS[function_name]):
+                return NotImplemented
+            raise
 
     return operator
+
+
+# Functions of operators -> what Python asks of the right side where the left has no answer.
+_ANSWERS = {
+    "eq": "__eq__", "ne": "__ne__", "lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__",
+    "pow": "__rpow__", "floor_divide": "__rfloordiv__", "remainder": "__rmod__",
+    "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
+    "bitwise_left_shift": "__rlshift__", "bitwise_right_shift": "__rrshift__",
+}  # fmt: skip
 
 
 for _dunder, _function_name in {
@@ -1299,9 +1330,14 @@ for _dunder, _function_name in {"abs": "abs", "invert": "bitwise_not"}.items():
     setattr(Tensor, f"__{_dunder}__", lambda self, name=_function_name: FUNCTIONS[name](self))
 
 
-def _augmented(method: str) -> Callable[[Any, Any], Any]:
+def _augmented(method: str, answer: str) -> Callable[[Any, Any], Any]:
     def operator(self: Any, other: Any) -> Any:
-        return getattr(self, method)(other)
+        try:
+            return getattr(self, method)(other)
+        except TypeError:
+            if has_a_say(other, answer):
+                return NotImplemented
+            raise
 
     return operator
 
@@ -1312,7 +1348,7 @@ for _dunder, _method in {
     "ior": "bitwise_or_", "ixor": "bitwise_xor_",
     "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_",
 }.items():  # fmt: skip
-    setattr(Tensor, f"__{_dunder}__", _augmented(_method))
+    setattr(Tensor, f"__{_dunder}__", _augmented(_method, f"__r{_dunder[1:]}__"))
 
 
 for _name, _function in list(vars(Tensor).items()):
@@ -1394,7 +1430,7 @@ _UNASKED = frozenset((  # constructors, the tensor's own state, and methods that
     "__getattribute__", "__hash__", "__init__", "__init_subclass__", "__new__", "__pos__",
     "__abs__", "__iter__", "__neg__", "__torch_function__", "_read", "_show",
     "_version_count", "as_subclass", "spec",
-    "__radd__", "__rdiv__", "__rmatmul__", "__rmul__", "__rsub__", "__rtruediv__",
+    "__matmul__", "__radd__", "__rdiv__", "__rmatmul__", "__rmul__", "__rsub__", "__rtruediv__",
     "_changes", "_data", "_leaf", "_node", "_view",
 ))  # fmt: skip
 
@@ -1404,7 +1440,7 @@ def silent() -> tuple[type, dict[str, Any]]:
     themselves.
     """
     members = {}
-    operators = {_operator("eq").__code__, _augmented("add_").__code__}
+    operators = {_operator("eq").__code__, _augmented("add_", "").__code__}
     for name, value in {**vars(TensorBase), **vars(Tensor)}.items():
         if name in _UNASKED or isinstance(value, (staticmethod, classmethod)):
             continue

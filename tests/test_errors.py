@@ -165,7 +165,7 @@ CASES = [
     Case("requires-grad-integers", ones((2,), dtype="int64"), lambda t, a: a.requires_grad_(), A, ("requires_grad_", "int64"), ".float()"),
     Case("unknown-device", ones((2,)), lambda t, a: a.to("quantum"), X, ("quantum",), "cpu"),
     Case("unknown-device-at-creation", ones(), lambda t: t.zeros(2, device="quantum:1"), X, ("quantum",), "cpu"),
-    Case("missing-cuda", ones((2,)), lambda t, a: a.to("cuda:7"), X, ("cuda",), "cpu"),
+    Case("missing-cuda", ones((2,)), lambda t, a: a.to("cuda:7"), ad.core.errors.NoCuda, ("cuda",), "cpu"),
     Case("item-of-many", ones((2,)), lambda t, a: a.item(), V, ("item", "2 elements", "(2,)"), "tolist"),
     Case("truth-of-many", ones((2,)), lambda t, a: bool(a), V, ("2 values", "(2,)"), "any()"),
     Case("len-of-0d", lambda t: (t.tensor(1.0),), lambda t, a: len(a), T, ("len", "0-d"), "0-d"),

@@ -533,3 +533,17 @@ def test_checkpoint_sequential(segments, use_reentrant):
         y = function(y)
     y.sum().backward()
     ad.testing.assert_close(x.grad, other.grad)
+
+
+@pytest.mark.parametrize("count", ["sum", "count_nonzero", "bincount"])
+def test_small_integers_are_counted_without_wide_copies(count):
+    x = (ad.arange(4 * MIB) % 100).to(ad.int8)
+    wanted = getattr(x.long(), count)()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        got = getattr(x, count)()
+        assert tracemalloc.get_traced_memory()[1] - before < 6 * MIB
+    finally:
+        tracemalloc.stop()
+    assert got.dtype is ad.int64 and got.equal(wanted)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import fractions
 import gc
+import operator
 import pickle
 import weakref
 
@@ -344,3 +346,41 @@ def test_checks_that_programs_write():
             check(False, lambda: "said")
     with pytest.raises(RuntimeError):
         ad._check_is_size(-1)
+
+
+class Answering:
+    """A class of its own, with answers from the right of every operator."""
+
+
+ANSWERS = (
+    "radd rsub rmul rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift eq ne lt le gt ge"
+)
+for _name in ANSWERS.split():
+    setattr(Answering, f"__{_name}__", lambda self, left, name=_name: name)
+OPERATORS = (
+    "add sub mul floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge iadd imul "
+    "ifloordiv imod ipow iand ior ixor ilshift irshift"
+)
+
+
+@pytest.mark.parametrize("name", OPERATORS.split())
+def test_objects_of_other_classes_answer_operators(name):
+    run = getattr(operator, name)
+    for right in (Answering(), object(), fractions.Fraction(1, 2), [1.0], None, slice(1), "a"):
+        found = []
+        for t in (ad, torch):
+            try:
+                y = run(t.ones(2, dtype=t.int64), right)
+                found.append(y.tolist() if isinstance(y, t.Tensor) else y)
+            except (TypeError, RuntimeError) as error:
+                found.append(TypeError if isinstance(error, TypeError) else RuntimeError)
+        assert found[0] == found[1], right
+
+
+def test_a_tensor_is_sought_among_other_objects():
+    for t in (ad, torch):
+        x = t.ones(1)
+        assert x not in [object(), "a", None, [1], int] and x in [object(), x]
+        items = [1.0]
+        items += x
+        assert len(items) == 2 and [1, 2] * t.tensor(2) == [1, 2, 1, 2]

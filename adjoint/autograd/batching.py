@@ -132,9 +132,9 @@ class BatchLevel(Level):
     def _assert_random(self, op: Op, why: str = "") -> None:
         if self.randomness == "error":
             refuse(
-                f"called random operation {op.name} while in randomness error mode. Please either "
-                "use the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap"
+                "called random operation while in randomness error mode. Please either use the "
+                "'same' or 'different' randomness flags on vmap or perform the randomness "
+                f"operation out of vmap ({op.name})"
             )
         if why and self.randomness == "same":
             refuse(f"does not currently support {why} ({op.name}); use randomness='different'")

@@ -60,21 +60,25 @@ class FunctionCtx:
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors`.
 
-        Errors: InvalidType for anything else; keep that as an attribute of ctx. AutogradError for a
-        second call, of which PyTorch keeps the tensors and drops those of the first.
+        Errors: InvalidType for anything else, where a gradient is wanted; keep that as an attribute
+        of ctx. AutogradError for a second call, of which PyTorch keeps the tensors and drops those
+        of the first.
         """
         if self.to_save and config.CALLED == "adjoint":
             raise AutogradError(
                 f"save_for_backward: called a second time; the {len(self.to_save)} tensor(s) of "
                 "the first call would be lost: give all of them in one call"
             )
-        for i, x in enumerate(tensors):
+        self.to_save = tensors
+
+    def assert_savable(self) -> None:
+        """Refuse to save what is no tensor, now that a gradient is wanted."""
+        for i, x in enumerate(self.to_save):
             if x is not None and not isinstance(x, TensorBase):
                 raise InvalidType(
                     f"save_for_backward can only save variables, but argument {i} is of type "
                     f"{type(x).__name__}; keep it as an attribute of ctx"
                 )
-        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep inputs, outputs or intermediate tensors (or None) for `saved_tensors` in `jvp`.
@@ -787,6 +791,7 @@ def _save(node: FunctionNode, raw: tuple[Any, ...], ys: tuple[Any, ...]) -> None
     """Store in `node` the tensors that forward saved; its own outputs without their history."""
     saved: list[Any] = []
     hooks = MODE.get().saved_hooks
+    node.ctx.assert_savable()
     for x in node.ctx.to_save:
         if x is None:
             saved.append(None)

@@ -101,6 +101,7 @@ def record_function(
     """Record the results `raw` of forward as results of one node, differentiated by `rule`."""
     places = [i for i, y in enumerate(raw) if isinstance(y, TensorBase)]
     numbers = {id(raw[i]): n for n, i in enumerate(places)}
+    ctx.assert_savable()
     saved = [None if x is None else numbers.get(id(x), x) for x in ctx.to_save]
     tensors = [i for i, x in enumerate(args) if isinstance(x, TensorBase)]
     op = RecordedFunction(function, ctx, rule, saved, len(places), tensors)

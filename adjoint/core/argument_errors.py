@@ -12,16 +12,20 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from . import config
-from .errors import AdjointError, InvalidType
+from .errors import AdjointError, InvalidType, ShapeError
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .package import NAME
 from .tensor_base import TensorBase
 
-__all__ = ["MISTAKES", "assert_tensor", "described", "explain", "misplaced", "placed", "remedy"]
+__all__ = [
+    "MISTAKES", "assert_tensor", "described", "explain", "has_a_say", "misplaced", "placed",
+    "remedy",
+]  # fmt: skip
 
 MISTAKES = (AttributeError, TypeError, ValueError)  # what Python and NumPy say of wrong arguments
 
 _NONE: Any = object()
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension", "Maximum allowed size")  # NumPy's
 
 
 def described(value: object) -> str:
@@ -101,8 +105,13 @@ def explain(
     error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Raise InvalidType where `error`, met in `function(*args, **kwargs)`, is about a value that is
-    no tensor, or about how the function was called; return where it is about something else.
+    no tensor, or about how the function was called; ShapeError where NumPy has no array of such a
+    size; return where it is about something else.
     """
+    if isinstance(error, ValueError) and str(error).startswith(_TOO_LARGE):
+        raise ShapeError(
+            f"{_name(function)}: Storage size calculation overflowed ({error}); use fewer elements"
+        ) from error
     value, due = getattr(error, "unnamed", (_NONE, "a tensor"))
     if value is _NONE and isinstance(error, AdjointError):
         return
@@ -176,7 +185,7 @@ def recovered(
             if said is not ABSENT:
                 return said
             leave(OTHERS)
-        if asking in REFLECTED and _has_a_say(args[-1], REFLECTED[asking]):
+        if asking in REFLECTED and has_a_say(args[-1], REFLECTED[asking]):
             return NotImplemented  # Python asks the other one
         from .deprecated_orders import in_present_order
 
@@ -194,13 +203,18 @@ def recovered(
         del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
 
 
-def _has_a_say(right: object, name: str) -> bool:
-    """Whether the right operand of an operator is of a user-defined class with that method.
-    Numbers, arrays and PyTorch's tensors have it, too, but would return NotImplemented.
+def has_a_say(right: object, name: str) -> bool:
+    """Whether the right operand of an operator is of a user-defined class with that method, or a
+    comparison with an object of any class, which Python answers by identity. Numbers, arrays and
+    PyTorch's tensors have it, too, but would return NotImplemented.
     """
     kind = type(right)
-    is_standard = kind.__module__.partition(".")[0] in ("builtins", "numpy", "torch")
-    return not is_standard and not isinstance(right, TensorBase) and hasattr(kind, name)
+    if isinstance(right, TensorBase) or _top(kind) in ("numpy", "torch"):
+        return False
+    if name in ("__eq__", "__ne__"):
+        return not isinstance(right, (bool, int, float, complex))
+    own = getattr(kind, name, None)
+    return _top(kind) != "builtins" and own is not None and own is not getattr(object, name, None)
 
 
 def _is_ambiguous(error: Exception) -> bool:

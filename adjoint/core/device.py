@@ -45,11 +45,15 @@ class device:  # noqa: N801 - PyTorch's name
         if isinstance(type, int):
             type, index = "cuda", type
         kind, colon, number = type.partition(":")
-        if not (kind in KINDS or kind in NAMED) or (colon and not number.isdecimal()):
+        if not type:
+            raise DeviceError("device: Device string must not be empty; give 'cpu'")
+        if not (kind in KINDS or kind in NAMED):
             raise DeviceError(
-                f"device: Invalid device string: {type!r}; expected one of cpu, cuda, cuda:N, "
-                f"{', '.join(KINDS[2:])}"
+                f"device: Invalid device string: {type!r}; Expected one of {', '.join(KINDS)} "
+                f"device type at start of device string: {kind}"
             )
+        if colon and not number.isdecimal():
+            raise DeviceError(f"device: Invalid device string: '{type}'; give a number, as cuda:0")
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", int(number) if colon else index)
 

@@ -26,6 +26,10 @@ class DeviceError(AdjointError, RuntimeError):
     """A device is unknown, missing, or differs between inputs."""
 
 
+class NoCuda(DeviceError, AssertionError):  # noqa: N818 - reads as what happened
+    """A CUDA device was asked for where there is none."""
+
+
 class IndexingError(AdjointError, IndexError, RuntimeError):
     """An index or a dimension number is out of range (RuntimeError where gather meets it)."""
 

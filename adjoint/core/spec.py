@@ -64,6 +64,18 @@ def prod(sizes: Iterable[int]) -> int:
     return total
 
 
+_MOST = 1 << 59  # elements of 16 bytes, the widest, in what 63 bits address
+
+
+def assert_possible(shape: Sequence[int], op: str) -> None:
+    """Refuse a shape of more elements than memory has addresses."""
+    if prod(max(size, 1) for size in shape) >= _MOST:
+        raise ShapeError(
+            f"{op}: Storage size calculation overflowed with sizes={list(shape)}; use fewer "
+            "elements"
+        )
+
+
 def broadcast_shapes(*shapes: Sequence[int], op: str = "broadcast_shapes") -> tuple[int, ...]:
     """The shape to which all `shapes` broadcast; ShapeError names `op` where they do not."""
     ndim = max((len(shape) for shape in shapes), default=0)

@@ -71,7 +71,10 @@ def opened(f: Any) -> Iterator[Source]:
         yield Source(io.BytesIO(f.read()), repr(f), is_copy=True)
     elif isinstance(f, (str, os.PathLike)):
         with open(f, "rb", buffering=1 << 16) as file:
-            yield Source(file, repr(os.fspath(f)))
+            if file.seekable():
+                yield Source(file, repr(os.fspath(f)))
+            else:  # a pipe, of which a part is read once
+                yield Source(io.BytesIO(file.read()), repr(os.fspath(f)), is_copy=True)
     else:
         raise InvalidType(f"load: expected a path or a file object, got {type(f).__name__}")
 

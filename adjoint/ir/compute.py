@@ -22,7 +22,7 @@ from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError, OutOfMemoryError, Unsupported
 from ..core.mode import DEFAULT, MODE
 from ..core.op import Op
-from ..core.spec import Spec
+from ..core.spec import Spec, assert_possible
 from . import executable
 from .executable import known
 
@@ -148,18 +148,21 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         for array in arrays:
             if array is None or isinstance(array, (str, list, tuple, dict)):
                 raise misplaced(array, op.name, "input" if len(arrays) == 1 else "") from None
-        refuse_inputs(op, map(spec_of, arrays))
+        spec = refuse_inputs(op, map(spec_of, arrays))
+        if isinstance(spec, Spec):
+            assert_possible(spec.shape, op.name)
         if isinstance(error, MemoryError):
             raise OutOfMemoryError(f"{op.name}: {error}; compute it in parts") from error
         raise
 
 
-def refuse_inputs(op: Op, specs: Iterable[Any]) -> None:
+def refuse_inputs(op: Op, specs: Iterable[Any]) -> Any:
     """Raise the error that `op.infer` has for such inputs, where it has one, as all that a
-    traceback shows: what a backend has said of them, which is being handled, says less.
+    traceback shows: what a backend has said of them, which is being handled, says less. Otherwise
+    what it infers.
     """
     try:
-        op.infer(*specs)
+        return op.infer(*specs)
     except Exception as error:
         raise placed(error) if isinstance(error, AdjointError) else error from None
 

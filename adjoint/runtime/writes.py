@@ -22,6 +22,7 @@ from ..ir.executable import find, find_numbered
 from .cells import Cell, is_kept
 from .dispatch import apply
 from .lazy import LazyValue, concrete, shown
+from .mirrors import assert_no_history
 from .node import INFERENCE, Node, Version, View
 from .public import with_names, write_anew
 from .tensors import get_mode, ndarray, wrap
@@ -392,6 +393,8 @@ def rebase(x: TensorBase, node: Target | Cell | None, name: str) -> None:
     owner = x if view is None else view.base
     if not mode.grad or (node is None and owner._node is None) or isinstance(owner._data, Cell):
         return
+    if version.watchers is not None:
+        assert_no_history(version, name)
     _move_retained(x, node)
     if view is None:
         x._node = node

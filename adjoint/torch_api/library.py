@@ -29,10 +29,9 @@ from ..core.dtype import dtype
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, MissingName, Unsupported
 from ..core.mode import MODE
 from ..core.tensor_base import TensorBase
-from ..runtime.node import INFERENCE
 from ..runtime.record import version_count
 from ..runtime.writes import assert_writable, rebase
-from .operator_schemas import _declared, _parameters, infer_schema
+from .operator_schemas import _declared, _parameters, flat, infer_schema, is_alias, kind_of
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
@@ -128,6 +127,8 @@ class CustomOpDef:
             if parameters is not None
             else _declared(schema)
         )
+        only = inspect.Parameter.KEYWORD_ONLY
+        self._named = [k for k, each in self.signature.parameters.items() if each.kind is only]
         self._kernels: dict[str | None, Callable[..., Any]] = {}  # None: on every device
         self._disabled: set[str | None] = set()
         self._autocasts: dict[str, Callable[..., Any]] = {}  # by kind of device
@@ -172,15 +173,31 @@ class CustomOpDef:
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
     ) -> None:
-        """Register `backward(ctx, *gradients)`, which returns a gradient for each argument;
-        `setup_context(ctx, inputs, output)` saves values for it.
+        """Register `backward(ctx, *gradients)`, which returns a gradient for each positional
+        argument; `setup_context(ctx, inputs, output)` saves values for it. Of an operator with
+        keyword-only arguments it is `setup_context(ctx, inputs, keyword_only_inputs, output)`.
         """
         self._has_autograd = True
-        self._function.backward = staticmethod(backward)  # type: ignore[method-assign, assignment]
-        if setup_context is None:
-            self._function.setup_context = staticmethod(_keep_nothing)  # type: ignore[method-assign, assignment]
-            return
-        self._function.setup_context = staticmethod(setup_context)  # type: ignore[method-assign, assignment]
+        saving, rule = setup_context or _keep_nothing, backward
+        if self._named:
+            nones = (None,) * len(self._named)
+
+            def rule(ctx: object, *gs: object) -> tuple[object, ...]:
+                found = backward(ctx, *gs)
+                return (*(found if isinstance(found, tuple) else (found,)), *nones)
+
+            def saving(ctx: object, inputs: Sequence[object], output: object) -> None:
+                args, named = self._parted(inputs)
+                if setup_context is not None:
+                    setup_context(ctx=ctx, inputs=args, keyword_only_inputs=named, output=output)
+
+        self._function.backward = staticmethod(rule)  # type: ignore[method-assign, assignment]
+        self._function.setup_context = staticmethod(saving)  # type: ignore[method-assign, assignment]
+
+    def _parted(self, values: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """The positional and the keyword-only arguments, of all in a row."""
+        count = len(values) - len(self._named)
+        return tuple(values[:count]), dict(zip(self._named, values[count:], strict=True))
 
     def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
         """Register the rule for `vmap`: `func(info, in_dims, *args)` returns results, and their
@@ -188,7 +205,11 @@ class CustomOpDef:
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._function.vmap = staticmethod(function)  # type: ignore[method-assign, assignment]
+            def rule(info: object, in_dims: Sequence[object], *values: object) -> object:
+                args, named = self._parted(values)
+                return function(info, in_dims[: len(args)], *args, **named)
+
+            self._function.vmap = staticmethod(rule if self._named else function)  # type: ignore[method-assign, assignment]
             return function
 
         return register if func is None else register(func)
@@ -209,7 +230,7 @@ class CustomOpDef:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the operator by the kernel of its tensors' device."""
         if self._autocasts and MODE.get().casts:
-            casting = self._autocasts.get(_kind((*args, *kwargs.values())))
+            casting = self._autocasts.get(kind_of((*args, *kwargs.values())))
             if casting is not None:
                 return casting(*args, **kwargs)
         whole = self._kernels.get("whole")
@@ -227,7 +248,7 @@ class CustomOpDef:
         for x in written:
             assert_writable(x, self.name)
         counts = [version_count(x) for x in written]
-        results = self._function.apply(*bound.args, **bound.kwargs)
+        results = self._function.apply(*bound.args, *bound.kwargs.values())
         for x, count in zip(written, counts, strict=True):
             if version_count(x) == count:  # no op of ours has written to it
                 rebase(x, x._node, self.name)
@@ -242,8 +263,8 @@ class CustomOpDef:
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the kernel, which must not share memory with its inputs."""
-        tensors = [x for x in _flat((*args, *kwargs.values())) if isinstance(x, TensorBase)]
-        kind = _kind(tensors)
+        tensors = [x for x in flat((*args, *kwargs.values())) if isinstance(x, TensorBase)]
+        kind = kind_of(tensors)
         kernel = self._kernels.get(kind) or self._kernels.get(None)
         if kernel is None:
             raise Unsupported(
@@ -251,8 +272,8 @@ class CustomOpDef:
                 f"there are kernels for {sorted(map(str, self._kernels))}; register one"
             )
         results = kernel(*args, **kwargs)
-        for y in _flat(results if isinstance(results, (tuple, list)) else (results,)):
-            if isinstance(y, TensorBase) and any(_is_alias(y, x) for x in tensors):
+        for y in flat(results if isinstance(results, (tuple, list)) else (results,)):
+            if isinstance(y, TensorBase) and any(is_alias(y, x) for x in tensors):
                 raise AutogradError(
                     f"{self.name}: The output of this custom operator (1) must not also be an "
                     "input to this custom operator and (2) may not alias any inputs to this "
@@ -264,25 +285,6 @@ class CustomOpDef:
         return f"<CustomOpDef({self.name})>"
 
 
-def _kind(values: Iterable[Any]) -> str:
-    """The kind of the device on which an operator computes: that of its first tensor."""
-    return next((x.device.type for x in _flat(values) if isinstance(x, TensorBase)), "cpu")
-
-
-def _is_alias(y: Any, x: Any) -> bool:
-    return y is x or (
-        y._changes is not None and y._changes is x._changes and y._changes is not INFERENCE
-    )
-
-
-def _flat(values: Iterable[Any]) -> Iterable[Any]:
-    for value in values:
-        if isinstance(value, (tuple, list)):
-            yield from _flat(value)
-        else:
-            yield value
-
-
 def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
     return None
 
@@ -292,10 +294,16 @@ def _function_of(op: CustomOpDef) -> type[Function]:
     refused.
     """
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return op.compute(*args, **kwargs)
+    def forward(*values: object) -> object:
+        args, named = op._parted(values)
+        return op.compute(*args, **named)
 
-    forward.__signature__ = op.signature  # type: ignore[attr-defined]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [
+        each if each.kind is inspect.Parameter.VAR_POSITIONAL else inspect.Parameter(name, kind)
+        for name, each in op.signature.parameters.items()
+    ]
+    forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
 
     def backward(ctx: Any, *gs: Any) -> Any:
         raise AutogradError(
@@ -571,7 +579,7 @@ def _check_schema(op: CustomOpDef, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _check_autograd(op: CustomOpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    wants = any(isinstance(x, TensorBase) and x._node is not None for x in _flat(args))
+    wants = any(isinstance(x, TensorBase) and x._node is not None for x in flat(args))
     if wants and not op._has_autograd and "whole" not in op._kernels:
         raise AutogradError(f"opcheck: {op.name} has inputs that require grad and no backward")
 
@@ -581,7 +589,7 @@ def _check_fake(op: CustomOpDef, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fake is None:
         return
     real, said = op(*args, **kwargs), fake(*args, **kwargs)
-    pairs = zip(_flat((real,)), _flat((said,)), strict=True)
+    pairs = zip(flat((real,)), flat((said,)), strict=True)
     for y, z in pairs:
         if isinstance(y, TensorBase) and (y.shape != z.shape or y.dtype is not z.dtype):
             raise AutogradError(

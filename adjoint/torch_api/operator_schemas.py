@@ -14,6 +14,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.errors import InvalidArgument
 from ..core.tensor_base import TensorBase
+from ..runtime.node import INFERENCE
 
 __all__ = ["infer_schema"]
 
@@ -166,3 +167,24 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):  # a dtype, say, or `Mean`
         return text
+
+
+def kind_of(values: Iterable[Any]) -> str:
+    """The kind of the device on which an operator computes: that of its first tensor."""
+    return next((x.device.type for x in flat(values) if isinstance(x, TensorBase)), "cpu")
+
+
+def is_alias(y: Any, x: Any) -> bool:
+    """Whether two tensors show the same memory."""
+    return y is x or (
+        y._changes is not None and y._changes is x._changes and y._changes is not INFERENCE
+    )
+
+
+def flat(values: Iterable[Any]) -> Iterable[Any]:
+    """The values, of tuples and lists one by one."""
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from flat(value)
+        else:
+            yield value

@@ -767,3 +767,23 @@ def test_tensors_by_keyword_only_are_refused():
     with pytest.raises(ad.InvalidType, match="make them positional"):
         Key.apply(ad.ones(1), y=ad.ones(1))
     assert Key.apply(ad.ones(1), y=2).item() == 2
+
+
+def test_what_is_no_tensor_is_saved_where_no_gradient_is_wanted():
+    for t in (ad, torch):
+
+        class Times(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, n):
+                ctx.save_for_backward(x, n)
+                return x * n
+
+            @staticmethod
+            def backward(ctx, g):
+                return g, None
+
+        assert Times.apply(t.ones(2), 3).tolist() == [3.0, 3.0]
+        with t.no_grad():
+            assert Times.apply(t.ones(2, requires_grad=True), 3).tolist() == [3.0, 3.0]
+        with pytest.raises(TypeError, match="can only save variables, but argument 1 is of type"):
+            Times.apply(t.ones(2, requires_grad=True), 3)

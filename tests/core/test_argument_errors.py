@@ -194,7 +194,7 @@ OTHERS = [  # those whose message is another
     ('ad.cat(3)', "cat: expected a list of tensors for argument 'tensors', got int: 3; put what there is in a list"),
     ('x.sum(dtype="floot32")', "dtype: unknown name 'floot32'; known: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128, uint16, uint32, uint64"),
     ('x.transpose()', "transpose: missing a required argument: 'dim0'; it is called as transpose(input, dim0, dim1)"),
-    ('x.to("floot32")', "device: Invalid device string: 'floot32'; expected one of cpu, cuda, cuda:N, torch, meta"),
+    ('x.to("floot32")', "device: Invalid device string: 'floot32'; Expected one of cpu, cuda, torch, meta device type at start of device string: floot32"),
     ('ad.optim.SGD([A], lr=0.1)', 'SGD: optimizer can only optimize Tensors, but one of the params is numpy.ndarray of shape (2, 3); convert it with adjoint.from_numpy(), or adjoint.tensor() for a copy'),
     ('setattr(r, "grad", A)', 'grad: expected a tensor or None, got numpy.ndarray of shape (2, 3); convert it with adjoint.from_numpy(), or adjoint.tensor() for a copy'),
     ('F.relu(F.relu)', "relu: expected a tensor for argument 'input', got the function relu; call it first, or give what it is to be applied to"),
@@ -342,3 +342,48 @@ def test_a_call_that_fails_keeps_nothing(name):
         assert alive() is None
     finally:
         gc.enable()
+
+
+WORDS = [
+    (lambda t: t.ones(1, device="notadevice"), "device type at start of device string: notadevice"),
+    (lambda t: t.device(""), "Device string must not be empty"),
+    (lambda t: t.nn.functional.pad(t.ones(1, 3), (1, 1), mode="typo"), "padding mode typo"),
+    (lambda t: t.func.vmap(lambda x: t.rand(2) + x)(t.ones(2, 2)),
+     "called random operation while in randomness error mode"),
+    (lambda t: t.func.grad(t.sum, argnums="x")(t.ones(2)), "must be int or Tuple"),
+    (lambda t: t.func.grad(t.sum, argnums=())(t.ones(2)), "argnums must be non-empty"),
+    (lambda t: t.func.grad(t.sum, argnums=(0, "x"))(t.ones(2)), "argnum must be int, got"),
+    (lambda t: t.func.grad(t.sum, argnums=(0, 0))(t.ones(2)), "elements must be unique, got"),
+    (lambda t: t.func.grad(t.sum, has_aux=True)(t.ones(2)), "tuple: .output, aux. if has_aux is"),
+    (lambda t: t.func.grad(t.exp)(t.ones(2)), "return a scalar Tensor, got tensor with 1 dims"),
+    (lambda t: t.func.grad(lambda x: 3.0)(t.ones(2)), "return a Tensor, got <class 'float'>"),
+    (lambda t: t.rand(2**32, 2**32), "Storage size calculation overflowed"),
+    (lambda t: t.eye(2**40), "overflow"),
+    (lambda t: t.conv1d(t.ones(1, 1, 5), t.ones(1, 1, 2), padding=2**63 - 1), "to be at most"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "words"), WORDS)
+def test_programs_catch_the_same_errors(call, words):
+    with pytest.raises(Exception, match=words) as theirs:
+        call(torch)
+    with pytest.raises(theirs.type, match=words):
+        call(ad)
+
+
+def test_sizes_beyond_memory_are_shape_errors():
+    x = ad.ones(1)
+    for call in (
+        lambda: ad.zeros(2**32, 2**32), lambda: x.expand(2**63 - 1), lambda: ad.randn(2**62),
+        lambda: ad.arange(2**62), lambda: x.repeat(2**62), lambda: ad.hann_window(2**62),
+        lambda: ad.outer(x.expand(2**32), x.expand(2**32)), lambda: ad.bincount(x.long() << 60),
+    ):  # fmt: skip
+        with pytest.raises(ad.ShapeError, match="overflowed"):
+            call()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_is_refused_as_pytorch_refuses_it():
+    for call in (lambda: ad.ones(1).cuda(), lambda: ad.nn.Linear(1, 1).cuda()):
+        with pytest.raises(AssertionError, match="CUDA"):
+            call()

@@ -177,6 +177,29 @@ def test_ranks_are_told_who_they_are(tmp_path):
     assert lines == [f"{r} {r} 2 2 127.0.0.1 gloo --lr 0.1" for r in range(2)]
 
 
+STORE = """
+import os, sys, adjoint.distributed as dist
+for _ in range(2):
+    dist.init_process_group("gloo", init_method=sys.argv[1].format(os.environ["MASTER_PORT"]),
+        rank=int(os.environ["RANK"]), world_size=2, timeout=60)
+    rows = [line.split() for f in ("tcp", "tcp6") for line in open("/proc/net/" + f)]
+    port = "%04X" % int(os.environ["MASTER_PORT"])
+    if dist.get_rank() == 0:
+        found = {r[1] for r in rows if r[1].endswith(":" + port) and r[3] == "0A"}
+        os.write(1, f"{sorted(found) == ['0100007F:' + port]}\\n".encode())
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net")
+@pytest.mark.parametrize("place", ["env://", "tcp://127.0.0.1:{}"])
+def test_the_store_of_ranks_on_one_machine_listens_to_it_alone(tmp_path, place):
+    pytest.importorskip("torch")
+    done = run(["--nproc", 2, "--engine", "gloo", program(tmp_path, STORE), place])
+    assert done.stdout.split() == ["True", "True"]
+
+
 def test_a_rank_that_fails_ends_the_run_with_its_code(tmp_path):
     path = program(
         tmp_path,

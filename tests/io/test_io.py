@@ -7,6 +7,7 @@ import io
 import json
 import os
 import struct
+import threading
 import zlib
 from collections import OrderedDict
 
@@ -362,3 +363,16 @@ def test_loaded_tensors_are_writable_and_own_their_memory(path):
     w.add_(1)
     path.unlink()
     assert w.tolist() == [2, 2, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["x.pt", "x.safetensors"])
+def test_a_named_pipe_is_read_to_its_end(tmp_path, name):
+    ad.save({"a": ad.ones(2)}, tmp_path / name)
+    data, pipe = (tmp_path / name).read_bytes(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    found = ad.load(pipe)
+    writer.join()
+    assert found["a"].tolist() == [1.0, 1.0]

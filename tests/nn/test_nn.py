@@ -846,3 +846,49 @@ def test_parameters_and_vectors():
     assert m.bias.tolist() == [6.0, 7.0] and m.weight.is_leaf
     with pytest.raises(ValueError, match="at least 6"):
         nn.utils.vector_to_parameters(ad.ones(3), m.parameters())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda t: t.nn.Linear(2, 3), lambda t: t.nn.Conv1d(1, 2, 1), lambda t: t.nn.LayerNorm(3)],
+)
+def test_a_layer_shows_itself_with_a_plain_tensor_as_bias(make):
+    for t in (ad, torch):
+        layer = make(t)
+        shown = repr(layer)
+        bias = layer.bias.detach().clone()
+        del layer.bias
+        layer.bias = bias
+        assert repr(layer) == shown
+
+
+class Restored(ad.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.cache = ad.nn.Linear(1, 1), 3
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "cache"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.cache = 5
+
+
+def test_a_module_restores_itself():
+    module = copy.deepcopy(Restored())
+    assert module.cache == 5 and module.layer(ad.ones(1)).shape == (1,)
+    assert pickle.loads(pickle.dumps(Restored())).cache == 5
+
+
+def test_attention_under_a_mask_and_causal():
+    q = np.random.default_rng(0).standard_normal((1, 2, 5, 4)).astype("f4")
+    allowed = np.random.default_rng(1).random((5, 5)) > 0.4
+    allowed[:, 0] = True
+    for mask in (allowed, np.where(allowed, 0.5, -2.0).astype("f4")):
+        found = []
+        for t in (ad, torch):
+            x = t.from_numpy(q)
+            attend = t.nn.functional.scaled_dot_product_attention
+            found.append(attend(x, x, x, attn_mask=t.from_numpy(mask), is_causal=True).numpy())
+        assert np.allclose(*found, atol=1e-6)

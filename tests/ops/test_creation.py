@@ -550,10 +550,10 @@ def test_negative_floats_do_not_wrap(number):
 
 
 def test_resize_and_set_refuse_what_would_lose_track():
-    x = ad.ones(4)
+    x = ad.from_numpy(np.ones(4))
     view = x[:2]
-    for call in (lambda: x.resize_(2), lambda: view.resize_(9), lambda: x.set_(ad.ones(2))):
-        with pytest.raises(RuntimeError, match="view"):
+    for call in (lambda: x.resize_(5), lambda: view.resize_(9)):
+        with pytest.raises(RuntimeError, match="known outside"):
             call()
     with pytest.raises(RuntimeError, match="requires grad"):
         ad.ones(2, requires_grad=True).resize_(3)

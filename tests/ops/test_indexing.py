@@ -561,7 +561,11 @@ def test_in_place_errors_leave_the_tensor_alone():
         (lambda x: x.index_select(5, ad.tensor([0])), IndexError, "Dimension out of range"),
         (lambda x: x.scatter(0, ad.tensor([[9]]), 1.0), IndexError, "out of bounds"),
         (lambda x: x.scatter(0, ad.tensor([[0]]), ad.ones(1, 1).double()), RuntimeError, "dtype"),
-        (lambda x: x.scatter_reduce(0, ad.tensor([[0]]), x, "max"), RuntimeError, "must be either"),
+        (
+            lambda x: x.scatter_reduce(0, ad.tensor([[0]]), x, "most"),
+            RuntimeError,
+            "must be either",
+        ),
         (lambda x: x.masked_fill(x, 1), RuntimeError, "boolean masks"),
         (lambda x: x.masked_fill(x > 0, ad.ones(2)), RuntimeError, "0-dim"),
         (lambda x: x.masked_fill(ad.ones(7) > 0, 0), RuntimeError, "broadcast"),
@@ -600,3 +604,10 @@ def test_copy_from_the_same_memory_in_other_steps(step, start, other):
     x._data, y._data = memory._data[to], memory._data[other : other + 30]
     x.copy_(y)
     assert memory.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_reductions_into_places_by_their_short_names(name):
+    x, at, values = ad.ones(3), ad.tensor([0, 0, 1]), ad.tensor([5.0, -1.0, 3.0])
+    short = x.scatter_reduce(0, at, values, name)
+    assert short.equal(x.scatter_reduce(0, at, values, f"a{name}"))

@@ -523,3 +523,11 @@ def test_logdet_of_singular_matrices():
             x = lib.tensor([m, [[1.0, 0.0], [0.0, 2.0]]], requires_grad=True)
             (g,) = lib.autograd.grad(f(x)[1], x)
             assert g[1].tolist() == [[1, 0], [0, 0.5]]
+
+
+def test_einsum_of_two_dtypes_over_sizes_of_one():
+    for t in (torch, ad):
+        y = t.einsum("ij,jk->ik", t.full((2, 1), 3.0), t.full((1, 2), 2))
+        assert y.dtype is t.float32 and y.tolist() == [[6.0, 6.0]] * 2
+        with pytest.raises(RuntimeError):
+            t.einsum("ij,jk->ik", t.ones(2, 3), t.ones(3, 2, dtype=t.float64))

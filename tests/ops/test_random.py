@@ -366,3 +366,10 @@ def test_dropout_mask_keeps_the_mean():
 def test_errors(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_the_highest_number_by_name():
+    assert set(ad.randint(high=3, size=(200,)).tolist()) == {0, 1, 2}
+    assert set(ad.randint(low=2, high=4, size=(200,)).tolist()) == {2, 3}
+    with pytest.raises(TypeError, match="high"):
+        ad.randint(size=(2,))

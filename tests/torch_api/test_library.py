@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -46,10 +47,7 @@ def cubed(lib, name):
     def backward(ctx, g):
         return g * 3 * ctx.saved_tensors[0] ** 2 * ctx.k, None
 
-    if lib is ad:
-        op.register_autograd(backward, setup_context=lambda c, i, o: setup(c, i, {}, o))
-    else:
-        op.register_autograd(backward, setup_context=setup)
+    op.register_autograd(backward, setup_context=setup)
 
     @op.register_vmap
     def _(info, in_dims, x, k=2.0, *, n=1):
@@ -186,3 +184,33 @@ def test_opcheck():
     bad = ad.library.custom_op(f"{name}::bad", writes, mutates_args=(), schema=schema)
     with pytest.raises(RuntimeError, match="mutated"):
         ad.library.opcheck(bad, (ad.ones(2),))
+
+
+def scaled(x, n, *, by=2.0, shift=False):
+    return x * n * by + shift
+
+
+def keywords(t):
+    """What an operator with keyword-only arguments computes, its gradient, and that of a batch."""
+    hints = {"x": t.Tensor, "n": int, "by": float, "shift": bool, "return": t.Tensor}
+    function = types.FunctionType(scaled.__code__, globals())
+    function.__kwdefaults__, function.__annotations__ = scaled.__kwdefaults__, hints
+    op = t.library.custom_op("keywords::scaled", function, mutates_args=())
+    op.register_fake(lambda x, n, *, by=2.0, shift=False: x.new_empty(x.shape))
+
+    def setup(ctx, inputs, keyword_only_inputs, output):
+        assert len(inputs) == 2 and list(keyword_only_inputs) == ["by", "shift"]
+        ctx.factor = inputs[1] * keyword_only_inputs["by"]
+
+    op.register_autograd(lambda ctx, g: (g * ctx.factor, None), setup_context=setup)
+    op.register_vmap(lambda info, dims, x, n, *, by, shift: (op(x, n, by=by, shift=shift), 0))
+    x = t.ones(2, requires_grad=True)
+    op(x, 3, by=5.0).sum().backward()
+    mapped = t.func.vmap(lambda x: op(x, 2, by=3.0, shift=True))(t.ones(3, 2))
+    with pytest.raises((TypeError, RuntimeError)):
+        op(x, 3, 5.0)
+    return op(t.ones(2), 1, shift=True).tolist(), x.grad.tolist(), mapped.tolist()
+
+
+def test_keyword_only_arguments():
+    assert keywords(ad) == keywords(torch)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ...core.device import device, register_devices
-from ...core.errors import DeviceError
+from ...core.errors import DeviceError, NoCuda
 from .. import settings
 from . import algebra, bessel_functions, reduction, selection, shaping, sliding_windows, ufuncs
 from .array import Array, allocating, from_host, to_host
@@ -44,10 +44,11 @@ def place(where: device) -> Any:
     if where.type == "torch":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise DeviceError(
-            f"device: '{where}' needs a CUDA device, and PyTorch {torch.__version__} finds none: "
-            "ask adjoint.cuda.is_available() first; use 'cpu', or 'torch', which computes the same "
-            "way on the CPU"
+        why = "" if torch.version.cuda else "Torch not compiled with CUDA enabled; "
+        raise NoCuda(
+            f"device: {why}'{where}' needs a CUDA device, and PyTorch {torch.__version__} finds "
+            "none: ask adjoint.cuda.is_available() first; use 'cpu', or 'torch', which computes "
+            "the same way on the CPU"
         )
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if where.index is None else where.index

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import policy
+from ...core.errors import OutOfMemoryError
 from ...core.spec import prod
 
 ALIGNMENT = 64  # bytes: a cache line
@@ -56,7 +57,10 @@ class Nowhere:
         size = prod(shape) * dtype.itemsize
         needed = aligned(max(size, 1))
         if self._taken + needed > len(self._pages):
-            self._pages = mmap.mmap(-1, max(needed, self._least), **_PRIVATE)
+            try:
+                self._pages = mmap.mmap(-1, max(needed, self._least), **_PRIVATE)
+            except OSError as error:
+                raise OutOfMemoryError(f"compile: no address space for {needed} bytes") from error
             self._taken = 0
         raw = np.frombuffer(self._pages, np.uint8, size, self._taken)
         self._taken += needed

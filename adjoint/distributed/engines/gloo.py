@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -38,9 +41,10 @@ def rendezvous(init_method: str | None, seconds: float, size: int, rank: int, st
     limit = timedelta(seconds=seconds)
     try:
         if store is None:
-            store, rank, size = next(
-                library.rendezvous(init_method or "env://", rank, size, timeout=limit)
-            )
+            place = init_method or "env://"
+            own = _own_store(library, place, limit, size, rank)  # which PyTorch's joins
+            store, rank, size = next(library.rendezvous(place, rank, size, timeout=limit))
+            del own
         store.set_timeout(limit)
         return Gloo(library.PrefixStore("adjoint", store), rank, size, seconds)
     except (RuntimeError, ValueError) as error:  # whatever PyTorch says of it
@@ -49,6 +53,39 @@ def rendezvous(init_method: str | None, seconds: float, size: int, rank: int, st
             f"init_process_group: the ranks did not meet ({why}); RANK, WORLD_SIZE, MASTER_ADDR "
             "and MASTER_PORT must be set alike, as `adjoint run --nproc N` and torchrun do"
         ) from error
+
+
+def _own_store(library: Any, place: str, limit: timedelta, size: int, rank: int) -> Any:
+    """The store of rank 0 where all ranks are on this machine, which listens to this machine alone:
+    PyTorch's own listens on all addresses. None where PyTorch's is to be used.
+    """
+    url, known = urlsplit(place), os.environ
+    if url.scheme == "tcp":
+        address, port = url.hostname, url.port
+    else:
+        address, port = known.get("MASTER_ADDR", ""), _number("MASTER_PORT")
+        rank = rank if rank >= 0 else _number("RANK")
+        size = size if size > 0 else _number("WORLD_SIZE")
+    local = address in ("localhost", "::1") or str(address).startswith("127.")
+    plain = url.scheme in ("env", "tcp") and not url.query
+    if not (plain and local and rank == 0 and size > 0 and port) or port < 0:
+        return None
+    if known.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return None
+    family = socket.AF_INET6 if address == "::1" else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family, backlog=2048)
+    except OSError:  # this process has it, or PyTorch says what is wrong
+        return None
+    return library.TCPStore(
+        address, port, size, True, limit, multi_tenant=True, master_listen_fd=listener.detach()
+    )
+
+
+def _number(variable: str) -> int:
+    """The number that an environment variable holds; -1 where it holds none."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else -1
 
 
 class _Pending:

@@ -1074,6 +1074,9 @@ class Module:
         """
         return self._shown(self._shown_as, self._shown_unless)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"_non_persistent_buffers_set": set(), **state})
+
     def _shown(self, text: str, unless: Iterable[tuple[str, Any]]) -> str:
         """`text` with attributes in the place of their names in braces, then those attributes that
         have other values than `unless` says.
@@ -1100,7 +1103,8 @@ class _Settings(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         value = getattr(self.module, name)
-        return value is not None if name in self.module._parameters else value
+        is_parameter = name in self.module._parameters or isinstance(value, Tensor)
+        return value is not None if is_parameter else value
 
 
 def indent(text: str, width: int) -> str:

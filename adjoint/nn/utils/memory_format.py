@@ -19,14 +19,14 @@ def _convert(module: Any, kinds: Any, memory_format: Any, formats: Any) -> Any:
         )
     for each in module.modules():
         if isinstance(each, kinds):
-            each.weight.data = each.weight.detach().clone().contiguous(memory_format=memory_format)
+            each.weight.data = each.weight.detach().clone()
     return module
 
 
 def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Any:
     """Lay out the weights of all Conv2d and ConvTranspose2d in a module in a memory format.
 
-    Each weight gets memory of its own, as `contiguous(memory_format=...)` lays it out. Its values
+    Each weight gets memory of its own; the format is a hint, memory stays row-major. Its values
     are the same.
 
     Args:
@@ -47,7 +47,7 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> A
 def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Any:
     """Lay out the weights of all Conv3d and ConvTranspose3d in a module in a memory format.
 
-    Each weight gets memory of its own, as `contiguous(memory_format=...)` lays it out. Its values
+    Each weight gets memory of its own; the format is a hint, memory stays row-major. Its values
     are the same.
 
     Args:

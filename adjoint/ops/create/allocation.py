@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device_of, pin, space, transfer
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import DeviceError, DTypeError, InvalidType, LayoutError, ShapeError
+from ...core.spec import assert_possible
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import all_known, as_size
 from ...core.tensor_type import Tensor
@@ -74,6 +74,8 @@ def sizes_from(sizes: tuple[Any, ...], size: Any, name: str) -> tuple[int, ...]:
         ) from None
     if (shape and min(shape) < 0) if known else any(n < 0 for n in shape):
         raise ShapeError(f"{name}: Dimension size must be non-negative, got {shape}")
+    if known and shape and max(shape) > 1 << 20:
+        assert_possible(shape, name)
     return shape
 
 
@@ -107,17 +109,6 @@ def assert_strided(name: str, layout: Any) -> None:
         raise LayoutError(
             f"{name}: makes dense tensors, not of layout {layout}; use sparse_coo_tensor(size) for "
             "zeros, or to_sparse() on what it gives"
-        )
-
-
-def assert_row_major(memory_format: Any, name: str) -> None:
-    """Refuse what is no memory format. Those with channels last are hints: tensors stay row-major,
-    as their strides say, and compiled programs lay out as is fastest.
-    """
-    if memory_format is not None and type(memory_format).__name__ != "memory_format":
-        raise InvalidType(
-            f"{name}: memory_format must be one such as {config.CALLED}.channels_last, got "
-            f"{memory_format!r:.40}; leave it out"
         )
 
 

@@ -23,8 +23,9 @@ from ...runtime.dispatch import apply
 from ...runtime.lazy import LazyValue
 from ...runtime.public import FUNCTIONS, METHODS, explaining, public
 from ...runtime.tensors import wrap
+from ..memory_formats import assert_memory_format, follow_hint
 from ..promotion import cast
-from .allocation import assert_row_major, finish, sizes_from
+from .allocation import finish, sizes_from
 from .values import array_from, target
 
 __all__ = [
@@ -125,7 +126,7 @@ def to(
         copy = rest.pop(0)
     if rest:
         raise InvalidType(f"to: too many arguments: {args!r}")
-    assert_row_major(memory_format, "to")
+    follow_hint(memory_format, "to")
     wanted = target(dtype)
     if device is not None:
         place = as_device(device)
@@ -179,7 +180,7 @@ _SHORTHANDS = {
 
 def _shorthand(name: str, dtype: dt.dtype) -> Any:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
-        assert_row_major(memory_format, name)
+        assert_memory_format(memory_format, name)
         return cast(self, dtype)
 
     method.__name__ = method.__qualname__ = name

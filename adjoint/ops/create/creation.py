@@ -16,10 +16,10 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
 from ...runtime.public import explaining, public
+from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
     _takes,
-    assert_row_major,
     assert_strided,
     blank,
     filled_array,
@@ -179,7 +179,7 @@ def empty(
     adjoint.Size([2, 3])
     """
     assert_strided("empty", layout)
-    assert_row_major(memory_format, "empty")
+    assert_memory_format(memory_format, "empty")
     return _filled("empty", sizes, size, out, dtype, device, requires_grad, pin_memory)
 
 

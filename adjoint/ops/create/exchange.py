@@ -98,7 +98,7 @@ def from_dlpack(
     ext_tensor: Any, *, device: device | str | None = None, copy: bool | None = None
 ) -> Tensor:
     """A tensor that shares the memory of any object with `__dlpack__` (NumPy, PyTorch, JAX, ...);
-    on another `device`, or with `copy`, one that has a copy.
+    on another `device`, or with `copy`, one that has a copy. A DLPack capsule serves once.
 
     Errors: DeviceError where the data is not in the CPU's memory; DTypeError for a dtype that has
     no counterpart here; InvalidArgument for another device without a copy.
@@ -116,10 +116,12 @@ def from_dlpack(
 
 
 def _shared(ext_tensor: Any) -> Tensor:
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = _Exporter(ext_tensor, _device_of(ext_tensor))
     if not hasattr(ext_tensor, "__dlpack__"):
         raise InvalidType(
-            f"from_dlpack: {type(ext_tensor).__name__} has no __dlpack__; pass the tensor itself, "
-            "not a capsule"
+            f"from_dlpack: {type(ext_tensor).__name__} has no __dlpack__; pass a tensor, an array "
+            "or a capsule"
         )
     if ext_tensor.__dlpack_device__()[0] not in (1, 3, 13):  # CPU memory, plain, pinned, managed
         raise DeviceError("from_dlpack: the data is not in CPU memory; move it there first")
@@ -160,6 +162,19 @@ def _replace_type(capsule: Any, old: int, new: int) -> bool:
         return False
     tensor.code = new
     return True
+
+
+def _device_of(capsule: Any) -> tuple[int, int]:
+    """The device of a capsule that nobody has taken over yet."""
+    try:
+        address = capsule_address(capsule, b"dltensor")
+    except ValueError as error:
+        raise InvalidArgument(
+            "from_dlpack: this capsule was taken over already (or is of a version with flags); a "
+            "capsule serves once: ask for another one"
+        ) from error
+    kind, number = _DLTensor.from_address(address).device
+    return kind, number
 
 
 class _Exporter:

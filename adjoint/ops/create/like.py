@@ -11,16 +11,19 @@ from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.device import CPU, as_device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
+from ...core.op import Op
+from ...core.spec import Spec
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import all_known
 from ...core.tensor_type import Tensor
+from ...runtime.dispatch import apply
 from ...runtime.lazy import LazyValue
 from ...runtime.public import explaining, public
 from ...runtime.views import is_in_order, lies, places
+from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
     _takes,
-    assert_row_major,
     assert_strided,
     blank,
     filled_array,
@@ -40,7 +43,7 @@ def _array_like(
     or, if that has no memory, on the host.
     """
     assert_tensor(name, input)
-    assert_row_major(format, name)
+    assert_memory_format(format, name)
     data = input._data
     d = target(dtype)
     if isinstance(data, LazyValue) and data.device == CPU:
@@ -81,7 +84,7 @@ def zeros_like(
     """
     assert_strided("zeros_like", layout)
     array = _array_like(np.zeros_like, input, dtype, memory_format, "zeros_like", device)
-    return finish(array, _beside(input, device), requires_grad, pin_memory)
+    return _finished(input, array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -106,7 +109,7 @@ def ones_like(
     """
     assert_strided("ones_like", layout)
     array = _array_like(np.ones_like, input, dtype, memory_format, "ones_like", device)
-    return finish(array, _beside(input, device), requires_grad, pin_memory)
+    return _finished(input, array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -131,7 +134,7 @@ def empty_like(
     """
     assert_strided("empty_like", layout)
     array = _array_like(np.empty_like, input, dtype, memory_format, "empty_like", device)
-    return finish(array, _beside(input, device), requires_grad, pin_memory)
+    return _finished(input, array, _beside(input, device), requires_grad, pin_memory)
 
 
 @explaining
@@ -166,7 +169,7 @@ def full_like(
         array = filled_array(array.shape, value, d, "full_like", CPU)
     else:
         array[...] = convert_number(value, d, "full_like")
-    return finish(array, _beside(input, device), requires_grad, pin_memory)
+    return _finished(input, array, _beside(input, device), requires_grad, pin_memory)
 
 
 @public()
@@ -190,7 +193,42 @@ def new_tensor(
     """
     assert_strided("new_tensor", layout)
     d = target(dtype) or self.dtype
-    return finish(array_from(data, d, copy=True), _beside(self, device), requires_grad)
+    return _finished(self, array_from(data, d, copy=True), _beside(self, device), requires_grad)
+
+
+class _OfEach(Op, abstract=True):
+    """The first input, in memory for each entry of a batch that the second one has entries of."""
+
+    differentiable = False
+
+    def infer(self, made: Spec, like: Spec) -> Spec:
+        """The first input's spec."""
+        return made
+
+    def compute(self, xp: Any, made: Any, like: Any) -> Any:
+        """A copy."""
+        return made.copy()
+
+    def batch(self, size: int, flags: Any, made: Any, like: Any) -> Any:  # type: ignore[override]
+        """A copy for each entry."""
+        whole = made if flags[0] else made.expand(size, *made._data.shape)
+        found: Any = whole.clone()
+        return found
+
+
+_OF_EACH = _OfEach()
+
+
+def _finished(
+    like: Any, array: Any, place: Device, requires_grad: bool, pin_memory: bool = False
+) -> Tensor:
+    """The tensor around a new array, made beside `like`: inside of `vmap` one per entry, where
+    `like` has several.
+    """
+    if isinstance(like._data, LazyValue) and like._data.rises:
+        made: Any = apply(_OF_EACH, finish(array, place, False, pin_memory), like)
+        return made.requires_grad_() if requires_grad else made
+    return finish(array, place, requires_grad, pin_memory)
 
 
 def _beside(input: Any, device: Any) -> Device:
@@ -220,7 +258,7 @@ def new_zeros(
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_zeros")
     place = _beside(self, device)
-    return finish(blank("zeros", shape, d, place), place, requires_grad)
+    return _finished(self, blank("zeros", shape, d, place), place, requires_grad)
 
 
 @public()
@@ -245,7 +283,7 @@ def new_ones(
     d = target(dtype) or self.dtype
     place = _beside(self, device)
     array = blank("ones", sizes_from(sizes, size, "new_ones"), d, place)
-    return finish(array, place, requires_grad)
+    return _finished(self, array, place, requires_grad)
 
 
 @public()
@@ -270,7 +308,7 @@ def new_empty(
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_empty")
     place = _beside(self, device)
-    return finish(blank("empty", shape, d, place), place, requires_grad)
+    return _finished(self, blank("empty", shape, d, place), place, requires_grad)
 
 
 @public()
@@ -295,7 +333,7 @@ def new_empty_strided(
     assert_strided("new_empty_strided", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from((tuple(size),), None, "new_empty_strided")
-    return finish(strided_array(shape, stride, d), _beside(self, device), requires_grad)
+    return _finished(self, strided_array(shape, stride, d), _beside(self, device), requires_grad)
 
 
 @public()
@@ -326,4 +364,4 @@ def new_full(
     if type(value) is SymbolicNumber and _takes(d, value):
         return _full_of(value, shape, d, place, requires_grad)
     array = filled_array(shape, value, d, "new_full", place)
-    return finish(array, place, requires_grad)
+    return _finished(self, array, place, requires_grad)

@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.argument_errors import assert_tensor
 from ...core.device import CPU, device, device_of, is_device_array
 from ...core.device import is_pinned as array_is_pinned
-from ...core.errors import AutogradError, DeviceError, DTypeError, InvalidArgument, Unsupported
-from ...core.spec import prod
+from ...core.errors import AutogradError, DeviceError, InvalidArgument
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
-from ...runtime.lazy import LazyValue
 from ...runtime.node import INFERENCE
 from ...runtime.public import FUNCTIONS, explaining, public
 from ...runtime.tensors import fresh, wrap
 from ...runtime.writes import exported
-from .allocation import assert_row_major, finish, names_on, pinned, sizes_from
+from .allocation import finish, pinned
 from .conversion import to
 from .exchange import from_dlpack, from_numpy, frombuffer, to_dlpack
 from .values import array_from, target
@@ -284,6 +281,11 @@ class UntypedStorage:
             return self._of(self.bytes()[place])
         return self.tolist()[place]
 
+    def __setitem__(self, place: Any, value: Any) -> None:
+        """Write bytes; of a typed storage, elements."""
+        row = self.shown()
+        (row.view(dt.uint8) if type(self) is UntypedStorage else row)[place] = value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and (
             (self.data_ptr(), self.nbytes()) == (other.data_ptr(), other.nbytes())
@@ -387,139 +389,6 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """
     a, b = self._data, tensor._data
     return bool(a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides)
-
-
-def _assert_plain(x: Any, name: str) -> None:
-    """Refuse other memory for what has a tangent, or is inside a function transform."""
-    if isinstance(x._data, LazyValue) and x._data.rises:
-        raise Unsupported(
-            f"{name}: cannot resize variables that have a forward grad, or are inside a function "
-            "transform; make another tensor"
-        )
-
-
-def _assert_replaceable(x: Any, name: str) -> None:
-    """Refuse to give `x` other memory where autograd or views would lose track of it."""
-    _assert_plain(x, name)
-    if x._node is not None:
-        raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
-    if x._view is not None:
-        raise AutogradError(f"{name}: the tensor is a view; clone() it first")
-    version = x._changes
-    if version is not None and any(r() is not None for r in version.views or ()):
-        raise AutogradError(f"{name}: the tensor has views, which would keep the old memory")
-
-
-@public()
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Change this tensor's shape in place; elements that still fit keep their values. A view shows
-    that much of the memory that it is a part of, from where it begins.
-
-    Shapes: any; new elements are uninitialised.
-    Errors: AutogradError for a tensor that requires grad or has views; Unsupported for a view where
-    there is not so much memory.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
-
-    >>> ad.tensor([1, 2, 3, 4]).resize_(2, 2)
-    tensor([[1, 2],
-            [3, 4]])
-    """
-    shape = sizes_from(sizes, None, "resize_")
-    assert_row_major(memory_format, "resize_")
-    if self._view is not None and self._node is None:
-        _assert_plain(self, "resize_")
-        return _resize_view(self, shape)
-    _assert_replaceable(self, "resize_")
-    old = np.ravel(self._data, "K")
-    count = 1
-    for size in shape:
-        count *= size
-    if count > old.size:
-        memory = names_on(self.device).empty(count, old.dtype)
-        memory[: old.size] = old
-        old = memory
-    self._data = old[:count].reshape(shape)
-    _bump(self, "resize_")
-    return self
-
-
-def _resize_view(x: Any, shape: tuple[int, ...]) -> Any:
-    """Points a view to another part of the memory, from where it begins."""
-    if shape == tuple(x.shape):
-        return x
-    base, start, count = x._view.base, x._storage_offset(), prod(shape)
-    memory = UntypedStorage(base)._owner.size
-    if base._node is not None:
-        raise AutogradError("resize_: the tensor is a view of one that requires grad; detach() it")
-    if start + count > memory:
-        raise Unsupported(
-            f"resize_: a view of shape {shape} from element {start} on needs {start + count} "
-            f"elements, and the memory has {memory}, which other tensors show; clone() it first"
-        )
-    steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
-    part = base.as_strided(shape, steps, start)
-    x._data, x._view, x._changes = part._data, part._view, part._changes
-    return x
-
-
-@public()
-@explaining
-def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
-    """Change this tensor's shape in place to that of `other`.
-
-    Errors: those of `resize_`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_as_.html
-
-    >>> ad.tensor([1, 2, 3, 4]).resize_as_(ad.zeros(2, 2))
-    tensor([[1, 2],
-            [3, 4]])
-    """
-    return resize_(self, tuple(other.shape), memory_format=memory_format)  # type: ignore[no-any-return]
-
-
-@public()
-def set_(
-    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
-) -> Tensor:
-    """Make this tensor show the memory of `source`, in place; without it, become empty. With
-    `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
-
-    Shapes: `source` is a tensor of this dtype, or the storage of one.
-    Errors: AutogradError for a tensor that requires grad or has views; DTypeError where the dtypes
-    differ.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
-
-    >>> x, y = ad.zeros(1), ad.ones(2)
-    >>> x.set_(y).data_ptr() == y.data_ptr()
-    True
-    >>> x.set_(ad.arange(6.0), 1, (2, 2), (2, 1))
-    tensor([[1., 2.],
-            [3., 4.]])
-    """
-    _assert_replaceable(self, "set_")
-    if source is None:
-        self._data = names_on(self.device).empty(0, self._data.dtype)
-    else:
-        if isinstance(source, UntypedStorage):
-            source = source.shown()
-        assert_tensor("set_", source, "source")
-        if source.dtype is not self.dtype:
-            raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
-        alias: Any = source.detach()  # type: ignore[attr-defined]
-        if size is not None:
-            size = (size,) if isinstance(size, int) else tuple(size)
-            steps = [prod(size[i + 1 :]) for i in range(len(size))] if stride is None else stride
-            alias = alias.as_strided(size, steps, storage_offset)
-        elif storage_offset or stride is not None:
-            raise InvalidArgument("set_: storage_offset and stride go with a size; give it, too")
-        self._data, self._changes = alias._data, alias._changes
-    _bump(self, "set_")
-    return self
-
-
-def _bump(x: Any, name: str) -> None:
-    if x._changes is not None:
-        x._changes.bump(name)
 
 
 @public()

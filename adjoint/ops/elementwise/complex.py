@@ -15,6 +15,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view, run_known
+from ...runtime.mirrors import is_mirror, mirror
 from ...runtime.public import METHODS, explaining, public
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, array, binary_samples, each_dtype, strided, unary_samples
@@ -206,9 +207,12 @@ def conj_physical(input: Any) -> Tensor:
 @explaining
 @public()
 def conj(input: Any) -> Tensor:
-    """The complex conjugate of each element; a real tensor itself.
+    """The complex conjugate of each element, a view; a real tensor itself.
 
-    The conjugate is computed at once: PyTorch's lazy conjugate bit does not exist here.
+    The conjugate is computed at once: PyTorch's lazy conjugate bit does not exist here. Writes to
+    either tensor are carried to the other.
+
+    Errors: Unsupported for a write to either in a compiled function or with gradients.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.conj.html
 
@@ -220,13 +224,14 @@ def conj(input: Any) -> Tensor:
     result: Any = input
     if input._data.dtype.kind == "c":
         result = apply(_CONJ, input)
+        mirror(input, result)
     return result
 
 
 @explaining
 @public()
 def resolve_conj(input: Any) -> Tensor:
-    """The tensor itself: conjugates are always computed at once.
+    """The tensor itself, or a copy of what `conj` has given, to which no write is carried.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.resolve_conj.html
 
@@ -234,7 +239,7 @@ def resolve_conj(input: Any) -> Tensor:
     tensor([1.+2.j])
     """
     assert_tensor("resolve_conj", input)
-    return input
+    return input.clone() if is_mirror(input) else input
 
 
 @explaining

@@ -307,5 +307,5 @@ def to_out(result: Any, out: Any, name: str) -> Any:
 def conj(x: Any) -> Any:
     """The complex conjugate; real tensors and numbers are their own."""
     if isinstance(x, TensorBase):
-        return x if x._data.dtype.kind != "c" else x.conj()  # type: ignore[attr-defined]
+        return x if x._data.dtype.kind != "c" else x.conj_physical()  # type: ignore[attr-defined]
     return x.conjugate() if isinstance(x, complex) else x

@@ -390,7 +390,7 @@ def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """A copy of `input` with the values of `src` reduced into the places that `index` names:
-    "sum", "prod", "mean", "amax" or "amin".
+    "sum", "prod", "mean", "amax" (also "max") or "amin" ("min").
 
     Shapes: as for `scatter`. Where not `include_self`, old values count only where no index points.
     Errors: IndexingError for an entry out of range; InvalidArgument for another reduction.
@@ -401,6 +401,7 @@ def scatter_reduce(
     """
     axis = _prepare(input, dim, index, "scatter_reduce")
     assert_tensor("scatter_reduce", src, "src")
+    reduce = {"min": "amin", "max": "amax"}.get(reduce, reduce)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise InvalidArgument(
             "scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin, got "

@@ -34,6 +34,14 @@ class Term:
         """The size of each labelled dimension."""
         return dict(zip(self.labels, self.tensor.shape, strict=True))
 
+    def without(self, labels: set[Any]) -> Term:
+        """The term without these dimensions, of size 1."""
+        places = tuple(i for i, label in enumerate(self.labels) if label in labels)
+        if not places:
+            return self
+        rest = tuple(label for label in self.labels if label not in labels)
+        return Term(self.tensor.squeeze(places), rest)
+
     def summed(self, labels: set[Any], dtype: Any = None) -> Term:
         """The sum over the dimensions with these labels; of integers in int64 unless `dtype`."""
         axes = tuple(i for i, label in enumerate(self.labels) if label in labels)
@@ -55,6 +63,10 @@ class Term:
 def _contract(a: Term, b: Term, keep: set[Any], dtype: Any = None) -> Term:
     """The product of two terms, summed over the labels that are not to be kept."""
     sizes_a, sizes_b = a.sizes(), b.sizes()
+    if a.tensor.dtype is not b.tensor.dtype:  # without a sum, it is an elementwise product
+        single = {x for x in sizes_a if sizes_a[x] == 1 == sizes_b.get(x) and x not in keep}
+        a, b = a.without(single), b.without(single)
+        sizes_a, sizes_b = a.sizes(), b.sizes()
     # A dimension of size 1 broadcasts: the other operand can be summed by itself.
     uneven = {x for x in sizes_a if x in sizes_b and sizes_a[x] != sizes_b[x] and x not in keep}
     alone_a = {x for x in sizes_a if x not in keep and (x not in sizes_b or x in uneven)}
@@ -243,6 +255,8 @@ def _plan_of(equation: str, operands: list[Any]) -> Any:
     for x in operands:
         if not isinstance(x, TensorBase) or type(x._data) is not np.ndarray:
             return None
+    if operands[0]._data.dtype is not operands[1]._data.dtype:
+        return None
     return _planned(equation, *(x._data.shape for x in operands))
 
 

@@ -69,8 +69,16 @@ def _convolution(
     if isinstance(padding, str):
         pads = _named_padding(padding, name, kernel, strides, dilations)
     else:
-        pads = tuple((p, p) for p in per_dimension(padding, rank, name, "padding", 0))
+        given = per_dimension(padding, rank, name, "padding", 0)
+        if max(given) >= _WIDEST:
+            raise InvalidArgument(
+                f"{name}: Given padding={max(given)}, expected padding to be at most {_WIDEST - 1}"
+            )
+        pads = tuple((p, p) for p in given)
     return Convolution(strides, pads, dilations, groups)
+
+
+_WIDEST = 1 << 58  # more than memory has addresses for
 
 
 def _named_padding(name: str, op: str, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Pairs:

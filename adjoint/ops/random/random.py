@@ -26,8 +26,9 @@ from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
 from ..argument_dtypes import REALS, assert_dtypes
-from ..create.allocation import assert_row_major, assert_strided, into, sizes_from
+from ..create.allocation import assert_strided, into, sizes_from
 from ..create.values import target
+from ..memory_formats import assert_memory_format
 from ..promotion import cast
 from ..shape.sizes import hold_sizes, is_of_graph
 from .draws import (
@@ -150,7 +151,7 @@ def randn(
 @explaining
 @public(method=False)
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
@@ -175,8 +176,12 @@ def randint(
     assert_strided("randint", layout)
     if isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
+    elif low is None:
+        low = 0
     elif high is None:
         low, high = 0, low
+    if high is None:
+        raise InvalidType('randint: missing required argument: "high"')
     if size is None:
         raise InvalidType('randint: missing required argument: "size"')
     d = (target(dtype) or dt.int64) if out is None else out.dtype
@@ -282,7 +287,7 @@ def rand_like(
     adjoint.Size([2, 3])
     """
     assert_strided("rand_like", layout)
-    assert_row_major(memory_format, "rand_like")
+    assert_memory_format(memory_format, "rand_like")
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     result = draw_for((input,), draw_uniform, tuple(input.shape), d, generator, place, input)
@@ -313,7 +318,7 @@ def randn_like(
     adjoint.Size([2, 3])
     """
     assert_strided("randn_like", layout)
-    assert_row_major(memory_format, "randn_like")
+    assert_memory_format(memory_format, "randn_like")
     place = input.device if device is None else as_device(device)
     d = target(dtype) or input.dtype
     like = _as_new(input)
@@ -347,7 +352,7 @@ def randint_like(
     tensor([5., 5.])
     """
     assert_strided("randint_like", layout)
-    assert_row_major(memory_format, "randint_like")
+    assert_memory_format(memory_format, "randint_like")
     if low is None and high is None:
         raise InvalidType("randint_like: missing a required argument: 'high'")
     low, high = (0, low) if high is None else (0 if low is None else low, high)

@@ -46,6 +46,12 @@ class BinCount(Op):
     def compute(self, xp: Any, x: Any, weights: Any = None) -> Any:
         """The backend's; numbers outside are left out."""
         x = x.reshape(-1)
+        part = max(1 << 18, self.bins)  # numbers at a time: NumPy counts in copies of 8 bytes each
+        if weights is None and type(x) is np.ndarray and x.size > part:
+            total = np.zeros(self.bins, np.int64)
+            for start in range(0, x.size, part):
+                total += self.compute(xp, x[start : start + part])
+            return total
         inside = (x >= 0) & (x < self.bins)
         if not inside.all():
             x = x[inside]
@@ -110,7 +116,8 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
             f"and {data.shape}"
         )
     bins = max(int(data.max()) + 1 if data.size else 0, minlength)
-    counted = hold_values("bincount", cast(input, dt.int64), input)
+    whole = cast(input, dt.int64) if input.dtype is dt.uint64 else input
+    counted = hold_values("bincount", whole, input)
     if weights is None:
         return apply(BinCount(bins), counted)
     result = apply(BinCount(bins), counted, weights)

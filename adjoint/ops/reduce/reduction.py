@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, ShapeError
+from ...core.mode import MODE
 from ...core.op import Op, Sample, snake_case
 from ...core.spec import Spec, normalize_axes, normalize_axis, reduced_shape
 from ...core.spec import prod as count
@@ -18,6 +19,7 @@ from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
 from ...runtime.fused import checking
 from ...runtime.public import FUNCTIONS, public
+from ...runtime.tensors import fresh
 from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
@@ -59,7 +61,7 @@ def reduction(cls: Any, dim: Any, ndim: int, keepdim: bool) -> Any:
     """The op `cls` over `dim`; one object for equal arguments, since making one takes longer
     than summing a small tensor.
     """
-    return _reduction(cls, tuple(dim) if type(dim) is list else dim, ndim, keepdim)
+    return _reduction(cls, tuple(dim) if isinstance(dim, (list, tuple)) else dim, ndim, keepdim)
 
 
 def reduction_samples(dtypes: tuple[dt.dtype, ...], **options: Any) -> Any:
@@ -272,6 +274,11 @@ def sum(
     if dtype is not None:
         input = cast(input, dtype)
     elif input._data.dtype.kind in "biu":
+        data = input._data
+        if type(data) is np.ndarray and data.itemsize < 8 and MODE.get().plain:
+            op = reduction(Sum, dim, data.ndim, keepdim)  # without a copy of 8 bytes an element
+            total: Any = np.sum(data, op.axes, np.int64, keepdims=op.keepdims)
+            return fresh(np.asarray(total))
         input = cast(input, dt.int64)
     return apply(reduction(Sum, dim, input._data.ndim, keepdim), input)
 

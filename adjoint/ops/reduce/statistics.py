@@ -146,7 +146,7 @@ def _var_mean(
             f"{name}: std and var only support floating point and complex dtypes, got "
             f"{input.dtype}; convert with .float()"
         )
-    if type(dim) is list:
+    if isinstance(dim, list):
         dim = tuple(dim)
     return apply(_var_mean_op(name, dim, input._data.ndim, keepdim, correction, root), input)
 

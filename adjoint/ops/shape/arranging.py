@@ -293,9 +293,9 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> A
     if value is not None and value != 0:
         raise InvalidArgument(f"pad: Padding mode {mode!r} doesn't take in value argument")
     if mode not in _PAD_MODES:
-        raise InvalidArgument(
-            "pad: mode must be one of 'constant', 'reflect', 'replicate' or 'circular', got "
-            f"{mode!r}"
+        raise Unsupported(
+            f"pad: Unrecognised padding mode {mode}; use 'constant', 'reflect', 'replicate' or "
+            "'circular'"
         )
     if not len(pairs) < ndim <= len(pairs) + 2:
         raise Unsupported(

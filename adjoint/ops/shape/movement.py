@@ -25,6 +25,7 @@ from ...runtime.fused import viewing
 from ...runtime.lazy import LazyValue
 from ...runtime.public import explaining, public, rebinding
 from ...runtime.views import is_in_order, lies, shares_storage
+from ..memory_formats import follow_hint
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
 
@@ -885,18 +886,25 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     >>> ad.clone(x).data_ptr() == x.data_ptr()
     False
     """
-    return apply(_CLONE if memory_format is None else _CLONE_C, input)
+    if memory_format is None:
+        return apply(_CLONE, input)
+    follow_hint(memory_format, "clone")
+    return apply(_CLONE_C, input)
 
 
 @public()
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself where its memory is row-major without gaps, otherwise a copy that is.
 
+    A memory format with channels last is a hint; the memory stays row-major, and a warning says so.
+
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html
 
     >>> ad.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
+    if memory_format is not None:
+        follow_hint(memory_format, "contiguous")
     if is_row_major(input):
         return input
     return apply(_CLONE_C, input)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...core.device import CPU, as_device
-from ...core.errors import DTypeError, InvalidArgument, LayoutError, ShapeError
+from ...core.errors import DTypeError, InvalidArgument, InvalidType, LayoutError, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining
@@ -19,7 +19,7 @@ from .pattern import Pattern, assert_inside, numbered
 
 @explaining
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -50,6 +50,8 @@ def sparse_coo_tensor(
     _assert_host(name, device)
     if values is None:
         size = indices if size is None else size
+        if size is None:
+            raise InvalidType(f"{name}: give indices and values, or a size")
         indices = np.zeros((len(size), 0), np.int64)
         values = tensor([], dtype=dtype)
     found = _indices_of(name, indices)

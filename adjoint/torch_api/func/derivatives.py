@@ -181,14 +181,15 @@ def _grad_and_value(
     run = _Reverse(name, func, given, lambda xs: func(*_replaced(args, places, xs), **kwargs))
     y, aux = _with_aux(name, run.result, has_aux)
     if not isinstance(y, TensorBase):
-        raise InvalidType(
-            f"{name}: Expected f(*args) to return a tensor, got {type(y).__name__}"
+        raise InvalidArgument(
+            f"{name}: Expected f(*args) to return a Tensor, got {type(y)}"
             + ("" if has_aux else "; with has_aux=True it may return a pair")
         )
     if y._data.ndim:
         raise AutogradError(
-            f"{name}: Expected f(*args) to return a scalar tensor, got tensor with {y._data.ndim} "
-            f"dims (shape {tuple(y.shape)}); sum it, or use vjp or jacrev"
+            f"{name}: Expected f(*args) to return a scalar Tensor, got tensor with {y._data.ndim} "
+            "dims. Maybe you wanted to use the vjp or jacrev APIs instead? "
+            f"(shape {tuple(y.shape)})"
         )
     found = tree_unflatten(run.gradients([y], [None], False), run.form)
     gradient = found[0] if isinstance(argnums, int) else found
@@ -296,7 +297,7 @@ def jvp(
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise InvalidArgument(
-            f"jvp: Expected primals and tangents to be tuples, got {type(primals).__name__} and "
+            f"jvp: Expected primals to be a tuple, and tangents, got {type(primals).__name__} and "
             f"{type(tangents).__name__}. E.g. it should be valid to call jvp(f, (x,), (t,))"
         )
     xs, form = tree_flatten(primals)
@@ -512,17 +513,21 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 def _places(name: str, argnums: Any, count: int) -> tuple[int, ...]:
     """The places of the arguments that are meant."""
     given = (argnums,) if isinstance(argnums, int) else argnums
-    if not isinstance(given, tuple) or not all(isinstance(i, int) for i in given) or not given:
+    if not isinstance(given, tuple):
         raise InvalidArgument(
-            f"{name}: argnum must be int or a non-empty tuple of ints, got: {argnums!r}"
+            f"{name}: argnums must be int or Tuple[int, ...], got: {type(argnums)}"
         )
+    if not given:
+        raise InvalidArgument(f"{name}: argnums must be non-empty, got ()")
     found = []
     for i in given:
+        if not isinstance(i, int):
+            raise InvalidArgument(f"{name}: argnum must be int, got: {type(i)}")
         if not -count <= i < count:
             raise InvalidArgument(f"{name}: Got argnum={i}, but only {count} positional inputs")
         found.append(i % count)
     if len(set(found)) != len(found):
-        raise InvalidArgument(f"{name}: argnums elements must be unique, got: {argnums!r}")
+        raise InvalidArgument(f"{name}: argnums elements must be unique, got {argnums!r}")
     return tuple(found)
 
 

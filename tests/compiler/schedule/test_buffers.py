@@ -3,7 +3,9 @@
 import itertools
 
 import numpy as np
+import pytest
 
+from adjoint.compiler.schedule import buffers
 from adjoint.compiler.schedule.buffers import ALIGNMENT, Nowhere, placeholders
 from adjoint.core.elements import owner
 
@@ -33,3 +35,12 @@ def test_placeholders_are_zeros_and_each_owns_its_memory():
         x[...] = k
     assert all((x == (k if x.dtype == FLOAT else k > 0)).all() for k, x in enumerate(found))
     assert placeholders([]) == []
+
+
+def test_address_space_that_is_not_there_is_missing_memory(monkeypatch):
+    def refused(*args, **kwargs):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(buffers.mmap, "mmap", refused)
+    with pytest.raises(MemoryError, match="no address space for"):
+        buffers.Nowhere().array((2, 3), np.dtype(np.float32))

@@ -315,3 +315,10 @@ def test_constructors_check() -> None:
 def test_contiguous_is_the_tensor_itself():
     x = ad.eye(3).to_sparse()
     assert x.contiguous() is x
+
+
+def test_a_size_alone_makes_zeros():
+    for x in (ad.sparse_coo_tensor(size=(2, 3)), ad.sparse_coo_tensor((2, 3))):
+        assert x.to_dense().equal(ad.zeros(2, 3))
+    with pytest.raises(TypeError, match="or a size"):
+        ad.sparse_coo_tensor()

@@ -384,3 +384,13 @@ def test_norms_and_deviations_whose_squares_leave_float32(size):
     y = x.std()
     np.testing.assert_allclose(y.item() / size, 2**0.5, rtol=1e-5)
     np.testing.assert_allclose(ad.autograd.grad(y, x)[0].tolist(), [0.5**0.5, -(0.5**0.5)], 1e-5)
+
+
+class Dims(list):
+    """A list of a class of its own."""
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "var", "logsumexp", "count_nonzero"])
+def test_dimensions_in_a_list_of_another_class(name):
+    x = ad.arange(24.0).reshape(2, 3, 4)
+    assert getattr(x, name)(dim=Dims([0, 2])).equal(getattr(x, name)(dim=(0, 2)))

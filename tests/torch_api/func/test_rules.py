@@ -152,3 +152,27 @@ def test_a_tangent_is_the_gradient_transposed(samples):
                 u = ad.zeros_like(y) if u is None else u
                 if u.dtype.category >= 2:
                     assert same(t, u, 1e-9), (sample.op, chosen, t, u)
+
+
+NEW = {
+    "new_zeros": lambda x: x.new_zeros(3).copy_(x),
+    "new_ones": lambda x: x.new_ones((3,)).mul_(x),
+    "new_full": lambda x: x.new_full((3,), 2.0).add_(x),
+    "new_empty": lambda x: x.new_empty(3).copy_(x),
+    "new_tensor": lambda x: x.new_tensor([1.0, 2.0, 3.0]).sub_(x),
+    "new_empty_strided": lambda x: x.new_empty_strided((3,), (1,)).copy_(x),
+    "zeros_like": lambda x: ad.zeros_like(x).add_(x),
+    "empty_like": lambda x: ad.empty_like(x).copy_(x),
+    "full_like": lambda x: ad.full_like(x, 2.0).mul_(x),
+}
+
+
+@pytest.mark.parametrize("name", list(NEW))
+def test_what_is_made_of_an_entry_has_memory_for_each(name):
+    x = ad.arange(6.0).reshape(2, 3)
+    rows = ad.stack([NEW[name](row) for row in x])
+    assert ad.func.vmap(NEW[name])(x).equal(rows)
+    nested = ad.func.vmap(ad.func.vmap(NEW[name]))(ad.stack([x, x + 1]))
+    assert nested[0].equal(rows)
+    gradient = ad.func.vmap(ad.func.grad(lambda row: NEW[name](row).sum()))(x)
+    assert gradient.equal(ad.stack([ad.func.grad(lambda row: NEW[name](row).sum())(r) for r in x]))

@@ -1,0 +1,214 @@
+"""Tensors that change their size or their memory, and what their views then show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.argument_errors import assert_tensor
+from ...core.errors import AutogradError, DTypeError, InvalidArgument, Unsupported
+from ...core.spec import prod
+from ...core.tensor_type import Tensor
+from ...runtime.lazy import LazyValue
+from ...runtime.node import INFERENCE, Version, View
+from ...runtime.public import explaining, public
+from ...runtime.tensors import wrap
+from ...runtime.views import register_view
+from ..memory_formats import assert_memory_format
+from .allocation import names_on, sizes_from
+from .memory import UntypedStorage, owner_of
+
+__all__: list[str] = []
+
+
+def _assert_replaceable(x: Any, name: str) -> None:
+    """Refuse to give `x` other memory where autograd or a recording would lose track of it."""
+    if isinstance(x._data, LazyValue) and x._data.rises:
+        raise Unsupported(
+            f"{name}: cannot resize variables that have a forward grad, or are inside a function "
+            "transform; make another tensor"
+        )
+    base = x if x._view is None else x._view.base
+    if x._node is not None or base._node is not None:
+        raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
+
+
+def _live_views(x: Any) -> list[Any]:
+    """The other tensors that show the memory of `x` as views."""
+    version = x._changes
+    if version is None or version is INFERENCE:
+        return []
+    found = (reference() for reference in version.views or ())
+    return [y for y in found if y is not None and y._view is not None and y is not x]
+
+
+def _leave(x: Any) -> None:
+    """Leave the memory of `x` to its views, which show a tensor of their own from now on."""
+    if x._view is not None:
+        x._view = None
+        return
+    views = _live_views(x)
+    if views:
+        base = wrap(x._data, None, x._changes)
+        for each in views:
+            each._view.base = base
+
+
+@public()
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Change this tensor's shape in place; elements that still fit keep their values. A view shows
+    that much of the memory that it is a part of, from where it begins. Where memory grows, all
+    that show it follow.
+
+    Shapes: any; new elements are uninitialised.
+    Errors: AutogradError for a tensor that requires grad; Unsupported for memory of others (NumPy,
+    devices) that would have to grow under views.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_.html
+
+    >>> ad.tensor([1, 2, 3, 4]).resize_(2, 2)
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    shape = sizes_from(sizes, None, "resize_")
+    assert_memory_format(memory_format, "resize_")
+    _assert_replaceable(self, "resize_")
+    if shape == tuple(self.shape):
+        return self
+    views = _live_views(self)
+    if self._view is not None or views:
+        _resize_shared(self, shape, views)
+    else:
+        old, count = np.ravel(self._data, "K"), prod(shape)
+        if count > old.size:
+            old = _grown(old, count, self.device)
+        self._data = old[:count].reshape(shape)
+    _bump(self, "resize_")
+    return self
+
+
+def _grown(old: Any, count: int, device: Any) -> Any:
+    memory = names_on(device).empty(count, old.dtype)
+    memory[: old.size] = old
+    return memory
+
+
+def _steps(shape: tuple[int, ...]) -> list[int]:
+    return [prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _resize_shared(x: Any, shape: tuple[int, ...], views: list[Any]) -> None:
+    """Resize a tensor whose memory others show."""
+    if x._view is None:  # what x has been until now is the base from now on
+        base = wrap(x._data, None, x._changes)
+        for each in views:
+            each._view.base = base
+    else:
+        base = x._view.base
+    start, needed = x._storage_offset(), x._storage_offset() + prod(shape)
+    if needed > UntypedStorage(base)._owner.size:
+        base = _grow_under(base, [*views, *([] if x._view is None else [x])], needed)
+    part = base.as_strided(shape, _steps(shape), start)
+    x._data, x._view, x._changes = part._data, part._view, part._changes
+    register_view(x)
+
+
+def _grow_under(base: Any, views: list[Any], count: int) -> Any:
+    """Move the memory of `base` and of its views to a larger one; returns the tensor of that."""
+    old = owner_of(base._data)
+    version: Version = base._changes
+    shown = [x for x in (base, *views) if not isinstance(x._data, np.ndarray)]
+    if version.exported or shown or not old.flags.owndata:
+        raise Unsupported(
+            f"resize_: {count} elements need other memory, and this one is known outside (to "
+            "NumPy, a device or a graph); clone() the tensor first"
+        )
+    if version.watchers is not None:
+        version.before_change()
+    memory = _grown(np.ravel(old, "K"), count, base.device)
+    root = wrap(memory, None, version)
+    first = (base._data.ctypes.data - old.ctypes.data) // old.itemsize
+    below = base.as_strided(base.shape, base.stride(), first)._view
+    lowest = View(root, None, below.op)
+    seen = set()
+    for each in (base, *views):
+        offset = each._data.ctypes.data - old.ctypes.data
+        array = np.ndarray(each._data.shape, each._data.dtype, memory, offset, each._data.strides)
+        each._data = array
+        view = each._view
+        if each is base:
+            base._view = lowest
+            register_view(base)
+        while view is not None and view is not lowest and id(view) not in seen:
+            seen.add(id(view))
+            view.base = root
+            above = view.above
+            if above is None:
+                view.above = lowest
+            view = above
+    return root
+
+
+@public()
+@explaining
+def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+    """Change this tensor's shape in place to that of `other`.
+
+    Errors: those of `resize_`.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.resize_as_.html
+
+    >>> ad.tensor([1, 2, 3, 4]).resize_as_(ad.zeros(2, 2))
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return resize_(self, tuple(other.shape), memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+@public()
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Make this tensor show the memory of `source`, in place; without it, become empty. With
+    `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
+
+    Shapes: `source` is a tensor of this dtype, or the storage of one.
+    Errors: AutogradError for a tensor that requires grad; DTypeError where the dtypes differ. Views
+    of this tensor keep showing the memory that it had.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
+
+    >>> x, y = ad.zeros(1), ad.ones(2)
+    >>> x.set_(y).data_ptr() == y.data_ptr()
+    True
+    >>> x.set_(ad.arange(6.0), 1, (2, 2), (2, 1))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    _assert_replaceable(self, "set_")
+    if source is None:
+        _leave(self)
+        self._changes = None
+        self._data = names_on(self.device).empty(0, self._data.dtype)
+    else:
+        if isinstance(source, UntypedStorage):
+            source = source.shown()
+        assert_tensor("set_", source, "source")
+        if source.dtype is not self.dtype:
+            raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
+        alias: Any = source.detach()  # type: ignore[attr-defined]
+        if size is not None:
+            size = (size,) if isinstance(size, int) else tuple(size)
+            steps = _steps(size) if stride is None else stride
+            alias = alias.as_strided(size, steps, storage_offset)
+        elif storage_offset or stride is not None:
+            raise InvalidArgument("set_: storage_offset and stride go with a size; give it, too")
+        _leave(self)
+        self._data, self._changes, self._view = alias._data, alias._changes, alias._view
+        if self._view is not None:
+            register_view(self)
+    _bump(self, "set_")
+    return self
+
+
+def _bump(x: Any, name: str) -> None:
+    if x._changes is not None:
+        x._changes.bump(name)
