@@ -6,6 +6,7 @@ import dis
 import functools
 import os
 import types
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,6 +94,14 @@ def reads_any_name(code: types.CodeType) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
+def catches_errors(code: types.CodeType) -> bool:
+    """Whether code may go on after an error in it."""
+    counts = Counter(each.opname for each in dis.get_instructions(code))
+    handlers = counts["PUSH_EXC_INFO"] + counts["SETUP_FINALLY"]  # of Python 3.11, and before
+    return handlers > counts["WITH_EXCEPT_START"] or "suppress" in code.co_names
+
+
+@functools.lru_cache(maxsize=1024)
 def set_by(code: types.CodeType) -> frozenset[str]:
     """Names of attributes that code sets."""
     return frozenset(
@@ -104,6 +113,11 @@ def set_by(code: types.CodeType) -> frozenset[str]:
 _COMPILER = tuple(os.path.join(each, "compiler", "") for each in OURS)
 
 
+def of_compiler(code: types.CodeType) -> bool:
+    """Whether code is the compiler's."""
+    return code.co_filename.startswith(_COMPILER)
+
+
 class CodeNames:
     """Names in the code that ran, which tell what it may have read."""
 
@@ -112,7 +126,7 @@ class CodeNames:
         self.names: set[str] = set()
         self.users: set[str] = set()  # those in users' code
         for code in self.codes.values():
-            if not code.co_filename.startswith(_COMPILER):
+            if not of_compiler(code):
                 self.names.update(code.co_names)
             if is_users(code):
                 self.users.update(code.co_names)

@@ -61,8 +61,8 @@ _PURE_FUNCTIONS = {
     "_contextvars": "",
     "_decimal": "getcontext localcontext",
     "decimal": "getcontext localcontext",
-    "_warnings": "warn warn_explicit _filters_mutated _filters_mutated_lock_held",
-    "warnings": "warn warn_explicit _filters_mutated _filters_mutated_lock_held",
+    "_warnings": "_filters_mutated _filters_mutated_lock_held",
+    "warnings": "_filters_mutated _filters_mutated_lock_held",
 }
 _PURE_NAMES = {module: frozenset(names.split()) for module, names in _PURE_FUNCTIONS.items()}
 # Functions of modules that are otherwise known: they read or write what no guard sees.
@@ -211,7 +211,10 @@ class CodeObserver:
         users = _users_frame(frame)
         if users is not None:
             where = place_in(users.f_code, users.f_lineno)
-            self.refused = f"{_name_of(function)}(), of which a program knows nothing{where}"
+            name = _name_of(function)
+            self.refused = f"{name}(), of which a program knows nothing{where}"
+            if name == "_warnings.warn":  # by a name of the function's own
+                self.refused += "; call warnings.warn()"
             raise Stopped
 
     def assert_known(self) -> None:

@@ -30,6 +30,7 @@ from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, Retrace
 from .slot_values import equal, is_same, names_in, now, others, put_back
 from .slots import ABSENT, PLAIN, GuardSource, place_key
 from .state_snapshot import CONTENT, StateSnapshot
+from .warned import Warned, WarningLog
 
 
 def _version_of(kind: type) -> int:
@@ -44,6 +45,7 @@ class Guards:
     def __init__(self, reads: StateSnapshot, slots: Sequence[GuardSource]) -> None:
         self._reads = reads
         self._slots = slots
+        self.warned: Sequence[Warned] = ()  # what each call warns of
         self._list()
 
     def __len__(self) -> int:
@@ -382,13 +384,20 @@ def watched(
     reached = {id(slot.holder) for slot in reads.slots}
     present = [place for place in places if id(place.holder) in reached]
     try:
-        with watch:
+        with WarningLog() as log, watch:
             result = run(present, reads)
         guards = guards_of(reads, watch, present)
+        if reads.tensors.changed():
+            raise Unsupported(
+                "compile: a tensor from outside gets other memory, a history, or another "
+                "requires_grad; set that outside of the function"
+            )
+        guards.warned = log.warned
         reads.assert_caches_kept()
     except BaseException as error:
         with contextlib.suppress(RetraceOnCache):
             reads.assert_caches_kept()
+        reads.tensors.put_back()
         for slot in reads.changed():
             put_back(slot)
         if isinstance(error, Stopped):

@@ -24,6 +24,7 @@ from ...runtime.tensors import wrap
 from .code_names import (
     OURS_IMPLIED,
     UserCodeName,
+    catches_errors,
     globals_of,
     imports_of,
     is_implied,
@@ -46,6 +47,7 @@ from .known_types import (
     is_users_module,
     module_of,
 )
+from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import is_same, names_in
 from .slots import ABSENT, PLAIN, GuardSource
@@ -73,6 +75,7 @@ class StateSnapshot:
         self._names = set(names)
         self._learned: set[int] = set()  # ids of the code whose names are known
         self._everything = False
+        self._catches = False  # whether users' code goes on after an error, such as AttributeError
         self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
         self.gotten: set[str] = set()  # names of attributes that attrgetters read
         self._set: set[str] = set()  # names of attributes that users' code sets
@@ -84,13 +87,14 @@ class StateSnapshot:
         self.later: dict[int, frozenset[object]] = {}
         self.renewed: dict[int, frozenset[str]] = {}  # dict ids -> names: see `renew`
         while True:
-            before = len(self._names), self._everything, len(self._set)
+            before = len(self._names), self._everything, self._catches, len(self._set)
             self.slots: list[GuardSource] = []
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
             self._ways: dict[int, list[int]] = {}  # such slots, and others that lead there
             self._waiting: deque[tuple[object, int]] = deque()
             self.caches: list[tuple[Any, object]] = []  # functions that keep results, and how many
+            self.tensors = OutsideTensors()
             for name, value in roots:
                 self._add("root", None, name, value, -1, None)
             self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
@@ -102,7 +106,7 @@ class StateSnapshot:
                         f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
                         "it needs in variables of its own"
                     )
-            if (len(self._names), self._everything, len(self._set)) == before:
+            if (len(self._names), self._everything, self._catches, len(self._set)) == before:
                 return
 
     def _add(
@@ -128,6 +132,7 @@ class StateSnapshot:
         self._names.update(code.co_names)
         if is_users(code):
             self._everything |= reads_any_name(code)
+            self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
             self._users.update(code.co_names)
         for each in code.co_consts:
@@ -136,6 +141,7 @@ class StateSnapshot:
 
     def _visit(self, x: Any, place: int) -> None:
         if isinstance(x, TensorBase):  # whose hooks run, too
+            self.tensors.add(x)
             extra = None if x._node is None else x._node.extra
             after = None if x._leaf is None else x._leaf.after
             own = () if extra is None else (extra.hooks, extra.prehooks, extra.posthooks)
@@ -144,6 +150,8 @@ class StateSnapshot:
                     self._visit(hook, place)
             self._visit_attributes(x, place)
             self._visit_kind(type(x), place)
+            if not is_known(module_of(type(x))):
+                self._visit(type(x), place)
             self._visit_facts(x, ("requires_grad",), place)
             return
         self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
@@ -157,6 +165,7 @@ class StateSnapshot:
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, UserCodeName(name))
             for name in getattr(type(x), "_read_always", ()):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            self._visit_facts(x, getattr(type(x), "_facts", ()), place)
             for holder, key in x._members() if hasattr(x, "_members") else ():
                 self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
@@ -298,13 +307,14 @@ class StateSnapshot:
                 self._waiting.append((value, len(self.slots) - 1))
 
     def _visit_attributes(self, x: Any, place: int) -> None:
-        """Guard what Python has put on a tensor; that there is nothing only where any name may be
-        read, or one may be set.
+        """Guard what Python has put on a tensor; that there is nothing only where a name may be
+        read that is not there, or one may be set.
         """
         if self._is_seen(x, place):
             return
         own = x.__dict__
-        if own or self._everything or any(not hasattr(type(x), name) for name in self._set):
+        may_miss = self._everything or self._catches or not is_known(module_of(type(x)))
+        if own or may_miss or any(not hasattr(type(x), name) for name in self._set):
             self.slots.append(GuardSource("keys", own, None, tuple(own), place, None))
             self._visit_names(own, place)
 
