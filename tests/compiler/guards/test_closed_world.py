@@ -20,6 +20,7 @@ import functools
 import gc
 import inspect
 import io
+import itertools
 import logging
 import math
 import operator
@@ -612,10 +613,26 @@ def test_a_fallback_has_each_effect_once():
         print("step", file=written)
         return x * own.random()
 
-    with pytest.warns(UserWarning, match=r"runs eagerly: .*print"):
+    with pytest.warns(UserWarning, match=r"runs eagerly: .*written"):
         y = ad.compile(f, fallback="eager")(ad.ones(1))
     assert written.getvalue() == "step\n"
     np.testing.assert_allclose(y.tolist(), numbers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: iter([1.0, 2.0, 3.0]), lambda: (n * 1.0 for n in range(3)), lambda: itertools.count(2),
+    lambda: iter(ad.tensor([1.0, 2.0, 3.0])), lambda: map(float, [1, 2, 3]),
+])  # fmt: skip
+@pytest.mark.parametrize("read", [
+    lambda it: next(it), lambda it: sum(map(next, [it])), lambda it: (lambda: it.__next__())(),
+])  # fmt: skip
+def test_what_lies_in_c_is_read_once_or_never(make, read):
+    it, expected = make(), next(make())
+    with pytest.raises(Unsupported, match="may read it, an iterator"):
+        ad.compile(lambda x: x * read(it))(ad.ones(1))
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        y = ad.compile(lambda x: x * read(it), fallback="eager")(ad.ones(1))
+    assert y.item() == float(expected)
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
