@@ -1290,10 +1290,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "!autocast switched: lazy",
         "!autocast dtype switched: lazy",
     ),
-    "modules and classes of libraries that a user has changed": (
-        ": patch_library",
-        ": patch_builtin",
-    ),
     "functions and classes of this library that a user has changed": (": patch_adjoint",),
 }
 

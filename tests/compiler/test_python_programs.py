@@ -106,6 +106,8 @@ def test_what_is_not_yet_mended_still_differs(of):
         if name and name != ("!" if each in EFFECTS else "") + each.name:
             continue
         changes = getattr(each, "changes", ())
+        if not name and word not in {kind for kind, _ in changes}:
+            continue
         if word == "left":  # by a call that is refused for something else
             program, refused = alone(each, "compile", *changes[:1]), REFUSED_EFFECT
             parts = (*program.parts, Part(2, refused, "inline", "product", "5.0"))

@@ -470,6 +470,8 @@ class StateSnapshot:
         self._visit(type(x), place)
         for kind in type(x).__mro__:
             for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
+                if name.endswith("offset__"):  # of a type in C, where it shows a pointer
+                    continue
                 if isinstance(member, types.MemberDescriptorType):
                     value = getattr(x, name, ABSENT)
                     self._add("attr", x, name, value, place, name)

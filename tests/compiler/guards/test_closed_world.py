@@ -635,6 +635,14 @@ def test_what_lies_in_c_is_read_once_or_never(make, read):
     assert y.item() == float(expected)
 
 
+def test_a_partial_is_read_as_its_function_is():
+    part = functools.partial(lambda a, b: a * b, b=2.0)
+    compiled = ad.compile(lambda x: x * part(2.0))
+    assert [compiled(ad.ones(1)).item() for _ in range(2)] == [4.0, 4.0]
+    part.b = 3.0
+    assert compiled(ad.ones(1)).item() == 4.0
+
+
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 def test_an_optimizer_that_is_made_within_is_refused(kind):
     def step(x):
