@@ -31,7 +31,7 @@ from .core.errors import (
 )
 from .core.faces import load
 from .core.handles import RemovableHandle, register
-from .core.mode import MODE, note_fact
+from .core.mode import MODE, note_fact, tell
 from .core.overrides import ABSENT, FOLLOWED, asks, concerns, named, overridden, unasked
 from .core.package import FOLDER
 from .core.spec import Size, normalize_axis
@@ -698,9 +698,11 @@ class Tensor(TensorBase):
     @property
     def _base(self) -> Any:
         """The tensor of which this one is a view; None for a tensor that is no view."""
+        note_fact("_base", self)
         return None if self._view is None else self._view.base
 
     def _is_view(self) -> bool:
+        note_fact("_base", self)
         return self._view is not None
 
     # ---- facts -----------------------------------------------------------------------------------
@@ -819,6 +821,7 @@ class Tensor(TensorBase):
 
     def data_ptr(self) -> int:
         """The address of the first element."""
+        note_fact("data_ptr", self)
         return int(concrete(exported(self)).ctypes.data)
 
     def is_floating_point(self) -> bool:
@@ -1125,6 +1128,7 @@ class Tensor(TensorBase):
         return id(self)
 
     def __repr__(self) -> str:
+        tell("note_read")
         return format_tensor(self)
 
     def __format__(self, spec: str) -> str:

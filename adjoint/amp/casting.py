@@ -41,11 +41,12 @@ class Casting:
     once more after it has changed.
     """
 
-    __slots__ = ("active", "cache", "cache_enabled", "signature", "targets")
+    __slots__ = ("active", "cache", "cache_enabled", "settings", "signature", "targets")
 
     targets: dict[str, CastTarget]  # by device type
     active: bool  # on any device
     signature: Any  # equal for castings that convert alike
+    settings: Any  # equal for castings of which all questions have the same answers
     cache: dict[Any, _Cached] | None  # None outside all contexts
 
     def __init__(
@@ -60,6 +61,8 @@ class Casting:
         enabled = [(name, t.dtype) for name, t in sorted(targets.items()) if t.enabled]
         self.active = bool(enabled)
         self.signature = tuple(enabled) or None
+        told = [(name, t.dtype, t.enabled) for name, t in sorted(targets.items())]
+        self.settings = None if cache_enabled and told == _USUAL else (cache_enabled, *told)
 
     def with_target(self, device: str, target: CastTarget, cache_enabled: bool) -> Casting:
         """This combination with another target for one device, in a context inside it."""
@@ -68,7 +71,7 @@ class Casting:
 
     def without_cache(self) -> Casting:
         """This combination, keeping nothing."""
-        return Casting(self.targets, False)
+        return Casting(self.targets, self.cache_enabled)
 
     # ---- one operation ---------------------------------------------------------------------------
 
@@ -151,13 +154,13 @@ class Casting:
         return value
 
 
-DEFAULT_CASTING = Casting(
-    {
-        "cpu": CastTarget(bfloat16, False, CPU),
-        "cuda": CastTarget(float16, False, CUDA),
-        "torch": CastTarget(bfloat16, False, CUDA),  # what runs there runs the same way on CUDA
-    }
-)
+_TARGETS = {
+    "cpu": CastTarget(bfloat16, False, CPU),
+    "cuda": CastTarget(float16, False, CUDA),
+    "torch": CastTarget(bfloat16, False, CUDA),  # what runs there runs the same way on CUDA
+}
+_USUAL = [(name, t.dtype, t.enabled) for name, t in sorted(_TARGETS.items())]  # settings
+DEFAULT_CASTING = Casting(_TARGETS)
 
 
 def _is_eligible(x: Any) -> bool:

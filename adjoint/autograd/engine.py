@@ -253,7 +253,7 @@ def _walk(
         op = node.op
         gradients: Any = None
         if type(op) is Item:
-            if g is not None:
+            if g is not None and parents:  # none where a gradient ends here
                 _put(pending, parents[0], op.index, g)
         elif (g is None and not node.runs_undefined) or (
             goals and node in goals and awaited.keys().isdisjoint(parents)

@@ -387,7 +387,7 @@ class CompiledFunction:
                 return self._give_up(why, *given)
             if why:
                 raise Unsupported(f"compile: {why}")
-        casts = mode.autocast.signature if mode.casts else None
+        casts = None if mode.autocast is None else mode.autocast.settings
         full = (
             tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype(),
             is_following(),
@@ -882,7 +882,7 @@ class _Variant:
 
             return places.during(run, current, iter(symbols))
 
-        casts = mode.autocast.without_cache() if mode.casts else None  # symbols are not kept
+        casts = mode.autocast and mode.autocast.without_cache()  # symbols are not kept
         grad = mode.grad and not mode.inference
         return capture(given, tensors, grad, casts, self.operands)
 
@@ -908,8 +908,10 @@ class _Variant:
         return self.program.difference() or self.places.difference() or "another form of a place"
 
     def entry(self, mode: Mode, key: list[Any], leaves: bool) -> FastPath | None:
-        """Fast path for calls like this one; None where lifted state must be looked at."""
-        if self.places.slots or self.arguments.any:
+        """Fast path for calls like this one; None where lifted state must be looked at, or Python
+        does more.
+        """
+        if self.places.slots or self.arguments.any or self.guards.warned:
             return None
         return self.program.entry(mode, key, leaves)
 
@@ -920,6 +922,8 @@ class _Variant:
         """Run the program, write lifted state and the caller's `containers` back, and return what
         the function returns.
         """
+        for each in self.guards.warned:  # first, since a filter may make it an error
+            each.give()
         arguments = self.arguments
         if not (self.places.slots or self.program.captured.calls or arguments.any):
             return self.program.run(tensors, observer, numbers)[0]
@@ -983,7 +987,7 @@ def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) ->
     described = {
         "grad mode": str(mode.grad),
         "inference mode": str(mode.inference),
-        "autocast": str(mode.autocast.signature if mode.casts else None),
+        "autocast": str(mode.autocast and mode.autocast.settings),
         "the default dtype": str(get_default_dtype()),
         "random.follow_torch": str(is_following()),
     }

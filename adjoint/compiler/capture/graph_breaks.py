@@ -96,13 +96,14 @@ class FragmentedFunction:
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
         recorder = _FragmentRecorder(self.pieces)
-        outside = MODE.get()
+        within = mode_with(mode, executor=recorder)
         try:
-            MODE.set(mode_with(mode, executor=recorder))
+            MODE.set(within)
             result = self.function(*args, **kwargs)
             recorder.flush()
-        finally:
-            MODE.set(outside)
+        finally:  # what the function leaves switched stays so
+            left = MODE.get()
+            MODE.set(mode if left is within else mode_with(left, executor=None))
             recorder.settle()
         return result
 

@@ -181,6 +181,7 @@ class _StepRecorder:
         self.fresh: dict[int, tuple[Any, Any]] = {}  # tensors made meanwhile, by id: their arrays
         self.made: dict[Any, Any] = {}  # the same tensors, by their memory
         self.shown: list[tuple[Any, Any]] = []  # arrays that others see, as they were
+        self.states: dict[int, Any] = {}  # tensors that are states of generators, by id
         self.order: dict[int, tuple[int, int]] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # the recorded values, whose ids are keys
         self.streams = CapturedGenerators(_READS)
@@ -290,6 +291,7 @@ class _StepRecorder:
                     "an argument, or call the function inside `with graph:`"
                 )
             return
+        self.assert_no_state(x)
         if id(x) in self.fresh and not (x._changes is not None and x._changes.exported):
             device = self._device_of(x)
             constant = LazyValue(None, (), x._data.shape, x._data.dtype, device)
@@ -330,9 +332,7 @@ class _StepRecorder:
             symbol.lies = _strides(x._data)
         met = OutsideTensor(x, x._data, symbol, x._node, None if leaf is None else leaf.grad)
         self.met[id(x)] = met
-        if x._changes is not None:  # views from outside, which would show writes
-            views = [reference() for reference in x._changes.views or ()]
-            self.outside += [(y, y._data, y._node) for y in views if y is not None]
+        self._note_views(x)
         x._data = symbol
         if self.places is not None and met.array.size:
             self.places[memory_key] = met
@@ -341,6 +341,12 @@ class _StepRecorder:
             self._join(same_memory.tensor, x)
         if leaf is not None and leaf.grad is not None:
             self.meet(leaf.grad)
+
+    def _note_views(self, x: TensorBase) -> None:
+        """Write down the views of an outside tensor, which would show writes."""
+        if x._changes is not None:
+            views = [reference() for reference in x._changes.views or ()]
+            self.outside += [(y, y._data, y._node) for y in views if y is not None]
 
     def known_values(self, x: TensorBase) -> BackendArray | None:
         """The values of a tensor that is computed from constants and from small integer or boolean
@@ -602,7 +608,13 @@ class _StepRecorder:
 
         Errors: Unsupported.
         """
-        if id(x) in (self.met if what == "_version" else self.given):
+        is_outside = id(x) in self.given
+        if what in _OF_MEMORY:
+            own = getattr(x, "_data", None)
+            is_outside = id(x) in self.met or not (
+                isinstance(own, LazyValue) or id(x) in self.fresh
+            )
+        if is_outside:
             raise Unsupported(
                 f"compile: the function reads {what} of a tensor from outside, which a program "
                 "does not follow; read it outside of the function, and give it what depends on it"
@@ -630,6 +642,23 @@ class _StepRecorder:
     def note_state(self, generator: Generator) -> None:
         """Note that the function sets the state of a generator."""
         self.streams.note_state(generator)
+
+    def note_state_read(self, state: TensorBase) -> None:
+        """Note that a tensor is a generator's state: the function may set it again, but not read
+        it, since it differs in each call.
+        """
+        self.states[id(state)] = state
+
+    def assert_no_state(self, x: TensorBase) -> None:
+        """Refuse to compute with a generator's state, or to return it.
+
+        Errors: Unsupported.
+        """
+        if id(x) in self.states:
+            raise Unsupported(
+                "compile: the function reads the state of a generator (get_rng_state, get_state), "
+                "which differs in each call; read it outside of the function"
+            )
 
     def note_setting(self, read: Callable[[], object]) -> None:
         """Guard a setting of this library."""
@@ -879,6 +908,7 @@ class RetraceVarying(Unsupported):
         self.tensors = tensors
 
 
+_OF_MEMORY = ("_version", "_base", "data_ptr")  # which change without the tensor's being replaced
 _SELECTED = (
     "compile: the function returns, keeps, writes or hooks what x[mask] selects, whose size only "
     "values tell (it reads a value); return where(mask, x, 0), or x and the mask"
@@ -937,6 +967,8 @@ def capture(
             )  # fmt: skip
             del result, call_arguments
             _assert_plain(returned.tensors)
+            for y in returned.tensors:
+                recorder.assert_no_state(y)
             recorder.assert_unhooked()
             recorder.assert_shown_unwritten()
             recorder.note_more_draws()
@@ -978,6 +1010,10 @@ def capture(
         dropped = [m.tensor for m, g in ends if g is None and id(m.tensor) in recorder.set]
         computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
         leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
+        if leaves and recorder.mode.inference:  # which saves no tensors for it
+            raise Unsupported(
+                "compile: the function computes gradients in inference mode; call it outside of it"
+            )
         written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
         varying = [met[n].tensor for n in written if id(met[n].tensor) in recorder.looked]
         if varying:
@@ -1058,16 +1094,17 @@ def capture(
 def _assert_modes(before: Mode, after: Mode) -> None:
     """Refuse a function that leaves a mode of this library switched."""
     for name in ("grad", "inference", "anomaly", "saved_hooks", "autocast", "overrides"):
-        was, now = getattr(before, name), getattr(after, name)
-        if was is not now and not (was == now or (_is_off(was) and _is_off(now))):
+        was, now = (_setting(getattr(mode, name)) for mode in (before, after))
+        if was is not now and was != now:
             raise Unsupported(
                 f"compile: the function leaves the mode {name} switched, which a program would not "
                 "do again; switch it in a block (with ...:), or outside of the function"
             )
 
 
-def _is_off(mode: object) -> bool:
-    return not getattr(mode, "active", mode)
+def _setting(value: object) -> object:
+    """A switch of a mode, as equal ones compare; None where it is off."""
+    return getattr(value, "settings", value) or None
 
 
 def _assert_plain(results: Sequence[Any]) -> None:

@@ -6,19 +6,20 @@ import dis
 import functools
 import os
 import types
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from ...core.package import OURS
-from .code_observer import CodeObserver, is_users
+from .code_observer import is_users
 from .retraces import RetraceOnRenewal
 from .slots import GuardSource
 
 # Names that, in code, mean that attributes of any name may be read.
-_ANY_NAME = frozenset((
+ANY_NAME = frozenset((
     "getattr", "setattr", "delattr", "hasattr", "vars", "__dict__", "eval", "exec",
     "__getattribute__", "getattr_static", "getmembers", "attrgetter", "methodcaller", "format",
-    "format_map", "asdict", "astuple",
+    "format_map", "asdict", "astuple", "dir",
 ))  # fmt: skip
 
 
@@ -87,8 +88,39 @@ def reads_any_name(code: types.CodeType) -> bool:
     """Whether code may read attributes whose names are not among its own: `match` has them in
     patterns and classes.
     """
-    return not _ANY_NAME.isdisjoint(code.co_names) or any(
+    return not ANY_NAME.isdisjoint(code.co_names) or any(
         each.opname == "MATCH_CLASS" for each in dis.get_instructions(code)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def given_names(code: types.CodeType) -> frozenset[str]:
+    """Names that code may give to what reads attributes by any name, as constants in it."""
+    if not reads_any_name(code):
+        return frozenset()
+    return frozenset(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
+
+
+@functools.lru_cache(maxsize=1024)
+def catches_errors(code: types.CodeType) -> bool:
+    """Whether code may go on after an error in it."""
+    counts = Counter(each.opname for each in dis.get_instructions(code))
+    handlers = counts["PUSH_EXC_INFO"] + counts["SETUP_FINALLY"]  # of Python 3.11, and before
+    return handlers > counts["WITH_EXCEPT_START"] or "suppress" in code.co_names
+
+
+_TEXT = frozenset(
+    ("str", "repr", "format", "format_map", "array2string", "array_str", "array_repr")
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def writes_text(code: types.CodeType) -> bool:
+    """Whether code of the user's may make the text of an object."""
+    return is_users(code) and (
+        not _TEXT.isdisjoint(code.co_names)
+        or any(isinstance(each, str) and "%" in each for each in code.co_consts)
+        or any(each.opname.startswith("FORMAT_") for each in dis.get_instructions(code))
     )
 
 
@@ -104,21 +136,28 @@ def set_by(code: types.CodeType) -> frozenset[str]:
 _COMPILER = tuple(os.path.join(each, "compiler", "") for each in OURS)
 
 
+def of_compiler(code: types.CodeType) -> bool:
+    """Whether code is the compiler's."""
+    return code.co_filename.startswith(_COMPILER)
+
+
 class CodeNames:
     """Names in the code that ran, which tell what it may have read."""
 
-    def __init__(self, watch: CodeObserver, any_name: bool) -> None:
-        self.codes = watch.codes
+    def __init__(self, any_name: bool) -> None:
+        self.codes: dict[int, types.CodeType] = {}  # by id: to hash one takes its constants
         self.names: set[str] = set()
         self.users: set[str] = set()  # those in users' code
-        for code in self.codes.values():
-            if not code.co_filename.startswith(_COMPILER):
-                self.names.update(code.co_names)
-            if is_users(code):
-                self.users.update(code.co_names)
-        # Whether users' code may read names that it computes.
-        users = [code for code in self.codes.values() if is_users(code)]
-        self.everything = any_name or any(map(reads_any_name, users))
+        self.everything = any_name  # whether users' code may read names that it computes
+
+    def add(self, code: types.CodeType) -> None:
+        """Take over the names of code that runs."""
+        self.codes[id(code)] = code
+        if not of_compiler(code):
+            self.names.update(code.co_names)
+        if is_users(code):
+            self.users.update(code.co_names, given_names(code))
+            self.everything = self.everything or reads_any_name(code)
 
     def has(self, slot: GuardSource) -> bool:
         """Whether a slot is read even without reads by computed names."""

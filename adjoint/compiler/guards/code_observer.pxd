@@ -15,6 +15,7 @@ cdef class _Apart(HandlersReplaced):
 
 cdef class CodeObserver:
     cdef public dict codes
+    cdef object _begins
     cdef dict _callers
     cdef public str refused
     cdef public dict changed

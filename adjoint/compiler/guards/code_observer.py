@@ -61,8 +61,8 @@ _PURE_FUNCTIONS = {
     "_contextvars": "",
     "_decimal": "getcontext localcontext",
     "decimal": "getcontext localcontext",
-    "_warnings": "warn warn_explicit _filters_mutated _filters_mutated_lock_held",
-    "warnings": "warn warn_explicit _filters_mutated _filters_mutated_lock_held",
+    "_warnings": "_filters_mutated _filters_mutated_lock_held",
+    "warnings": "_filters_mutated _filters_mutated_lock_held",
 }
 _PURE_NAMES = {module: frozenset(names.split()) for module, names in _PURE_FUNCTIONS.items()}
 # Functions of modules that are otherwise known: they read or write what no guard sees.
@@ -131,8 +131,10 @@ class CodeObserver:
     not repeat.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begins: Callable[[types.CodeType, types.FrameType], None]) -> None:
+        """`begins` is told of code, with its frame, before it runs for the first time."""
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
+        self._begins = begins
         self._callers: dict[int, tuple[Any, bool]] = {}  # likewise, and whether it is ours
         self.refused: str = ""  # the first call with an effect, and where
         self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
@@ -211,7 +213,7 @@ class CodeObserver:
         users = _users_frame(frame)
         if users is not None:
             where = place_in(users.f_code, users.f_lineno)
-            self.refused = f"{_name_of(function)}(), of which a program knows nothing{where}"
+            self.refused = f"{name_of(function)}(), of which a program knows nothing{where}"
             raise Stopped
 
     def assert_known(self) -> None:
@@ -231,6 +233,7 @@ class CodeObserver:
                 if code.co_filename == "<string>" and _is_generated(frame):
                     return
                 self.codes[id(code)] = code
+                self._begins(code, frame)
             name = _READERS.get(id(code))
             if name is not None and not self.refused:
                 reader = frame.f_back
@@ -331,7 +334,8 @@ def _is_generated(frame: types.FrameType) -> bool:
     return module.startswith("namedtuple_") or is_known(module)
 
 
-def _name_of(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """The name of a function in C, with its module or type."""
     module = function.__module__ or type(function.__self__).__module__
     return f"{module}.{function.__qualname__}".removeprefix("builtins.")
 
@@ -345,7 +349,7 @@ def _users_frame(frame: types.FrameType | None) -> types.FrameType | None:
         name = frame.f_code.co_filename
         if name.startswith(OURS):
             break
-        if name == _IMPORTS:
+        if name == IMPORTS:
             return None
         if users is None and not is_library(name):
             users = frame
@@ -353,7 +357,7 @@ def _users_frame(frame: types.FrameType | None) -> types.FrameType | None:
     return users
 
 
-_IMPORTS = "<frozen importlib._bootstrap>"
+IMPORTS = "<frozen importlib._bootstrap>"
 
 
 def is_library(path: str) -> bool:

@@ -9,9 +9,11 @@ import dataclasses
 import datetime
 import decimal
 import functools
+import gc
 import inspect
 import operator
 import re
+import sys
 import threading
 import types
 from collections import deque
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...core.package import OURS
+from .code_names import ANY_NAME
 from .code_observer import is_known, is_library, is_users
 from .slots import PLAIN, GuardSource
 
@@ -54,6 +57,12 @@ def module_of(x: type) -> str:
     return name.partition(".")[0] if type(name) is str else ""  # of Cython's, in Python 3.10
 
 
+def is_library_class(x: type) -> bool:
+    """Whether a class belongs to Python, or to what was installed."""
+    file = getattr(sys.modules.get(str(x.__module__)), "__file__", None)
+    return isinstance(file, str) and is_library(file)
+
+
 # What shows the contents of another container.
 VIEWS: tuple[type[Iterable[object]], ...] = (
     types.MappingProxyType,
@@ -67,11 +76,45 @@ VIEWS: tuple[type[Iterable[object]], ...] = (
 READ_ANY_NAME = frozenset((
     getattr, setattr, delattr, hasattr, vars, format, operator.attrgetter, operator.methodcaller,
     object.__getattribute__, type.__getattribute__, dataclasses.asdict, dataclasses.astuple,
-    inspect.getattr_static, inspect.getmembers,
+    inspect.getattr_static, inspect.getmembers, dir,
 ))  # fmt: skip
 
 
 FUNCTIONS = frozenset(map(type, READ_ANY_NAME))
+
+
+LOCK = type(threading.Lock())
+
+
+def reads_given_names(x: object) -> bool:
+    """Whether an object is a function in C that reads attributes by names that it is given, such as
+    a bound `__getattribute__`.
+    """
+    if type(x) in FUNCTIONS and x in READ_ANY_NAME:
+        return True
+    if isinstance(x, operator.methodcaller):
+        return not ANY_NAME.isdisjoint(gotten_by(x))
+    if isinstance(x, (types.MethodWrapperType, types.BuiltinMethodType)):  # bound
+        return x.__name__ in ANY_NAME
+    return False
+
+
+def facts_of(kind: type[BaseException]) -> set[str]:
+    """Names of the attributes that exceptions of a class have in C."""
+    in_c = types.MemberDescriptorType, types.GetSetDescriptorType
+    built_in = [each for each in kind.__mro__ if each.__module__ == "builtins"]
+    names = {name for each in built_in for name, x in vars(each).items() if isinstance(x, in_c)}
+    return names - {"__dict__", "__class__", "args"}
+
+
+def results_kept_by(cache: Any) -> tuple[object, ...]:
+    """What tells the results that an lru_cache has, from those of other times: how many were
+    computed, and the objects that hold them.
+    """
+    info = cache.cache_info()
+    kept = [each for each in gc.get_referents(cache) if type(each) is dict]
+    own = cache.__dict__
+    return info.misses, *(x for each in kept if each is not own for x in each.values())
 
 
 # Types whose objects cannot be given another class.
@@ -122,7 +165,46 @@ def contents_of(view: Iterable[object]) -> tuple[object, ...]:
 def decimal_settings() -> tuple[object, ...]:
     """Settings on which results of decimal arithmetic depend, besides its operands."""
     context = decimal.getcontext()
-    return context.prec, context.rounding, context.Emin, context.Emax, context.clamp
+    traps = tuple(name.__name__ for name, is_on in context.traps.items() if is_on)
+    return context.prec, context.rounding, context.Emin, context.Emax, context.clamp, traps
+
+
+def print_settings() -> str:
+    """Settings on which the text of an array depends."""
+    return repr(np.get_printoptions())
+
+
+class Writeable:
+    """Whether an array may be written."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __call__(self) -> bool:
+        """Whether it may be written now."""
+        return self._array.flags.writeable
+
+    def put_back(self, value: bool) -> None:
+        """Let it be as it was."""
+        self._array.flags.writeable = value
+
+
+class Held:
+    """Whether a lock is held."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def __call__(self) -> bool:
+        """Whether it is held now."""
+        return bool(self._lock.locked())
+
+    def put_back(self, value: bool) -> None:
+        """Let it be as it was."""
+        if value:
+            self._lock.acquire(False)
+        else:
+            self._lock.release()
 
 
 _OPAQUE: dict[type, bool] = {}  # types, and whether their objects are

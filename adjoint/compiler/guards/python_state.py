@@ -16,20 +16,23 @@ from __future__ import annotations
 import contextlib
 import dis
 import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from ...core.errors import Unsupported
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
-from .code_names import CodeNames
-from .code_observer import CodeObserver, Stopped, is_users, place_in
+from .code_names import CodeNames, writes_text
+from .code_observer import CodeObserver, Stopped, is_users, name_of, place_in
 from .identity_guards import IdentityGuards, version_of
-from .known_types import decimal_settings
+from .known_types import decimal_settings, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
+from .running_code import RunningCode, unknown_code
 from .slot_values import equal, is_same, names_in, now, others, put_back
 from .slots import ABSENT, PLAIN, GuardSource, place_key
 from .state_snapshot import CONTENT, StateSnapshot
+from .warned import Warned, WarningLog
 
 
 def _version_of(kind: type) -> int:
@@ -44,6 +47,7 @@ class Guards:
     def __init__(self, reads: StateSnapshot, slots: Sequence[GuardSource]) -> None:
         self._reads = reads
         self._slots = slots
+        self.warned: Sequence[Warned] = ()  # what each call warns of
         self._list()
 
     def __len__(self) -> int:
@@ -254,6 +258,15 @@ def _assert_guardable(reads: StateSnapshot, slot: GuardSource) -> None:
             f"compile: the function may read {reads.path(slot)}, an iterator or a source of "
             "random numbers from outside; give it the items as arguments, and draw by adjoint"
         )
+    if slot.kind == "opaque" and isinstance(slot.holder, types.BuiltinFunctionType):
+        name = name_of(slot.holder)
+        remedy = "call it outside of the function"
+        if name == "_warnings.warn":
+            remedy = "call warnings.warn(), as an attribute of the module"
+        raise Unsupported(
+            f"compile: the function may call {reads.path(slot)}, which is {name}(), of which a "
+            f"program knows nothing; {remedy}"
+        )
     if slot.kind == "opaque":
         raise Unsupported(
             f"compile: the function may read {reads.path(slot)}, of the type "
@@ -278,17 +291,11 @@ def _assert_followed(reads: StateSnapshot, watch: CodeObserver) -> None:
         raise RetraceToFollow(f"compile: the function imports {late[0]}", late)
     unknown = reads.unknown(watch.codes.values())
     if unknown is not None:
-        raise RetraceToFollow(
-            f"compile: the function runs {unknown.co_name}"
-            f"{place_in(unknown, unknown.co_firstlineno)}, to which nothing leads that it names, "
-            "so that what it reads cannot be followed; call it by a variable, an attribute or an "
-            "argument, or outside of the function",
-            (unknown.co_name,),
-        )
+        raise unknown_code(unknown)
 
 
 def guards_of(
-    reads: StateSnapshot, watch: CodeObserver, places: Sequence[GuardSource] = ()
+    reads: StateSnapshot, watch: CodeObserver, names: CodeNames, places: Sequence[GuardSource] = ()
 ) -> Guards:
     """The guards of a program: the slots of `reads` that code which ran may have read, except
     `places`.
@@ -303,10 +310,10 @@ def guards_of(
         _put_back_and_refuse(reads, watch, changed)
     watch.assert_known()
     _assert_followed(reads, watch)
-    names = CodeNames(watch, reads.any_name)
-    names.names |= reads.gotten
     if reads.decimals or not names.users.isdisjoint(("decimal", "Decimal", "getcontext")):
         reads.guard_setting(decimal_settings)
+    if reads.arrays and any(map(writes_text, names.codes.values())):
+        reads.guard_setting(print_settings)
     names.assert_none(reads.renewed.values())
     shown = sorted(reads.of_arguments if names.everything else reads.of_arguments & names.users)
     if shown:
@@ -336,6 +343,8 @@ def guards_of(
             value = others(slot.holder, keys)
             slot = GuardSource("others", slot.holder, keys, value, slot.parent, slot.needs)
         _assert_guardable(reads, slot)
+        if slot.kind == "import" and slot.value is ABSENT:  # it was not found
+            slot = slot._replace(kind="dict")
         if slot.kind == "names" and not names.everything:
             ran = frozenset(names.names if slot.key is None else slot.key & names.names)
             slot = slot._replace(key=ran, value=names_in(slot.holder, ran))
@@ -378,20 +387,31 @@ def watched(
     """
     name = getattr(function, "__name__", type(function).__name__)
     reads = StateSnapshot([(name, function), *roots], names)
-    watch = CodeObserver()
+    running = RunningCode(reads)
+    watch = CodeObserver(running.begins)
     reached = {id(slot.holder) for slot in reads.slots}
     present = [place for place in places if id(place.holder) in reached]
     try:
-        with watch:
+        with WarningLog() as log, watch:
             result = run(present, reads)
-        guards = guards_of(reads, watch, present)
+        guards = guards_of(reads, watch, running.names, present)
+        if reads.tensors.changed():
+            raise Unsupported(
+                "compile: a tensor from outside gets other memory, a history, or another "
+                "requires_grad; set that outside of the function"
+            )
+        guards.warned = log.warned
         reads.assert_caches_kept()
     except BaseException as error:
         with contextlib.suppress(RetraceOnCache):
             reads.assert_caches_kept()
+        reads.tensors.put_back()
         for slot in reads.changed():
             put_back(slot)
         if isinstance(error, Stopped):
             watch.assert_known()
+            if running.refused is not None:
+                _assert_guardable(reads, running.refused)
+            raise running.unknown or error from None
         raise
     return result, guards

@@ -12,7 +12,7 @@ import numpy as np
 
 from .code_names import is_implied
 from .code_observer import is_known
-from .known_types import HEAP, module_of
+from .known_types import HEAP, Held, Writeable, is_library_class, module_of
 from .slots import ABSENT, PLAIN, GuardSource
 
 
@@ -86,7 +86,7 @@ def names_in(
     for each in kind.__mro__:
         if not each.__flags__ & HEAP:
             continue
-        library = is_known(module_of(each))
+        library = is_known(module_of(each)) or is_library_class(each)
         for name, value in each.__dict__.items():
             if (
                 (callable(value) or hasattr(value, "__get__"))
@@ -157,6 +157,8 @@ def put_back(slot: GuardSource) -> None:
     elif kind == "keys":
         for name in [name for name in holder if name not in value]:
             del holder[name]
+    elif kind == "call" and isinstance(holder, (Held, Writeable)):
+        holder.put_back(value)
     elif kind == "array":
         if holder.shape != value.shape:
             holder.shape = value.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import decimal
 import functools
+import io
 import logging
 import operator
 import sys
@@ -24,6 +25,8 @@ from ...runtime.tensors import wrap
 from .code_names import (
     OURS_IMPLIED,
     UserCodeName,
+    catches_errors,
+    given_names,
     globals_of,
     imports_of,
     is_implied,
@@ -34,18 +37,23 @@ from .code_observer import WITH_EFFECT, has_effect, is_known, is_users
 from .known_types import (
     BUILT_IN,
     CACHED,
-    FUNCTIONS,
+    LOCK,
     NUMPY_RANDOM,
-    READ_ANY_NAME,
     VIEWS,
+    Held,
+    Writeable,
     contents_of,
+    facts_of,
     gotten_by,
     is_of_library,
     is_opaque,
     is_ours,
     is_users_module,
     module_of,
+    reads_given_names,
+    results_kept_by,
 )
+from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import is_same, names_in
 from .slots import ABSENT, PLAIN, GuardSource
@@ -56,6 +64,7 @@ _HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
 _FACTS = ("__name__", "__qualname__", "__doc__", "__annotations__", "__module__")
+_FACTS_OF_CODE = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
 
 def _kept_by(cache: Any) -> tuple[int, int]:
@@ -73,24 +82,28 @@ class StateSnapshot:
         self._names = set(names)
         self._learned: set[int] = set()  # ids of the code whose names are known
         self._everything = False
+        self._catches = False  # whether users' code goes on after an error, such as AttributeError
         self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
         self.gotten: set[str] = set()  # names of attributes that attrgetters read
         self._set: set[str] = set()  # names of attributes that users' code sets
         self.decimals = False  # whether decimal numbers, or their class, can be reached
+        self.arrays = False  # whether arrays can be reached
         self.any_name = False  # whether users' code may call `getattr` by a name of its own
         self._users: set[str] = set()  # names in users' code
+        self._given: set[str] = set()  # those that it gives to `getattr` and its like
         # Dict ids -> entries that deferred calls change after each run; code that does not name
         # them does not read them.
         self.later: dict[int, frozenset[object]] = {}
         self.renewed: dict[int, frozenset[str]] = {}  # dict ids -> names: see `renew`
         while True:
-            before = len(self._names), self._everything, len(self._set)
+            before = len(self._names), self._everything, self._catches, len(self._set)
             self.slots: list[GuardSource] = []
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
-            self._ways: dict[int, list[int]] = {}  # such slots, and others that lead there
+            self.ways: dict[int, list[int]] = {}  # such slots, and others that lead there
             self._waiting: deque[tuple[object, int]] = deque()
             self.caches: list[tuple[Any, object]] = []  # functions that keep results, and how many
+            self.tensors = OutsideTensors()
             for name, value in roots:
                 self._add("root", None, name, value, -1, None)
             self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
@@ -102,7 +115,7 @@ class StateSnapshot:
                         f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
                         "it needs in variables of its own"
                     )
-            if (len(self._names), self._everything, len(self._set)) == before:
+            if (len(self._names), self._everything, self._catches, len(self._set)) == before:
                 return
 
     def _add(
@@ -126,29 +139,28 @@ class StateSnapshot:
         """Collect the names in code, and in the code of functions defined in it."""
         self._learned.add(id(code))
         self._names.update(code.co_names)
+        if "add_note" in code.co_names:
+            self._names.add("__notes__")
+            self.gotten.add("__notes__")
         if is_users(code):
             self._everything |= reads_any_name(code)
+            self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
-            self._users.update(code.co_names)
+            self._users.update(code.co_names, given_names(code))
+            self._given |= given_names(code)
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
                 self._learn(each)
 
     def _visit(self, x: Any, place: int) -> None:
-        if isinstance(x, TensorBase):  # whose hooks run, too
-            extra = None if x._node is None else x._node.extra
-            after = None if x._leaf is None else x._leaf.after
-            own = () if extra is None else (extra.hooks, extra.prehooks, extra.posthooks)
-            for hooks in (*own, after or {}):
-                for hook in hooks.values():
-                    self._visit(hook, place)
-            self._visit_attributes(x, place)
-            self._visit_kind(type(x), place)
-            self._visit_facts(x, ("requires_grad",), place)
+        if isinstance(x, TensorBase):
+            self._visit_tensor(x, place)
             return
         self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
-        if type(x) in FUNCTIONS and x in READ_ANY_NAME:
+        if reads_given_names(x):
             self._everything = self.any_name = True
+        if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
+            x = x.base
         if isinstance(x, (Op, np.dtype, np.generic)) or self._is_seen(x, place):
             return
         opaque = getattr(type(x), "_read_by_name", None)
@@ -157,6 +169,7 @@ class StateSnapshot:
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, UserCodeName(name))
             for name in getattr(type(x), "_read_always", ()):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            self._visit_facts(x, getattr(type(x), "_facts", ()), place)
             for holder, key in x._members() if hasattr(x, "_members") else ():
                 self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
@@ -171,6 +184,7 @@ class StateSnapshot:
                     self.slots.append(GuardSource("attr", x, name, value, place, None))
                 else:
                     self._add("attr", x, name, value, place, None)
+            self._visit_own(x, place)
         elif isinstance(x, (staticmethod, classmethod)):
             self._add("attr", x, "__func__", x.__func__, place, None)
         elif isinstance(x, property):
@@ -178,11 +192,15 @@ class StateSnapshot:
                 self._add("attr", x, name, getattr(x, name), place, None)
         elif isinstance(x, np.ndarray):
             self._visit_array(x, place)
+            if not is_known(module_of(type(x))):
+                self._visit_own(x, place)
         elif isinstance(x, type):
             self._visit_class(x, place)
         elif isinstance(x, types.ModuleType):
             if is_users_module(x):
                 self._visit_names(x.__dict__, place, all_of_them=False)
+                if "__getattr__" in x.__dict__ or self._catches:
+                    self._visit_absent(x.__dict__, self._users, place)
             else:
                 self._visit_library(x, place)
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
@@ -191,6 +209,21 @@ class StateSnapshot:
         else:
             self._visit_object(x, place)
 
+    def _visit_tensor(self, x: TensorBase, place: int) -> None:
+        """Guard a tensor's attributes and class, and its hooks, which run, too."""
+        self.tensors.add(x)
+        extra = None if x._node is None else x._node.extra
+        after = None if x._leaf is None else x._leaf.after
+        own = () if extra is None else (extra.hooks, extra.prehooks, extra.posthooks)
+        for hooks in (*own, after or {}):
+            for hook in hooks.values():
+                self._visit(hook, place)
+        self._visit_attributes(x, place)
+        self._visit_kind(type(x), place)
+        if not is_known(module_of(type(x))):
+            self._visit(type(x), place)
+        self._visit_facts(x, ("requires_grad",), place)
+
     def _is_seen(self, x: object, place: int) -> bool:
         """Whether an object was visited before; notes that a slot leads to it."""
         first = self._seen.get(id(x))
@@ -198,7 +231,7 @@ class StateSnapshot:
             self._seen[id(x)] = place
             return False
         if first != place:
-            self._ways.setdefault(first, []).append(place)
+            self.ways.setdefault(first, []).append(place)
         return True
 
     def reached(self, reads: Callable[[GuardSource], bool]) -> list[bool]:
@@ -211,7 +244,7 @@ class StateSnapshot:
             rest = []
             for n in waiting:
                 parent = self.slots[n].parent
-                ways = self._ways.get(parent, ())
+                ways = self.ways.get(parent, ())
                 if parent < 0 or is_read[parent] or any(is_read[k] for k in ways):
                     is_read[n] = True
                 else:
@@ -243,15 +276,16 @@ class StateSnapshot:
         return None
 
     def _visit_function(self, x: types.FunctionType, place: int) -> None:
-        code = x.__code__
+        code: Any = x.__code__
         self._learn(code)
         ours = code.co_filename.startswith(OURS)
+        made = str(x.__globals__.get("__name__")).startswith("namedtuple_")
         if not ours:
             self.slots.append(GuardSource("attr", x, "__code__", code, place, code))
         for name in ("__defaults__", "__kwdefaults__", "__wrapped__"):
             value = getattr(x, name, None)
             if value is not None and not (ours and name != "__wrapped__"):
-                self._add("attr", x, name, value, place, code)
+                self._add("attr", x, name, value, place, None if made else code)
         for name, cell in zip(code.co_freevars, x.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
@@ -269,9 +303,7 @@ class StateSnapshot:
                     value = built_in.get(name, ABSENT)
                     self.slots.append(GuardSource("dict", built_in, name, value, place, code))
             self._visit_names(x.__dict__, place)
-            self._visit_facts(x, _FACTS, place)
-            if "cell_contents" in self._users:
-                self._visit_facts(x, ("__closure__",), place)
+            self._visit_facts(x, (*_FACTS, *_FACTS_OF_CODE), place)
             if "__globals__" in self._users:
                 self._add("opaque", x, None, None, place, UserCodeName("__globals__"))
 
@@ -287,8 +319,7 @@ class StateSnapshot:
         what is no part of the library is looked into.
         """
         own = x.__dict__
-        for name in sorted(self._set - own.keys()):
-            self.slots.append(GuardSource("dict", own, name, ABSENT, place, UserCodeName(name)))
+        self._visit_absent(own, self._set | self._given, place)
         for name in sorted(own.keys() & self._users):
             value = own[name]
             self.slots.append(GuardSource("dict", own, name, value, place, UserCodeName(name)))
@@ -297,14 +328,20 @@ class StateSnapshot:
             elif not is_of_library(value):
                 self._waiting.append((value, len(self.slots) - 1))
 
+    def _visit_absent(self, own: dict[str, Any], names: set[str], place: int) -> None:
+        """Guard that a module has none of some names that users' code names."""
+        for name in sorted(names - own.keys()):
+            self.slots.append(GuardSource("dict", own, name, ABSENT, place, UserCodeName(name)))
+
     def _visit_attributes(self, x: Any, place: int) -> None:
-        """Guard what Python has put on a tensor; that there is nothing only where any name may be
-        read, or one may be set.
+        """Guard what Python has put on a tensor; that there is nothing only where a name may be
+        read that is not there, or one may be set.
         """
         if self._is_seen(x, place):
             return
         own = x.__dict__
-        if own or self._everything or any(not hasattr(type(x), name) for name in self._set):
+        may_miss = self._everything or self._catches or not is_known(module_of(type(x)))
+        if own or may_miss or any(not hasattr(type(x), name) for name in self._set):
             self.slots.append(GuardSource("keys", own, None, tuple(own), place, None))
             self._visit_names(own, place)
 
@@ -315,6 +352,11 @@ class StateSnapshot:
             self._add("array", x, None, x.copy(), place, None)
         else:
             self._add("large", x, None, None, place, None)
+        self._visit_facts(x, ("base",), place)
+        for name in self._users & {"flags", "setflags"}:
+            flag = Writeable(x)
+            self._add("call", flag, "flags", flag(), place, UserCodeName(name))
+        self.arrays = True
 
     def _visit_kind(self, x: type, place: int) -> None:
         """Guard which of the names that are read a class and those that it is derived from have,
@@ -351,18 +393,22 @@ class StateSnapshot:
         """Guard a function that keeps its results: it gives what it has until it is cleared, or
         others have it keep more.
         """
-        read = functools.partial(_kept_by, x)
-        self.caches.append((x, read()))
+        read = functools.partial(results_kept_by, x)
+        self.caches.append((x, _kept_by(x)))
         self._add("attr", x, "__wrapped__", x.__wrapped__, place, None)
-        self._add("kept", read, "what it keeps", read(), place, None)
+        self.slots.append(GuardSource("kept", read, "what it keeps", read(), place, None))
 
     def _visit_in_c(self, x: Any, place: int) -> bool:
         """Guard an object without attributes of its own; whether it is one."""
-        if hasattr(type(x), "__next__") or isinstance(x, NUMPY_RANDOM):
+        is_iterator = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
+        if is_iterator or isinstance(x, NUMPY_RANDOM):
             self._add("iterator", x, None, None, place, None)
             return False
         if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
-            if not isinstance(x.__self__, (types.ModuleType, type)):
+            if isinstance(x.__self__, types.MemberDescriptorType):  # `__get__` of a slot
+                self.gotten.add(x.__self__.__name__)
+                self._names.add(x.__self__.__name__)
+            elif not isinstance(x.__self__, (types.ModuleType, type)):
                 self._add("attr", x, "__self__", x.__self__, place, None)
             elif x.__name__ != "__new__" and has_effect(x, x.__self__):
                 # It may be called where the interpreter sees no call, as by map().
@@ -374,6 +420,7 @@ class StateSnapshot:
             # What it writes to is no state of the function's.
             for name in ("level", "disabled", "parent"):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
+            self._visit_facts(x, ("handlers", "filters", "propagate"), place)
             manager = x.manager.__dict__
             self._add("dict", manager, "_disable", manager.get("_disable"), place, None)
         elif isinstance(x, VIEWS):
@@ -400,6 +447,15 @@ class StateSnapshot:
             self._visit_cache(x, place)
         if isinstance(x, BaseException):
             self._add("attr", x, "args", x.args, place, None)
+            self._visit_facts(x, facts_of(type(x)), place)
+        if type(x) is types.CellType:
+            self._visit_facts(x, ("cell_contents",), place)
+        if type(x) is LOCK and not self._users.isdisjoint(("locked", "acquire")):
+            self._add("call", Held(x), "whether it is held", x.locked(), place, None)
+        self._visit_own(x, place)
+
+    def _visit_own(self, x: Any, place: int) -> None:
+        """Guard an object's class, and its own attributes."""
         if type(x) not in BUILT_IN:
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
         own = getattr(x, "__dict__", None)
@@ -414,6 +470,8 @@ class StateSnapshot:
         self._visit(type(x), place)
         for kind in type(x).__mro__:
             for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
+                if name.endswith("offset__"):  # of a type in C, where it shows a pointer
+                    continue
                 if isinstance(member, types.MemberDescriptorType):
                     value = getattr(x, name, ABSENT)
                     self._add("attr", x, name, value, place, name)

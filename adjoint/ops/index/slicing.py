@@ -756,14 +756,15 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     here = input._storage_offset()
     offset = here if storage_offset is None else operator.index(storage_offset)
     last = offset + _reach(sizes, strides)
-    for candidate in (input, input._base):
+    base = None if input._view is None else input._view.base
+    for candidate in (input, base):
         if candidate is None or not is_row_major(candidate):
             continue
         kinds = type(input._data), type(candidate._data)  # not the data, which lazy ones compute
         if hasattr(kinds[0], "tangent") and not hasattr(kinds[1], "tangent"):
             continue  # the primal of a dual (autograd/forward_ad.py), which has none
         begin = candidate._storage_offset()
-        whole = begin == 0 and candidate is (input if input._base is None else input._base)
+        whole = begin == 0 and candidate is (input if base is None else base)
         if 0 in sizes or (begin <= offset and last < begin + candidate._data.size) or whole:
             if isinstance(candidate._data, LazyValue):
                 _assert_lies(candidate._data, storage_offset is not None)

@@ -15,7 +15,7 @@ from ...core.arrays import PhiloxState
 from ...core.device import CPU, as_device, device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import InvalidArgument, InvalidType, Unsupported
-from ...core.mode import MODE, tell
+from ...core.mode import MODE, note_setting, tell
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir.executable import forget_calls
@@ -45,6 +45,7 @@ class Generator(PhiloxState):
 
     __slots__ = ("_device", "twister")
     _read_by_name: ClassVar[tuple[str, ...]] = ()  # drawing changes it in compiled functions, too
+    _facts: ClassVar[tuple[str, ...]] = ("key", "draws", "twister")  # guarded where users name them
 
     twister: Any  # PyTorch's generator, if it draws from that; `draws` counts nevertheless
 
@@ -72,7 +73,7 @@ class Generator(PhiloxState):
 
     def initial_seed(self) -> int:
         """The seed it was started from."""
-        return self.key
+        return int(note_setting(lambda: self.key))
 
     def get_state(self) -> Tensor:
         """Seed and number of draws, as a tensor of 16 bytes; PyTorch's 5056 after follow_torch."""
@@ -80,7 +81,9 @@ class Generator(PhiloxState):
             state = struct.pack("<QQ", self.key, self.draws)
         else:
             state = self.twister.to_bytes(self.key)
-        return finish(np.frombuffer(state, np.uint8).copy(), CPU)
+        found = finish(np.frombuffer(state, np.uint8).copy(), CPU)
+        tell("note_state_read", found)
+        return found
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go back to what `get_state` returned."""
@@ -124,6 +127,7 @@ class Generator(PhiloxState):
         return (self.key, self.draws, self.twister.to_bytes(self.key).hex())
 
     def __setstate__(self, state: Sequence[Any]) -> None:
+        tell("note_seed", self)
         self._device = getattr(self, "_device", CPU)
         self.key, self.draws, *more = state
         self.twister = _twister().of_bytes(bytes.fromhex(more[0]))[1] if more else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import array
 import collections
+import contextlib
 import contextvars
 import copy
 import ctypes
@@ -19,6 +20,7 @@ import functools
 import gc
 import inspect
 import io
+import itertools
 import logging
 import math
 import operator
@@ -256,6 +258,12 @@ def tried(holder):
         return 2.0
 
 
+def suppressed(holder):
+    with contextlib.suppress(AttributeError):
+        return holder.absent
+    return 2.0
+
+
 def imported(x):
     from tests.compiler.guards.imported_within import SCALE, of_scale
 
@@ -285,6 +293,10 @@ def more_reads():
     kind = type("Kind", (), {})
     it = kind()
     yield "absent", lambda x: x * tried(it), _set(kind, "absent", 5.0)
+    w = ad.zeros(2)
+    yield "absent of a tensor", lambda x: x * tried(w), _set(w, "absent", 5.0)
+    w2 = ad.zeros(2)
+    yield "suppressed", lambda x: x * suppressed(w2), _set(w2, "absent", 5.0)
     kind = type("Kind", (), {})
     yield (
         "no class attribute",
@@ -318,7 +330,28 @@ def more_reads():
         ("class of the library", ad.nn.ReLU, "forward"), ("functional", ad.nn.functional, "gelu"),
     ):  # fmt: skip
         yield name, CALLS[name], functools.partial(replace, library, key)
+    state = ad.Generator().manual_seed(1)
+    for name, read in (
+        ("state", lambda g: g.get_state()[8]), ("number of draws", lambda g: g.draws),
+        ("seed", lambda g: g.initial_seed()),
+        ("copy", lambda g: ad.rand(2, generator=copy.copy(g))),
+        ("seed by its name", lambda g: g.key),
+    ):  # fmt: skip
+        yield (
+            f"generator: {name}", lambda x, r=read: x * r(state),
+            lambda: (state.manual_seed(4), ad.rand(2, generator=state)),
+        )  # fmt: skip
+    for name, read in (
+        ("dtype", lambda: ad.get_autocast_dtype("cpu") is ad.bfloat16),
+        ("cache", ad.is_autocast_cache_enabled),
+    ):
+        yield f"autocast's {name}", lambda x, r=read: x * (2 if r() else 3), switch_autocast
     yield "sys", lambda x: x * sys.getrecursionlimit(), lambda: sys.setrecursionlimit(5000)
+
+
+def switch_autocast():
+    ad.set_autocast_dtype("cpu", ad.float16)
+    ad.set_autocast_cache_enabled(False)
 
 
 class Holds:
@@ -355,6 +388,8 @@ def settings(monkeypatch):
     CONFIG.scale = 2.0
     sys.setrecursionlimit(LIMIT)
     ad.use_deterministic_algorithms(False)
+    ad.set_autocast_dtype("cpu", ad.bfloat16)
+    ad.set_autocast_cache_enabled(True)
     ad.set_float32_matmul_precision("highest")
 
 
@@ -541,6 +576,9 @@ def reshaped(x):
     lambda x: threading.Thread(target=WRITTEN.write, args=("said",)).start() or x,
     lambda x: ad.set_grad_enabled(False) and x,
     lambda x: ad.set_default_dtype(ad.float64) or x,
+    lambda x: ad.set_autocast_dtype("cpu", ad.float16) or x,
+    lambda x: ad.set_autocast_cache_enabled(False) or x,
+    lambda x: (x, ad.get_rng_state()),
     lambda x: ad.use_deterministic_algorithms(True) or x,
     lambda x: ad.manual_seed(7) and x * ad.rand(2),
     lambda x: x * ad.rand(2, generator=ad.Generator().manual_seed(7)),
@@ -575,10 +613,34 @@ def test_a_fallback_has_each_effect_once():
         print("step", file=written)
         return x * own.random()
 
-    with pytest.warns(UserWarning, match=r"runs eagerly: .*print"):
+    with pytest.warns(UserWarning, match=r"runs eagerly: .*written"):
         y = ad.compile(f, fallback="eager")(ad.ones(1))
     assert written.getvalue() == "step\n"
     np.testing.assert_allclose(y.tolist(), numbers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: iter([1.0, 2.0, 3.0]), lambda: (n * 1.0 for n in range(3)), lambda: itertools.count(2),
+    lambda: iter(ad.tensor([1.0, 2.0, 3.0])), lambda: map(float, [1, 2, 3]),
+])  # fmt: skip
+@pytest.mark.parametrize("read", [
+    lambda it: next(it), lambda it: sum(map(next, [it])), lambda it: (lambda: it.__next__())(),
+])  # fmt: skip
+def test_what_lies_in_c_is_read_once_or_never(make, read):
+    it, expected = make(), next(make())
+    with pytest.raises(Unsupported, match="may read it, an iterator"):
+        ad.compile(lambda x: x * read(it))(ad.ones(1))
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        y = ad.compile(lambda x: x * read(it), fallback="eager")(ad.ones(1))
+    assert y.item() == float(expected)
+
+
+def test_a_partial_is_read_as_its_function_is():
+    part = functools.partial(lambda a, b: a * b, b=2.0)
+    compiled = ad.compile(lambda x: x * part(2.0))
+    assert [compiled(ad.ones(1)).item() for _ in range(2)] == [4.0, 4.0]
+    part.b = 3.0
+    assert compiled(ad.ones(1)).item() == 4.0
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
@@ -592,6 +654,90 @@ def test_an_optimizer_that_is_made_within_is_refused(kind):
 
     with pytest.raises(Unsupported, match=f"steps an optimizer, {kind}, which it makes itself"):
         ad.compile(step)(ad.ones(2))
+
+
+@pytest.mark.parametrize("changed", [
+    lambda w: w.requires_grad_(), lambda w: w.squeeze_(), lambda w: w.t_(),
+    lambda w: w.unsqueeze_(0),
+])  # fmt: skip
+@pytest.mark.parametrize("fallback", ["error", "eager"])
+def test_a_tensor_from_outside_stays_as_it_was(changed, fallback):
+    w, expected = ad.zeros(1, 2), ad.zeros(1, 2)
+
+    def f(x):
+        changed(w)
+        return x * 2
+
+    if fallback == "error":
+        with pytest.raises(Unsupported, match="from outside"):
+            ad.compile(f)(ad.ones(2))
+    else:
+        changed(expected)
+        with pytest.warns(UserWarning, match="runs eagerly"):
+            ad.compile(f, fallback="eager")(ad.ones(2))
+    assert (w.shape, w.requires_grad) == (expected.shape, expected.requires_grad)
+
+
+def test_gradients_in_inference_mode_are_refused():
+    w = ad.ones(2, requires_grad=True)
+
+    def f(x):
+        with ad.enable_grad():
+            (w * x).sum().backward()
+        return x * 2
+
+    with ad.inference_mode(), pytest.raises(Unsupported, match="in inference mode"):
+        ad.compile(f)(ad.ones(2))
+
+
+@pytest.mark.parametrize("make", [
+    lambda w: w.unbind(0), lambda w: list(w), lambda w: w.split(1), lambda w: [w[0], w[1:]],
+])  # fmt: skip
+@pytest.mark.parametrize("gradient", [False, True])
+def test_parts_of_a_tensor_that_are_kept_are_read(make, gradient):
+    w = ad.tensor([2.0, 1.0], requires_grad=gradient)
+    parts = make(w)
+    multiplied = ad.compile(lambda x: x * parts[0] + parts[1])
+    for _ in range(2):
+        y = multiplied(ad.ones(2))
+        assert y.tolist() == [3.0, 3.0] and y.requires_grad is gradient
+    if gradient:
+        y.sum().backward()
+        assert w.grad.tolist() == [2.0, 2.0]
+
+
+class Tagged(ad.Tensor):
+    scale = 2.0
+
+
+TAGGED = ad.ones(2).as_subclass(Tagged)
+
+
+@pytest.mark.parametrize("fact", [
+    lambda w: w._version, lambda w: w._base is None, lambda w: w.data_ptr() > 0,
+    lambda w: w._is_view(), lambda w: len(repr(w)), lambda w: len(str(w)),
+])  # fmt: skip
+@pytest.mark.parametrize("is_used", [False, True])
+def test_what_writes_change_of_a_tensor_is_refused(fact, is_used):
+    w = ad.ones(2)
+
+    def f(x):
+        x = x * w if is_used else x
+        return x * (2 if fact(w) else 3)
+
+    with pytest.raises(Unsupported, match=r"of a tensor from outside|reads a value"):
+        ad.compile(f)(ad.ones(2))
+
+
+def test_what_a_subclass_of_tensors_has_is_read():
+    scaled = ad.compile(lambda x: x * TAGGED.scale)
+    assert scaled(ad.ones(1)).item() == 2.0
+    Tagged.scale = 3.0
+    assert scaled(ad.ones(1)).item() == 3.0
+    TAGGED.scale = 5.0
+    assert scaled(ad.ones(1)).item() == 5.0
+    del TAGGED.scale
+    assert scaled(ad.ones(1)).item() == 3.0
 
 
 @pytest.mark.parametrize("fact", [

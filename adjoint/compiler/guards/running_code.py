@@ -1,0 +1,85 @@
+"""The end of a capture before code runs that it would be refused for: a call in C on what cannot be
+followed cannot be undone.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+
+from .code_names import CodeNames
+from .code_observer import IMPORTS, Stopped, place_in
+from .retraces import RetraceToFollow
+from .slots import GuardSource
+from .state_snapshot import StateSnapshot
+
+UNFOLLOWED = ("iterator", "opaque", "large")  # kinds of slots that are not to be read
+
+
+class RunningCode:
+    """Names of the code that has run so far, with what they lead to that cannot be followed."""
+
+    def __init__(self, reads: StateSnapshot) -> None:
+        self.names = CodeNames(reads.any_name)
+        self.names.names |= reads.gotten
+        self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
+        self.unknown: RetraceToFollow | None = None  # or why the function is traced again
+        self._reads = reads
+        self._slots = [n for n, slot in enumerate(reads.slots) if slot.kind in UNFOLLOWED]
+        ways = {m for n in self._slots for m in self._above(n, all_of_them=True)}
+        needs = (reads.slots[n].needs for n in ways)  # names, and the ids of code
+        self._needs = {each if isinstance(each, str) else id(each) for each in needs}
+        self._begun = False
+
+    def begins(self, code: types.CodeType, frame: types.FrameType) -> None:
+        """Note code that is about to run for the first time.
+
+        Errors: Stopped if it may read what cannot be followed, or what nothing has led to.
+        """
+        computed = self.names.everything
+        self.names.add(code)
+        if (
+            not self._begun
+            or self.names.everything is not computed
+            or id(code) in self._needs
+            or not self._needs.isdisjoint(code.co_names)
+        ):
+            self._begun = True
+            for n in self._slots:
+                if any(self._reads.slots[m].parent < 0 for m in self._above(n)):
+                    self.refused = self._reads.slots[n]
+                    raise Stopped
+        if self._reads.unknown((code,)) is not None and not _is_imported(frame):
+            self.unknown = unknown_code(code)
+            raise Stopped
+
+    def _above(self, n: int, all_of_them: bool = False) -> Iterator[int]:
+        """A slot and those that lead to it, as far as they are read, or all."""
+        slots, ways = self._reads.slots, self._reads.ways
+        met, waiting = {n}, [n]
+        while waiting:
+            slot = slots[waiting[-1]]
+            place = waiting.pop()
+            if not (all_of_them or self.names.has(slot) or self.names.may_compute(slot)):
+                continue
+            yield place
+            more = {slot.parent, *ways.get(slot.parent, ())} - met if slot.parent >= 0 else ()
+            met.update(more)
+            waiting.extend(more)
+
+
+def unknown_code(code: types.CodeType) -> RetraceToFollow:
+    """The error for code of the user's to which nothing led."""
+    return RetraceToFollow(
+        f"compile: the function runs {code.co_name}{place_in(code, code.co_firstlineno)}, to which "
+        "nothing leads that it names, so that what it reads cannot be followed; call it by a "
+        "variable, an attribute or an argument, or outside of the function",
+        (code.co_name,),
+    )
+
+
+def _is_imported(frame: types.FrameType | None) -> bool:
+    """Whether a frame is of an import, which is not to be ended halfway."""
+    while frame is not None and frame.f_code.co_filename != IMPORTS:
+        frame = frame.f_back
+    return frame is not None
