@@ -156,7 +156,7 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
         raise
 
 
-def refuse_inputs(op: Op, specs: Iterable[Any]) -> Any:
+def refuse_inputs(op: Op, specs: Iterable[Spec | None]) -> Spec | Sequence[Spec]:
     """Raise the error that `op.infer` has for such inputs, where it has one, as all that a
     traceback shows: what a backend has said of them, which is being handled, says less. Otherwise
     what it infers.

@@ -108,7 +108,7 @@ def facts_of(kind: type[BaseException]) -> set[str]:
 
 
 def results_kept_by(cache: Any) -> tuple[object, ...]:
-    """What tells the results that an lru_cache has, from those of other times: how many were
+    """Marks of the results that an lru_cache has, from those of other times: how many were
     computed, and the objects that hold them.
     """
     info = cache.cache_info()

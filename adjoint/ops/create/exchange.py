@@ -164,7 +164,7 @@ def _replace_type(capsule: Any, old: int, new: int) -> bool:
     return True
 
 
-def _device_of(capsule: Any) -> tuple[int, int]:
+def _device_of(capsule: object) -> tuple[int, int]:
     """The device of a capsule that nobody has taken over yet."""
     try:
         address = capsule_address(capsule, b"dltensor")

@@ -268,11 +268,12 @@ class DrawnFor(Op, abstract=True):
         drawing: Any = self.drawing
         return replace(self, drawing=drawing.renumbered(seed, draw))
 
-    def _of(self, shape: tuple[int, ...]) -> Any:
+    def _of(self, shape: tuple[int, ...]) -> Draw:
         drawing: Any = self.drawing
-        if not self.follows or shape == drawing.shape:
-            return drawing
-        return replace(drawing, shape=tuple(shape))
+        if self.follows and shape != drawing.shape:
+            drawing = replace(drawing, shape=tuple(shape))
+        draw: Draw = drawing
+        return draw
 
 
 @dataclass(eq=False, repr=False)
