@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,7 +74,7 @@ class Reducer:
             if views:
                 bucket, k = self.home[number]
                 p._leaf.place = bucket.places[k]
-            p.register_post_accumulate_grad_hook(functools.partial(_arrived, itself, number))
+            p.register_post_accumulate_grad_hook(_Arrival(itself, number))
 
     def arrived(self, number: int) -> None:
         """The gradient of a parameter is there."""
@@ -349,10 +348,19 @@ class _Hooked:
         return True
 
 
-def _arrived(itself: Any, number: int, p: Any) -> None:
-    reducer = itself()
-    if reducer is not None:
-        reducer.arrived(number)
+class _Arrival:
+    """Hook of a parameter, which does not keep the reducer alive."""
+
+    _read_by_name: ClassVar[tuple[str, ...]] = ()  # compiled functions call it as it is
+
+    def __init__(self, reducer: weakref.ref[Any], number: int) -> None:
+        self.reducer = reducer
+        self.number = number
+
+    def __call__(self, p: Any) -> None:
+        reducer = self.reducer()
+        if reducer is not None:
+            reducer.arrived(self.number)
 
 
 def _changed(x: Any) -> None:

@@ -38,7 +38,7 @@ class ScanMachine:
         inputs, specs = _inputs(scan, given), scan.specs[: len(scan.specs) - len(scan.drawing)]
         layout = Layout(scan.title, [*inputs, *specs])
         first, end = len(inputs), len(body.outputs) + len(body.kept)
-        carried = [layout.carried(bytes_of(y.spec)) for y in body.outputs[:n]]
+        carried = [layout.carried(bytes_of(spec)) for spec in body.specs[:n]]
         for k, each in enumerate(carried):
             layout.copy(each.now, Place(k), each.size)
         layout.add(Kind.TURN)
@@ -73,9 +73,9 @@ class ScanMachine:
 
 def _inputs(scan: Scan, count: int) -> list[Spec | None]:
     """Specs of the first `count` inputs of a scan, as its body takes them; None for others."""
-    specs: dict[int, Spec] = {k: y.spec for k, y in enumerate(scan.body.outputs[: scan.carried])}
-    for slot, x in zip(scan.places, scan.body.inputs, strict=True):
-        spec, row = x.spec, scan.carried <= slot < scan.carried + scan.sliced
+    specs: dict[int, Spec] = dict(enumerate(scan.body.specs[: scan.carried]))
+    for slot, spec in zip(scan.places, scan.body.input_specs, strict=True):
+        row = scan.carried <= slot < scan.carried + scan.sliced
         specs[slot] = spec.with_(shape=(scan.length, *spec.shape)) if row else spec
     return [specs.get(k) for k in range(count)]
 
@@ -118,7 +118,7 @@ def _inputs_of(branch: Branch, count: int) -> list[Spec | None]:
     """
     specs: dict[int, Spec] = {}
     for body, own in zip(branch.bodies, branch.places, strict=True):
-        specs.update((1 + slot, x.spec) for slot, x in zip(own, body.inputs, strict=True))
+        specs.update((1 + slot, spec) for slot, spec in zip(own, body.input_specs, strict=True))
     return [specs.get(k) for k in range(count)]
 
 
@@ -272,7 +272,7 @@ def _read(loop: Loop, count: int) -> list[Spec | None]:
     """Specs of the first `count` inputs of a while loop; None for those that nobody reads."""
     specs = dict(enumerate(loop.specs[: loop.count]))
     for body, own in zip((loop.test, loop.body), loop.places, strict=True):
-        specs.update((slot, x.spec) for slot, x in zip(own, body.inputs, strict=True))
+        specs.update((slot, spec) for slot, spec in zip(own, body.input_specs, strict=True))
     return [specs.get(k) for k in range(count)]
 
 
@@ -286,9 +286,9 @@ class WhileGradientMachine:
         body, back, n = op.back.body, op.back, op.count
         carried_specs = list(op.loop.specs[:n])
         own = op.loop.places[1]
-        outside = [body.inputs[k].spec for k, slot in enumerate(own) if slot >= n]
+        outside = [body.input_specs[k] for k, slot in enumerate(own) if slot >= n]
         self.stacked = n
-        met_specs = [x.spec for x in body.inputs[len(own) + len(back.seeds) :]]
+        met_specs = body.input_specs[len(own) + len(back.seeds) :]
         given = [*carried_specs, *outside, *carried_specs, *met_specs]
         layout = Layout(op.title, [*given, *op.specs])
         carried = [layout.carried(bytes_of(spec)) for spec in carried_specs]

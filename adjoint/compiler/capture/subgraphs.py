@@ -352,12 +352,18 @@ class Subgraph:
     @property
     def specs(self) -> list[Spec]:
         """Specs of the outputs."""
-        return [y.spec for y in self.outputs]
+        ends = self.outputs if self._program is None else self._program.outputs
+        return [y.spec for y in ends[: len(self.outputs)]]
+
+    @property
+    def input_specs(self) -> list[Spec]:
+        """Specs of the inputs."""
+        return [x.spec for x in (self.inputs if self._program is None else self._program.inputs)]
 
     def program(self) -> Program:
-        """Program that computes outputs, kept values, draw counts and checks."""
+        """New program that computes outputs, kept values, draw counts and checks."""
         if self._program is not None:
-            return self._program
+            return self._program.copied()  # who compiles it changes its nodes
         more = [x._data for _, x in self.more]
         wrong = [x for x, _ in self.checks]
         ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]

@@ -385,3 +385,40 @@ def test_products_of_few_rows_behind_the_loop(length, compiles):
     else:
         assert not any(x.any() for x in found)
         assert not any(x.any() for x in f(*given))
+
+
+def both_by_sum(c, r):
+    return c + r.sum(), c * r.sum()
+
+
+def sizes_in_branch(x):
+    return ad.cond(
+        x.sum() > 0,
+        lambda a: ad.scan(both_by_sum, a.sum(), a.reshape(1, -1))[1].sum() + a,
+        lambda a: ad.scan(both_by_sum, a.sum() * 0, a)[1].sum() + a * 0.5,
+        (x,),
+    )
+
+
+def sizes_in_loop(x):
+    outer = lambda c, r: (ad.scan(both_by_sum, c, r.reshape(-1, 1))[0], c * 2)  # noqa: E731
+    return ad.scan(outer, x.sum() * 0, x)[1]
+
+
+def sizes_in_while(x):
+    body = lambda n, x: (n + 1, ad.scan(both_by_sum, x.sum() * 0, x)[1].sum() * 0.1 + x)  # noqa: E731
+    return ad.while_loop(lambda n, x: n < 3, body, (ad.tensor(0), x))[1]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [sizes_in_branch, sizes_in_loop, sizes_in_while])
+def test_loops_within_are_of_other_sizes_too(function, dynamic):
+    compiled = ad.compile(function, dynamic=dynamic)
+    for rows, columns in ((5, 3), (3, 3), (7, 3), (7, 4), (2, 6), (1, 1)):
+        x = (ad.rand(rows, columns, dtype=ad.float64) - 0.3).requires_grad_()
+        twin = x.detach().clone().requires_grad_()
+        results = compiled(x), function(twin)
+        for y in results:
+            y.sum().backward()
+        np.testing.assert_allclose(results[0].tolist(), results[1].tolist(), 1e-9)
+        np.testing.assert_allclose(x.grad.tolist(), twin.grad.tolist(), 1e-9)

@@ -279,7 +279,7 @@ refused = 0
 for exponent in range(41, 63):
     try:
         ways["{way}"](1 << exponent)
-    except MemoryError:
+    except (MemoryError, ad.ShapeError):  # of more elements than memory has addresses
         refused += 1
 print(refused, memory.memory_stats()["allocated"])
 """
