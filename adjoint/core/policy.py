@@ -320,6 +320,8 @@ TEMPLATE = _bound("TEMPLATE", 1024)
 # exceptions of handlers that replacing one handler outlasts; seconds that a fork waits for locks
 SIGNAL_ATTEMPTS = _bound("SIGNAL_ATTEMPTS", 100)
 FORK_PATIENCE = _bound("FORK_PATIENCE", 10)
+# elements of 16 bytes, the widest, in what 63 bits address
+MOST_ELEMENTS = _bound("MOST_ELEMENTS", 1 << 59)
 # bytes that a copy moves while it holds the GIL: few enough that no thread waits long
 COPY_HELD = _bound("COPY_HELD", 1 << 18)
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
-from . import config
+from . import config, policy
 from .device import CPU, device
 from .dtype import dtype
 from .errors import IndexingError, InvalidType, ShapeError
@@ -64,12 +64,9 @@ def prod(sizes: Iterable[int]) -> int:
     return total
 
 
-_MOST = 1 << 59  # elements of 16 bytes, the widest, in what 63 bits address
-
-
 def assert_possible(shape: Sequence[int], op: str) -> None:
     """Refuse a shape of more elements than memory has addresses."""
-    if prod(max(size, 1) for size in shape) >= _MOST:
+    if prod(max(size, 1) for size in shape) >= policy.MOST_ELEMENTS:
         raise ShapeError(
             f"{op}: Storage size calculation overflowed with sizes={list(shape)}; use fewer "
             "elements"

@@ -22,7 +22,7 @@ from typing import Any
 from ..core.errors import CheckpointError
 from ..nn.modules.module import Module
 from .class_paths import PACKAGE, our_object
-from .module_state import restore_module
+from .module_state import has_own_setstate, restore_module
 from .pytorch_names import build, find, is_known, modern
 from .restricted_pickle import Known, Named, brief
 
@@ -89,7 +89,7 @@ def build_class(instance: Any, state: Any) -> bool:
     if not isinstance(instance, Module):
         return False
     kind = type(instance)
-    if hasattr(kind, "__setstate__"):
+    if has_own_setstate(kind):
         raise CheckpointError(
             f"{kind.__module__}.{kind.__qualname__} has a __setstate__ of its own, which only "
             "trusted files run: with adjoint.serialization.trust(path) around load"

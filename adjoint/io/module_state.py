@@ -43,6 +43,12 @@ _CACHES = frozenset((
 _OWN = frozenset(("_call_hooks", "_state_dict_hooks"))  # where our modules keep theirs
 
 
+def has_own_setstate(kind: type) -> bool:
+    """Whether a class has a `__setstate__` that is not the one of all modules."""
+    own = getattr(kind, "__setstate__", None)
+    return own is not None and own is not Module.__setstate__
+
+
 def restore_module(module: Any, state: Any, trusted: bool = False) -> None:
     """Give `module`, made without its constructor, the `__dict__` that PyTorch saved; with hooks
     around its forward and backward where the file is `trusted`.

@@ -22,7 +22,7 @@ from ..nn.parameter import Buffer, Parameter
 from ..ops.create.conversion import layout, sparse_coo, sparse_csr, sparse_of, strided
 from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
-from .module_state import restore_module
+from .module_state import has_own_setstate, restore_module
 from .restricted_pickle import Named, assert_key, brief
 from .safe_globals import find_allowed, get_safe_globals, is_forbidden
 
@@ -470,7 +470,7 @@ def build(instance: Any, state: Any) -> bool:
 
 def build_any(instance: Any, state: Any) -> bool:
     """Restore an object of a class that the user trusts, as Python's pickle does."""
-    if hasattr(instance, "__setstate__"):
+    if has_own_setstate(type(instance)):
         instance.__setstate__(state)
     elif isinstance(instance, Module):
         restore_module(instance, state)

@@ -12,7 +12,7 @@ from ..core.errors import CheckpointError, InvalidType
 from ..core.mode import switched
 from ..nn.modules.module import Module
 from .class_paths import our_object
-from .module_state import restore_module
+from .module_state import has_own_setstate, restore_module
 from .pytorch_names import StorageType, build_any, find, is_known, modern
 from .restricted_pickle import Unpickler
 
@@ -87,7 +87,7 @@ _MORE: dict[int, Any] = {
 
 def build_trusted(instance: Any, state: Any) -> bool:
     """Restore an object as Python's pickle does; modules with their hooks."""
-    if isinstance(instance, Module) and not hasattr(instance, "__setstate__"):
+    if isinstance(instance, Module) and not has_own_setstate(type(instance)):
         restore_module(instance, state, trusted=True)
         return True
     return build_any(instance, state)

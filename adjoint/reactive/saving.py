@@ -29,6 +29,7 @@ from ..core.spec import Spec, prod
 from ..io import checkpoint
 from ..io.stored_ops import Ops, checked, checked_shape, size_of
 from ..nn import Parameter
+from ..ops.create.like import OfEach
 from ..ops.index.indexing import Reindex
 from ..ops.random.draws import Beside, Draw, DrawnFor
 from ..ops.random.generators import counting, default_generator
@@ -59,7 +60,9 @@ _FLAGS = ("tracked", "stale", "seen", "cutoff", "planned", "computed", "leaf")
 _ABOUT = ("name", "module", "line")
 _FACTS = tuple[str | None, tuple[str, ...] | None, tuple[str, int] | None, tuple[int, ...]]
 _NUMBER = bool | int | float | complex | None
-_OPS = Ops(Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex, DrawnFor, Beside)
+_OPS = Ops(
+    Item, ViewWrite, Overwritten, DetachNode, Derivative, Refit, Reindex, DrawnFor, Beside, OfEach
+)
 
 
 def lasting(graph: Graph) -> list[Cell]:

@@ -196,7 +196,7 @@ def new_tensor(
     return _finished(self, array_from(data, d, copy=True), _beside(self, device), requires_grad)
 
 
-class _OfEach(Op, abstract=True):
+class OfEach(Op, abstract=True):
     """The first input, in memory for each entry of a batch that the second one has entries of."""
 
     differentiable = False
@@ -216,7 +216,7 @@ class _OfEach(Op, abstract=True):
         return found
 
 
-_OF_EACH = _OfEach()
+_OF_EACH = OfEach()
 
 
 def _finished(

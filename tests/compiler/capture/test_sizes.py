@@ -462,6 +462,8 @@ def test_a_capture_with_numbers_that_failed_is_not_tried_again(monkeypatch):
             tried.append(1)
         init(self, *args)
 
+    ours = init.__code__.co_filename  # of users' code the compiler wants to know what leads to it
+    noted.__code__ = noted.__code__.replace(co_filename=ours)
     monkeypatch.setattr(SizeGraph, "__init__", noted)
     step = ad.compile(lambda x: x * {x.shape: 2.0}[x.shape])
     for n in (5, 3, 7, 2, 9):
