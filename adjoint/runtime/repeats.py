@@ -117,7 +117,6 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
     if kept is not None and any(cell.planned for cell in needed):
         _warn_of_kept_draw(kept)
     stale.sort(key=_order)
-    done: list[Repeat] = []
     state.before_run = None  # what is done computes cells
     try:
         for cell, changes in _with_changes(stale):
@@ -129,12 +128,9 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
                         )
                     repeat.run(cell)
                     repeat.inputs[id(cell)] = cell.cells
-                    done.append(repeat)
+                    repeat.last = state.stamp()
     finally:
         state.before_run = before_run
-        now = state.stamp()
-        for repeat in done:
-            repeat.last = now
 
 
 def _order(cell: Cell) -> int:

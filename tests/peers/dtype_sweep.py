@@ -214,7 +214,11 @@ def _not_linear(result: Any, real: Any, imaginary: Any) -> str:
     parts = map(op_db.tensors_in, (result, real, imaginary))
     for y, a, b in zip(*parts, strict=True):
         whole = op_db.array_of(a) + 1j * op_db.array_of(b)
-        if not y.is_complex() or not np.allclose(op_db.array_of(y), whole, 1e-3, 1e-3):
+        if (
+            y.shape != whole.shape
+            or not y.is_complex()
+            or not np.allclose(op_db.array_of(y), whole, 1e-3, 1e-3)
+        ):
             return f"{y.dtype}, other than those of the real and the imaginary part"
     return ""
 

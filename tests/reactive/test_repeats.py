@@ -479,6 +479,10 @@ def test_two_results_of_a_call_count_it_once():
         x.set(ad.full((3,), float(n)))
         value_of(a), value_of(rest["cos"]), value_of(a)
         assert module.calls.item() == n
+    both = a + rest["cos"]
+    x.set(ad.zeros(3))
+    value_of(both)  # one walk computes both
+    assert module.calls.item() == n + 1
 
 
 def test_a_buffer_that_gets_a_value_with_a_gradient_says_so():

@@ -45,23 +45,18 @@ def scaled_dot_product_attention(
         attn_mask: Mask that broadcasts to (..., L, S): a bool one is true where attention is
             allowed, a float one is added. Default: None.
         dropout_p: Probability that a weight is dropped; 0 in evaluation. Default: 0.0.
-        is_causal: Forbid attention to places behind the query's. Default: False.
+        is_causal: Forbid attention to places behind the query's, too. Default: False.
         scale: Factor of the products. Default: None, 1 / sqrt(E).
         enable_gqa: Let several heads of queries share one of keys and values: their numbers, in
             dimension -3, may differ by a factor. Default: False.
 
     Shapes: query (..., L, E), key (..., S, E), value (..., S, Ev) -> (..., L, Ev).
-    Errors: InvalidArgument for a mask together with `is_causal`.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 
     >>> q = ad.ones(1, 3, 4)
     >>> ad.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape
     adjoint.Size([1, 3, 4])
     """
-    if is_causal and attn_mask is not None:
-        raise InvalidArgument(
-            "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
-        )
     if attn_mask is not None and attn_mask.dtype.category == 1:
         raise DTypeError(
             f"scaled_dot_product_attention: Expected attn_mask dtype to be bool or float, but got "

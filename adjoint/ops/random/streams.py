@@ -182,6 +182,8 @@ def _drawn_now() -> tuple[Any, ...]:
 
 def _is_recorded(tensors: Sequence[Any]) -> bool:
     executor = MODE.get().executor
+    if any(isinstance(x._data, LazyValue) and x._data.rises for x in tensors):
+        return False  # inside of a function transform, which has rules of its own for draws
     if executor is not None:
         return hasattr(executor, "generator")  # a Graph's
     return any(isinstance(x, TensorBase) and isinstance(x._data, Cell) for x in tensors)
