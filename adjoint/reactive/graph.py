@@ -887,7 +887,8 @@ class Graph(ModeSwitch):
                         apart[cell] = source
             twins = editing.copy(cells, new._state, apart)
             generators = self.generator, new.generator
-            editing.copy_repeats(GraphCopy(twins, generators, share))
+            own = None if share else functools.partial(copy.deepcopy, memo=memo)
+            editing.copy_repeats(GraphCopy(twins, generators, own))
             tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
             for cell in tensors:
                 new._twins[cell] = twins[cell].reference

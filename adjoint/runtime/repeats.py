@@ -10,14 +10,13 @@ numbers are numbered and buffers written as eager execution does.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ..core.mode import MODE, mode_with
 from .cells import Cell, GraphState, is_changed_since, push, refresh, users_frame
-from .lazy import concrete
 from .tensors import wrap
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class GraphCopy(NamedTuple):
 
     cells: Mapping[Cell, Cell]
     generators: tuple[Numbered | None, Numbered | None]  # the graph's own and the copy's
-    shares: bool  # it writes to the buffers of the original's modules
+    buffer: Callable[[TensorBase], TensorBase] | None  # its own of another; None: it shares them
 
 
 def attach(cell: Cell, repeat: Repeat) -> None:
@@ -254,7 +253,7 @@ class BufferWrites(Repeat):
             buffer = write.buffer()
             if value is None or buffer is None or (base is None) != (write.base is None):
                 return None
-            own = None if copy.shares else wrap(concrete(buffer).copy())
+            own = None if copy.buffer is None else copy.buffer(buffer)
             writes.append(BufferWrite(write.module, write.name, base, value, own))
         return BufferWrites(self.last, writes)
 

@@ -116,6 +116,23 @@ def test_a_copy_of_a_graph_beside_its_module_shares_the_copied_module():
     assert other["y"].tolist() == [own.bias.tolist()] != graph["y"].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:Graph. ")
+@pytest.mark.parametrize("first", ["graph", "module"])
+def test_a_copy_beside_its_module_writes_the_copied_modules_buffers(first):
+    graph, layer = ad.Graph(), nn.BatchNorm1d(3)
+    x = graph.input(ad.randn(4, 3), name="x")
+    with graph:
+        graph.name(layer(x), "y")
+    graph["y"].tolist()
+    pair = (graph, layer) if first == "graph" else (layer, graph)
+    other, own = copy.deepcopy(pair)[:: 1 if first == "graph" else -1]
+    other["x"].set(ad.randn(4, 3))
+    other["y"].tolist()
+    assert own.num_batches_tracked.item() == 2
+    assert own.running_mean.tolist() != layer.running_mean.tolist()
+    assert layer.num_batches_tracked.item() == 1
+
+
 def test_a_graph_shows_a_node_by_the_same_tensor_each_time():
     graph = ad.Graph()
     x = graph.input(2.0)
