@@ -403,6 +403,8 @@ def source_of(state: GraphState, x: TensorBase) -> Cell:
         notice_foreign_writes(state)  # what was recorded keeps what it was: this is recorded later
         source = state.sources.get(id(x))
     if source is not None:
+        if source.rewritten > state.written_last:  # and now it is used anew: by a loop, mostly
+            state.written_by_program(source.rewritten)
         return source
     version = x._changes
     if state.written and version is not None and version.contents is not None:

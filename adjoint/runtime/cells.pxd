@@ -34,6 +34,7 @@ cdef class Cell(LazyValue):
 
 cdef class SourceCell(Cell):
     cdef public object content, follows
+    cdef public Py_ssize_t rewritten
 
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
                chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)

@@ -192,6 +192,11 @@ class GraphState:
     def __reduce__(self) -> NoReturn:
         raise GraphError("pickle: a Graph cannot be pickled; save its parameters' values instead")
 
+    def written_by_program(self, version: int) -> None:
+        """Note that a write gave `version` to a source: nodes from before it show another value."""
+        self.written_first = self.written_first or version
+        self.written_last = version
+
     def add_root(self, cell: Cell) -> None:
         """Register a cell without inputs."""
         roots = self.roots
@@ -477,9 +482,10 @@ class SourceCell(Cell):
     graph.
     """
 
-    __slots__ = ("content", "follows")
+    __slots__ = ("content", "follows", "rewritten")
 
     follows: Any  # the outside tensor whose memory this is; None where the source owns its array
+    rewritten: int  # the version that a write outside of blocks to a plain tensor gave it, or 0
     content: bytes | None  # contents at the last read, of memory that others know, too
 
     def __init__(
@@ -492,6 +498,7 @@ class SourceCell(Cell):
         self.seen = ()
         self.follows = self.content = None
         self.version = state.stamp()
+        self.rewritten = 0
         if array is None:
             state.unset.append(self.reference)
 
@@ -574,8 +581,9 @@ class SourceCell(Cell):
             state = self.state
             self.version = state.changed_last = state.stamp()
             if self.leaf is not None:
-                state.written_first = state.written_first or self.version
-                state.written_last = self.version
+                state.written_by_program(self.version)
+            else:
+                self.rewritten = self.version
             push(self)
 
     def assign(self, array: object) -> None:
@@ -725,7 +733,7 @@ def _warn(cell: Cell, used: str) -> None:
     where = f"at {line[0]}:{line[1]}" if line else "before (ad.Graph(lines=True) says where)"
     warnings.warn(
         f"Graph: {cell.label!r} of shape {tuple(cell.shape)} was recorded {where}, and {used} "
-        "after a parameter that it depends on was changed: it shows what that gives now. For the "
+        "after a tensor that it depends on was changed: it shows what that gives now. For the "
         "value that it had, record it inside `with graph.step():`, or take node.snapshot() before "
         "the change (graph.peek(node) is what was computed last); said once for each line",
         stacklevel=users_frame()[0],

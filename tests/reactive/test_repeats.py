@@ -432,7 +432,7 @@ def assert_same_buffers(ours, theirs):
         np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5, 1e-6, err_msg=name)
 
 
-@pytest.mark.filterwarnings("ignore:Graph. .* is read after a parameter")
+@pytest.mark.filterwarnings("ignore:Graph. .* is read after a tensor")
 @pytest.mark.parametrize("declared", ["by shape", "by value"])
 @pytest.mark.parametrize("name", WRITING)
 def test_buffers_are_written_once_for_each_new_value(name, declared):

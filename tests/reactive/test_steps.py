@@ -478,7 +478,7 @@ def test_a_value_read_after_the_optimizers_step_warns_once():
     graph, _, optimizer, loss = follower()
     loss.backward()
     optimizer.step()
-    with pytest.warns(UserWarning, match="read after a parameter.*snapshot") as found:
+    with pytest.warns(UserWarning, match="read after a tensor.*snapshot") as found:
         loss.item()
     assert found[0].filename == __file__
     with warnings.catch_warnings():
@@ -497,7 +497,7 @@ def test_a_detached_value_used_after_the_optimizers_step_warns():
     old.item()
     loss.backward()
     optimizer.step()
-    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+    with graph, pytest.warns(UserWarning, match="is used again after a tensor"):
         loss - old
     optimizer.step()
     with graph, pytest.warns(UserWarning, match="is used again"):
@@ -509,10 +509,10 @@ def test_an_attached_value_used_after_the_optimizers_step_warns():
     loss.backward()
     total = loss * 1
     optimizer.step()
-    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+    with graph, pytest.warns(UserWarning, match="is used again after a tensor"):
         total + loss  # of one shape and dtype: the short way
     optimizer.step()
-    with graph, pytest.warns(UserWarning, match="is used again after a parameter"):
+    with graph, pytest.warns(UserWarning, match="is used again after a tensor"):
         total.exp()
     optimizer.step()
     with warnings.catch_warnings():
@@ -533,7 +533,7 @@ def test_a_loss_of_a_loop_that_is_read_again_after_the_step_warns():
             loss = model(x).sum()  # recorded anew in each iteration
         loss.item()
     optimizer.step()
-    with pytest.warns(UserWarning, match="is read after a parameter"):
+    with pytest.warns(UserWarning, match="is read after a tensor"):
         loss.item()
 
 

@@ -62,8 +62,20 @@ WRITES = {
     "masked_fill_": lambda t: t.masked_fill_(t == 1, 0),
     "out": lambda t: ad.mul(t.detach(), zeros(t.dtype), out=t.detach()),
 }
-LATE = "after a parameter that it depends on was changed"
+LATE = "after a tensor that it depends on was changed"
 every_write = pytest.mark.parametrize("write", WRITES)
+
+
+@either_mode
+def test_a_loop_that_writes_outside_of_its_block_and_reads_late_is_told(gradients):
+    graph, t, seen = ad.Graph(), ones(ad.float32), []
+    for turn in range(3):
+        t += turn
+        with graph, ad.set_grad_enabled(gradients):
+            seen.append(t.sum())
+    assert seen[2].item() == values(t.sum())  # what was recorded last is what it was
+    with pytest.warns(UserWarning, match=LATE):
+        assert seen[0].item() == seen[2].item()
 
 
 @pytest.mark.parametrize("way", SETS)
