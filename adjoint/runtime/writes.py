@@ -192,7 +192,7 @@ def show_memory(version: Version, written: bool) -> None:
         kept = written and isinstance(data, Cell) and is_kept(data.state, base)
         if type(data) is LazyValue or kept:
             other._data = shown(base._data, other._view)  # it must see the change
-            if isinstance(data, Cell):
+            if isinstance(data, Cell) and other._node is not None:  # it was made with gradients on
                 other._node = None if other._view.detached else _replay(other._view)
 
 

@@ -115,3 +115,15 @@ def test_another_value_is_noticed():
     assert different([np.ones(2)], [np.ones(2)]) == []
     for wrong in (np.zeros(2), np.ones(3), np.ones(2, np.float32)):
         assert different([wrong], [np.ones(2)]) == [0]
+
+
+def test_a_view_without_history_gets_none_by_a_write_to_its_memory():
+    """The view is made without gradients inside a block; what it views has a history."""
+    w = ad.ones(2, 4, requires_grad=True)
+    h = w * 2
+    with ad.Graph():
+        with ad.no_grad():
+            parts = [h.reshape(-1, 2), h.view(-1), h[0], h.view_as(h)]
+        h.detach().add_(1)
+    assert [part.requires_grad for part in parts] == [False] * 4
+    assert all(part.max().item() == 3 for part in parts) and h.requires_grad
