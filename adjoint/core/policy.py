@@ -293,6 +293,8 @@ GUARDED_BYTES = _bound("GUARDED_BYTES", 1 << 20)
 # attributes and items that a compiled function can reach by the names in its code: looking at more
 # takes seconds: a whole library is reached by way of some object
 GUARDED_SLOTS = _bound("GUARDED_SLOTS", 1 << 17)
+# code objects whose names are kept: fewer than one snapshot goes through would be none at all
+CODE_FACTS = _bound("CODE_FACTS", 1 << 14)
 # values of steps of a graph: blocks in which nobody asks for them until they are forgotten, how
 # many one block may note at a time, bytes of what is kept; nanoseconds that looking for a value
 # costs, blocks until that is tried again where it did not pay

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from ...core import policy
 from ...core.package import OURS
 from .code_observer import is_users
 from .retraces import RetraceOnRenewal
@@ -45,7 +46,7 @@ class UserCodeName(str):
     __slots__ = ()
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def globals_of(code: types.CodeType) -> frozenset[str]:
     """Names of module variables that code, and code nested in it, reads or sets."""
     names = {
@@ -59,7 +60,7 @@ def globals_of(code: types.CodeType) -> frozenset[str]:
     return frozenset(names)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def imports_of(code: types.CodeType, package: str | None) -> tuple[str, ...]:
     """Names of the modules that code, and code nested in it, imports."""
     names: dict[str, None] = {}
@@ -83,7 +84,7 @@ def imports_of(code: types.CodeType, package: str | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def reads_any_name(code: types.CodeType) -> bool:
     """Whether code may read attributes whose names are not among its own: `match` has them in
     patterns and classes.
@@ -93,7 +94,7 @@ def reads_any_name(code: types.CodeType) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def given_names(code: types.CodeType) -> frozenset[str]:
     """Names that code may give to what reads attributes by any name, as constants in it."""
     if not reads_any_name(code):
@@ -101,7 +102,7 @@ def given_names(code: types.CodeType) -> frozenset[str]:
     return frozenset(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def catches_errors(code: types.CodeType) -> bool:
     """Whether code may go on after an error in it."""
     counts = Counter(each.opname for each in dis.get_instructions(code))
@@ -114,7 +115,7 @@ _TEXT = frozenset(
 )
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def writes_text(code: types.CodeType) -> bool:
     """Whether code of the user's may make the text of an object."""
     return is_users(code) and (
@@ -124,7 +125,7 @@ def writes_text(code: types.CodeType) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
 def set_by(code: types.CodeType) -> frozenset[str]:
     """Names of attributes that code sets."""
     return frozenset(

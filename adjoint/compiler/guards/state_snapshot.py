@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copyreg
 import decimal
 import functools
 import io
@@ -437,7 +438,11 @@ class StateSnapshot:
         return True
 
     def _visit_object(self, x: Any, place: int) -> None:
-        if isinstance(x, dict):
+        if x is copyreg.dispatch_table:  # how classes are copied, those of libraries that are loaded
+            self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
+            here = len(self.slots) - 1
+            self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))
+        elif isinstance(x, dict):
             self._add("items", x, None, (*x.keys(), *x.values()), place, None)
         elif isinstance(x, (list, tuple, set, frozenset, deque)):
             self._add("items", x, None, tuple(x), place, None)  # tuples: to visit their items

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import contextvars
 import copy
+import copyreg
 import ctypes
 import dataclasses
 import datetime
@@ -36,6 +37,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.compiler.guards.state_snapshot import StateSnapshot
 from adjoint.core.errors import Unsupported
 from tests.compiler.guards import imported_within
 
@@ -824,3 +826,29 @@ def test_what_programs_usually_hold_is_not_refused():
     assert compiled(ad.ones(1, 2)).tolist() == model(ad.ones(1, 2)).tolist()
     model.settings.scale = 5.0
     assert compiled(ad.ones(1, 2)).tolist() == model(ad.ones(1, 2)).tolist()
+
+
+class Weighed:
+    """What is copied as a user's function says, which is registered with Python."""
+
+
+scale = 2.0
+
+
+def reduced(x):
+    return float, (scale,)
+
+
+def test_how_classes_are_copied_is_followed_and_libraries_are_not_looked_through(monkeypatch):
+    monkeypatch.setitem(copyreg.dispatch_table, Weighed, reduced)
+    copied, x = copy.copy, Weighed()
+
+    def function(y):
+        return y * copied(x)
+
+    compiled = ad.compile(function)
+    assert attempt(compiled, ad.ones(2)) in ([2, 2], "refused")
+    monkeypatch.setitem(globals(), "scale", 3.0)
+    assert attempt(compiled, ad.ones(2)) in ([3, 3], "refused")
+    holders = {id(slot.holder) for slot in StateSnapshot([("function", function)]).slots}
+    assert re.Pattern in copyreg.dispatch_table and id(vars(re)) not in holders
