@@ -121,7 +121,7 @@ GROUPS = {
     "Gradients and training": "Gradients and modes|autograd|autograd.functional|autograd.graph|"
     "autograd.forward_ad|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|"
     "utils.checkpoint|utils.resume|distributions",
-    "Graphs and programs": "Lazy execution and graphs|reactive|Looking at graphs|compiled|"
+    "Graphs and programs": "Lazy execution and graphs|reactive|Looking at graphs|compiler|"
     "export|fx",
     "Mathematics": "linalg|fft|special|signal.windows|sparse|masked|random|quasirandom",
     "Files, devices, tools": "Files|io|serialization|onnx|Threads and memory|Streams of CUDA|cuda|"
@@ -296,11 +296,30 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def fitted(block: re.Match[str]) -> str:
+    """A block of text: one that is laid out in columns says how many characters wide it is, by
+    which site.css scales it on a telephone.
+    """
+    indent, text = block[1], block[2]
+    if not re.search(r"\S {2,}\S|[\u2500-\u257f]", text):
+        return block[0]
+    columns = max(len(line) - len(indent) for line in text.splitlines())
+    return f"{indent}``` {{.text .drawing .columns-{columns}}}\n{text}{indent}```"
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs' hook: the page for contributors is the file at the top of the repository."""
-    if page.file.src_uri != "contributing.md":
-        return markdown
-    return (REFERENCE.parent.parent / "CONTRIBUTING.md").read_text().replace("](docs/", "](")
+    """MkDocs' hook: drawings fit a telephone; the page for contributors is the file at the top of
+    the repository.
+    """
+    if page.file.src_uri == "contributing.md":
+        text = (REFERENCE.parent.parent / "CONTRIBUTING.md").read_text()
+        return text.replace("](docs/", "](")
+    return re.sub(r"(?ms)^( *)```text\n(.*?)^\1```", fitted, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """MkDocs' hook: the width of drawings, which Markdown takes for a class."""
+    return re.sub(r' columns-(\d+)([^"]*")', r'\2 style="--columns: \1"', html)
 
 
 if __name__ == "__main__":
