@@ -659,6 +659,9 @@ class CompiledFunction:
                     break
             except (RunEagerlyFirst, RetraceWithLeaves):
                 raise
+            except RetraceToFollow as error:
+                if not settled.learnt.follow(error.names):
+                    raise Unsupported(_told(error)) from error
             except (RetraceToLift, RetraceWritten) as error:
                 if isinstance(error, RetraceToLift) and settled.add(error.slots):
                     continue

@@ -35,9 +35,16 @@ _WORDS = (
 OURS_IMPLIED = frozenset(f"__{name}__" for name in _WORDS.split())
 
 
+# What classes keep for those who ask for types: read by code that names it, and by nobody else.
+_FOR_TYPES = frozenset((
+    "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__",
+    "__orig_bases__", "__parameters__", "__type_params__",
+))  # fmt: skip
+
+
 def is_implied(name: str) -> bool:
     """Whether a name is one that Python looks up by itself: of methods, and of what they read."""
-    return name.startswith("__") and name.endswith("__")
+    return name.startswith("__") and name.endswith("__") and name not in _FOR_TYPES
 
 
 class UserCodeName(str):

@@ -43,6 +43,12 @@ def is_of_library(x: object) -> bool:
     return type(x) in PLAIN or callable(x)
 
 
+def is_method_of_library(x: object) -> bool:
+    """Whether a class's member is a function of a library, in whatever wrapping."""
+    function = getattr(x, "__func__", x)
+    return isinstance(function, types.FunctionType) and not is_users(function.__code__)
+
+
 def is_users_module(x: types.ModuleType) -> bool:
     """Whether a module is a user's; one without a file was made by hand, or in a session."""
     path = x.__dict__.get("__file__") or ""

@@ -394,6 +394,7 @@ def watched(
     try:
         with WarningLog() as log, watch:
             result = run(present, reads)
+        running.assert_all_followed()
         guards = guards_of(reads, watch, running.names, present)
         if reads.tensors.changed():
             raise Unsupported(

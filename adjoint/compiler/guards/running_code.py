@@ -7,7 +7,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 
-from .code_names import CodeNames
+from .code_names import CodeNames, given_names
 from .code_observer import IMPORTS, Stopped, place_in
 from .retraces import RetraceToFollow
 from .slots import GuardSource
@@ -24,6 +24,7 @@ class RunningCode:
         self.names.names |= reads.gotten
         self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
         self.unknown: RetraceToFollow | None = None  # or why the function is traced again
+        self.by_libraries: set[str] = set()  # names in code of libraries to which nothing led
         self._reads = reads
         self._slots = [n for n, slot in enumerate(reads.slots) if slot.kind in UNFOLLOWED]
         ways = {m for n in self._slots for m in self._above(n, all_of_them=True)}
@@ -38,6 +39,10 @@ class RunningCode:
         """
         computed = self.names.everything
         self.names.add(code)
+        if self._reads.is_unseen_library(code):
+            given = given_names(code)
+            self.by_libraries.update(code.co_names, given)
+            self.names.names |= given
         if (
             not self._begun
             or self.names.everything is not computed
@@ -52,6 +57,19 @@ class RunningCode:
         if self._reads.unknown((code,)) is not None and not _is_imported(frame):
             self.unknown = unknown_code(code)
             raise Stopped
+
+    def assert_all_followed(self) -> None:
+        """Check that what code of libraries read by name, to which nothing led, is followed.
+
+        Errors: RetraceToFollow with the names that objects have and that were passed over.
+        """
+        missed = self.by_libraries & self._reads.passed_over
+        if missed:
+            raise RetraceToFollow(
+                f"compile: a library's function that runs may read {', '.join(sorted(missed)[:3])} "
+                "of what the function has, which was not followed",
+                missed,
+            )
 
     def _above(self, n: int, all_of_them: bool = False) -> Iterator[int]:
         """A slot and those that lead to it, as far as they are read, or all."""

@@ -34,7 +34,7 @@ from .code_names import (
     reads_any_name,
     set_by,
 )
-from .code_observer import WITH_EFFECT, has_effect, is_known, is_users
+from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_known, is_users
 from .known_types import (
     BUILT_IN,
     CACHED,
@@ -46,6 +46,7 @@ from .known_types import (
     contents_of,
     facts_of,
     gotten_by,
+    is_method_of_library,
     is_of_library,
     is_opaque,
     is_ours,
@@ -99,6 +100,7 @@ class StateSnapshot:
         while True:
             before = len(self._names), self._everything, self._catches, len(self._set)
             self.slots: list[GuardSource] = []
+            self.passed_over: set[str] = set()  # names that objects have and no code named
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
             self.ways: dict[int, list[int]] = {}  # such slots, and others that lead there
@@ -268,6 +270,12 @@ class StateSnapshot:
                 f"compile: the function calls {filled[0].__name__}, which keeps its results "
                 "(lru_cache), with other arguments in each call; call its __wrapped__"
             )
+
+    def is_unseen_library(self, code: types.CodeType) -> bool:
+        """Whether code is a library's to which nothing led, so that its names were not looked up."""
+        if id(code) in self._learned or is_users(code):
+            return False
+        return not code.co_filename.startswith((*OURS, IMPORTS))
 
     def unknown(self, codes: Iterable[types.CodeType]) -> types.CodeType | None:
         """The first of some code of the user's that nothing led to; None if there is none."""
@@ -501,6 +509,8 @@ class StateSnapshot:
             if registry or everything or name in names or implied:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
+            elif name not in _OF_CLASSES and not is_method_of_library(value):
+                self.passed_over.add(name)
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a

@@ -32,6 +32,7 @@ import re
 import sys
 import threading
 import types
+import typing
 
 import numpy as np
 import pytest
@@ -852,3 +853,39 @@ def test_how_classes_are_copied_is_followed_and_libraries_are_not_looked_through
     assert attempt(compiled, ad.ones(2)) in ([3, 3], "refused")
     holders = {id(slot.holder) for slot in StateSnapshot([("function", function)]).slots}
     assert re.Pattern in copyreg.dispatch_table and id(vars(re)) not in holders
+
+
+class Shown:
+    """What a function of a library looks at, by names that no code of the user's has."""
+
+    weight: int
+
+    def __init__(self):
+        vars(self).update({"gi_running": False, "gi_suspended": False, "gi_frame": None})
+
+
+def state_of(shown, y):
+    return y * len(inspect.getgeneratorstate(shown))
+
+
+def hints_of(shown, y):
+    return y * len(typing.get_type_hints(shown.__class__))
+
+
+@pytest.mark.parametrize(
+    ("function", "change"),
+    [
+        (state_of, lambda shown: vars(shown).update({"gi_running": True})),
+        (hints_of, lambda shown: Shown.__annotations__.update({"bias": int})),
+    ],
+)
+def test_what_functions_of_libraries_read_by_name_is_followed(function, change, monkeypatch):
+    monkeypatch.setattr(Shown, "__annotations__", dict(Shown.__annotations__))
+    shown = Shown()
+    compiled = ad.compile(lambda y: function(shown, y))
+    first = attempt(compiled, ad.ones(2))
+    before = function(shown, ad.ones(2)).tolist()
+    assert first in ("refused", before)  # annotations that are text are evaluated
+    change(shown)
+    assert function(shown, ad.ones(2)).tolist() != before
+    assert attempt(compiled, ad.ones(2)) in ("refused", function(shown, ad.ones(2)).tolist())
