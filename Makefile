@@ -50,7 +50,10 @@ OTHERS := ADJOINT_OPTIMIZE=0 $(PYTEST) --ignore=tests/backends/codegen
 FORKS := $(addprefix tests/, distributed data io/test_crash_safety.py ops/test_sharing.py test_signals.py tools/profiler/test_recording.py \
 	$(addprefix backends/native/, gemm/test_gemm.py runtime test_determinism.py) compiler/capture/test_loader_loop.py)
 
-test: .venv/.peers .venv/.built lint  ## every op, every module, every promise once
+# Lint takes one core for half a minute in a fresh clone: on the other pytest makes the bytecode of all tests.
+test: .venv/.peers .venv/.built  ## every op, every module, every promise once
+	@$(MAKE) --no-print-directory lint & lint=$$!; ls tests/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 \
+		|| $(OTHERS) -n 0 --collect-only >/dev/null 2>&1; wait $$lint
 	$(OTHERS) $(FORKS)
 	$(OTHERS) $(addprefix --ignore=,$(FORKS))
 	$(PYTEST) tests/backends/codegen

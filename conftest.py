@@ -21,6 +21,7 @@ from adjoint import extensions  # noqa: E402
 from adjoint.ir import rewriting  # noqa: E402
 from adjoint.nn.roots import ROOTS  # noqa: E402
 from tests.programs import Programs  # noqa: E402
+from tests.sampled import STEPS  # noqa: E402
 from tests.sweep import part_of  # noqa: E402
 
 # Compiled modules are no Python files: tests/core/test_extensions.py runs their docs' examples.
@@ -75,6 +76,12 @@ def pytest_generate_tests(metafunc):
     among all.
     """
     yield
+    file, _, name = metafunc.definition.nodeid.partition("::")
+    step = STEPS.get(file, {}).get(name.partition("[")[0], 1)
+    there = [call for call in metafunc._calls if not is_swept(call.marks)]
+    for number, call in enumerate(there):
+        if number % step:
+            call.marks.append(pytest.mark.sweep.mark)
     if leaves_sweep(metafunc.config):
         kept = [call for call in metafunc._calls if not is_swept(call.marks)]
         metafunc._calls[:] = kept or metafunc._calls  # none: their mark leaves them out

@@ -13,6 +13,7 @@ import pytest
 
 import conftest
 
+from .sampled import STEPS
 from .sweep import one_in, part_of
 from .turn import PARTS, reached, turn
 
@@ -44,8 +45,10 @@ def test_what_is_not_in_a_part_is_deselected():
     assert kept == items
 
 
-def collected(marks):
-    files = ["tests/distributed/test_faults.py", "tests/test_signals.py", "tests/test_memory.py"]
+FILES = ["tests/distributed/test_faults.py", "tests/test_signals.py", "tests/test_memory.py"]
+
+
+def collected(marks, *files):
     command = [sys.executable, "-m", "pytest", "--collect-only", "-o", "addopts=-q", "-m"]
     done = subprocess.run(
         [*command, marks, *files], cwd=ROOT, capture_output=True, text=True, check=True
@@ -54,8 +57,9 @@ def collected(marks):
 
 
 def test_no_test_but_the_swept_is_left_out_when_no_items_are_made_of_those():
-    few, swept = collected("not sweep"), collected("sweep")
-    assert few and swept and not few & swept and few | swept == collected("sweep or not sweep")
+    few, swept = collected("not sweep", *FILES), collected("sweep", *FILES)
+    assert few and swept and not few & swept
+    assert few | swept == collected("sweep or not sweep", *FILES)
 
 
 def test_all_is_chosen_in_turn():
@@ -84,3 +88,16 @@ def test_libraries_take_the_machine_for_a_narrower_one(processor):
     )  # fmt: skip
     names = {"x86-64-v2": "DEFAULT", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}
     assert done.stdout.splitlines()[0] == f"{names[processor]} {names[processor]}", done.stderr
+
+
+@pytest.mark.parametrize("file", STEPS)
+def test_tests_that_are_sampled_are_there(file):
+    text = (ROOT / file).read_text()
+    for name, step in STEPS[file].items():
+        assert step > 1 and f"\ndef {name}(" in text, name
+
+
+def test_of_sampled_tests_the_first_of_so_many_cases_is_left():
+    file = "tests/compiler/test_narrow_numbers.py"
+    few, swept = collected("not sweep", file), collected("sweep", file)
+    assert 2 * len(few) < len(few) + len(swept) == len(collected("sweep or not sweep", file))

@@ -272,7 +272,7 @@ class StateSnapshot:
             )
 
     def is_unseen_library(self, code: types.CodeType) -> bool:
-        """Whether code is a library's to which nothing led, so that its names were not looked up."""
+        """Whether code is a library's to which nothing led: its names were not looked up."""
         if id(code) in self._learned or is_users(code):
             return False
         return not code.co_filename.startswith((*OURS, IMPORTS))
@@ -446,7 +446,9 @@ class StateSnapshot:
         return True
 
     def _visit_object(self, x: Any, place: int) -> None:
-        if x is copyreg.dispatch_table:  # how classes are copied, those of libraries that are loaded
+        if (
+            x is copyreg.dispatch_table
+        ):  # how classes are copied, those of libraries that are loaded
             self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
             here = len(self.slots) - 1
             self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))
