@@ -992,7 +992,7 @@ def capture(
             mode = MODE.get()
             own = len(arguments) - sum(len(level.results) for level in levels)
             result = function(*arguments[:own])
-            _assert_modes(mode, MODE.get())
+            assert_modes(mode, MODE.get())
             call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
             returned = Returned(
                 (result, call_arguments), recorder.met, arguments, recorder.fresh,
@@ -1130,7 +1130,7 @@ def capture(
     )  # fmt: skip
 
 
-def _assert_modes(before: Mode, after: Mode) -> None:
+def assert_modes(before: Mode, after: Mode) -> None:
     """Refuse a function that leaves a mode of this library switched."""
     for name in ("grad", "inference", "anomaly", "saved_hooks", "autocast", "overrides"):
         was, now = (_setting(getattr(mode, name)) for mode in (before, after))
