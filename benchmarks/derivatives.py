@@ -5,6 +5,7 @@ steps of force matching, WGAN-GP and MAML, measured in turn; both compute the sa
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import statistics
@@ -26,7 +27,7 @@ def _numbers(seed: int, *shape: int) -> np.ndarray:
 def _dense(t: Any, *sizes: int, act: str = "SiLU") -> Any:
     """A network of linear layers, with the same weights in every framework."""
     layers: list[Any] = []
-    for k, (i, o) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (i, o) in enumerate(itertools.pairwise(sizes)):
         layer = t.nn.Linear(i, o)
         with t.no_grad():
             layer.weight.copy_(t.tensor(_numbers(k, o, i) / math.sqrt(i)))

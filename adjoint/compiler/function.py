@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -132,7 +134,8 @@ def compile(
     what profiles show.
     Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
     AutogradError for a backward through results whose history is over (an optimizer has stepped, a
-    backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
+    backward has run), or a second derivative of what was changed since the call; InvalidArgument
+    and InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -198,7 +201,8 @@ class CompiledFunction:
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
-         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled")
+         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
+         "_failures")
     )  # fmt: skip
 
     def __init__(
@@ -214,6 +218,7 @@ class CompiledFunction:
         self._full = False  # whether the limit was met
         self._filled = 0  # how many captures have filled an lru_cache of the user's
         self.reasons: list[str] = []  # why each program was compiled
+        self._failures: Counter[str] = Counter()  # of guards, by what is guarded
         self._fallback, self._limit, self._called = fallback, limit, name
         self._fullgraph = fullgraph
         self._dynamic = dynamic
@@ -743,13 +748,24 @@ class CompiledFunction:
     def _difference(self, key: tuple[object, ...], listing: dict[str, str]) -> str:
         """Reason, in words, why a call needs another program."""
         for each in self._programs.get(key, ()):
-            return each.difference()
+            return self._failure(each)
         before = self._latest.listing  # type: ignore[union-attr]
         for name in (*listing, *before):
             was, now = before.get(name, "nothing"), listing.get(name, "nothing")
             if was != now:
                 return f"{name} was {was} and is {now}"
         return "another signature"
+
+    def _failure(self, variant: _Variant) -> str:
+        """Reason why a program does not hold: which guard fails, read where, and how often."""
+        why = variant.difference()
+        if why != variant.program.guards.difference():
+            return why
+        path, line = variant.program.guards.reader()
+        self._failures[path] += 1
+        count = self._failures[path]
+        often = f"; it has changed {count} times" if count > 1 else ""
+        return f"{why}, read{line}{often}" if line else f"{why}{often}"
 
 
 class Described(NamedTuple):
@@ -971,7 +987,7 @@ class _Derivation:
         self._function, self._body, self._numbers = function, body, numbers
         self._mode = mode if mode.observer is None else mode_with(mode, observer=None)
         self._settings = get_default_dtype(), is_following()
-        blanks = iter(lambda: wrap(np.zeros(())), None)
+        blanks = (wrap(np.zeros(())) for _ in itertools.count())
         self._call = replaced(call, self._leaves, blanks, {})
 
     def of(self, variant: _Variant, nearly: bool) -> _Derivation:

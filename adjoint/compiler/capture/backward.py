@@ -202,16 +202,14 @@ class CallInputs:
     results: list[Callable[[], Node | None]]  # weak references to the nodes of the results
     behind: Sequence[Callable[[], Node | None]]  # and to those that a derivative stands for
 
-    def __init__(
-        self, arguments: list[Any], states: Sequence[Any], drawing: list[Any]
-    ) -> None:
+    def __init__(self, arguments: list[Any], states: Sequence[Any], drawing: list[Any]) -> None:
         self.arguments = arguments
         self.drawing = drawing
         self.numbers: Any = ()  # those of lifted state
         self.behind = ()
         both = [*arguments, *states]
         self._arrays = [x._data for x in both]
-        self._versions = list(map(_count, both))
+        self._versions = _counts(both)
 
     def assert_unchanged(self, states: Sequence[Any], read: Iterable[int]) -> None:
         """Refuse tensors, by number among arguments and `states`, that have been changed since the
@@ -222,7 +220,7 @@ class CallInputs:
         both = [*self.arguments, *states]
         for n in read:
             x = both[n]
-            assert_unchanged("compile", x, self._versions[n])
+            assert_unchanged("compile", x, self._versions[n] if self._versions else 0)
             if x._data is not self._arrays[n]:
                 raise _other_data(x)
 
@@ -243,10 +241,13 @@ class CallInputs:
                 )
 
 
-def _count(x: TensorBase) -> int:
-    """The version of a tensor; 0 for inference tensors, which have none."""
-    version = x._changes
-    return 0 if version is None or version is INFERENCE else version.count
+def _counts(tensors: Sequence[Any]) -> Sequence[int] | None:
+    """The versions of tensors, 0 for inference tensors, which have none; None where all are 0."""
+    try:
+        return versions_of(tensors)
+    except AutogradError:
+        versions = [None if x._changes is INFERENCE else x._changes for x in tensors]
+        return [0 if version is None else version.count for version in versions]
 
 
 def _other_data(x: TensorBase) -> AutogradError:

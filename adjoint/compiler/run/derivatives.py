@@ -1,5 +1,5 @@
-"""Gradients that have gradients themselves: what a backward with `create_graph=True` runs for a call
-of a compiled function.
+"""Gradients that have gradients themselves: what a backward with `create_graph=True` runs for a
+call of a compiled function.
 
 They are computed by a program of their own, which is captured from the same function when they are
 first asked for, and kept with the function's program. It computes again what the function has
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...autograd.engine import will_run
+from ...autograd.engine import is_walking, will_run
 from ...core import debug, policy
-from ...core.errors import Unsupported
+from ...core.errors import AutogradError, Unsupported
 from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
 from ...runtime.lazy import concrete
@@ -21,7 +21,7 @@ from ..capture.backward import CallInputs
 from ..capture.differentiation import Differentiation
 
 if TYPE_CHECKING:
-    from ...runtime.node import Node
+    from ...runtime.node import Node, Target
     from .step import CompiledStep
 
 
@@ -56,19 +56,19 @@ class Derivatives:
         """Gradients of all sources of a call, with history; None for those that this backward does
         not ask for.
 
-        Errors: Unsupported where they cannot be computed; AutogradError where what the call has
-        read was changed since.
+        Errors: Unsupported where they cannot be computed, and where what the call has read was
+        changed since.
         """
         inputs: CallInputs = node.saved[0].inputs
         backward = program.captured.backward
         sources = backward.sources
-        wanted = tuple(k for k, x in enumerate(node.parents) if x is not None and will_run(x))
+        wanted = tuple(k for k, x in enumerate(node.parents) if x is not None and _is_wanted(x))
         given = [g for g in cotangents if g is not None]
         arrived = tuple(n for n, g in enumerate(cotangents) if g is not None)
         gradients: list[TensorBase | None] = [None] * len(sources)
         if not (wanted and given):
             return gradients
-        states = states_of(program)
+        states = program.outside
         _assert_same_history(sources, node, inputs)
         for g in given:
             concrete(g)
@@ -80,7 +80,10 @@ class Derivatives:
         if type(made) is str:
             raise Unsupported(made)
         assert isinstance(made, DerivedProgram)
-        inputs.assert_unchanged(states, made.read)
+        try:
+            inputs.assert_unchanged(states, made.read)
+        except AutogradError as error:
+            raise Unsupported(str(error)) from error
         for k, g in zip(wanted, _run(made, inputs, arguments, backward.results), strict=True):
             gradients[k] = g
         return gradients
@@ -115,14 +118,12 @@ class Derivatives:
         return made
 
 
-def states_of(program: CompiledStep) -> list[Any]:
-    """The tensors from outside that a program reads or writes, gradients excepted."""
-    return [x for x in program.captured.states if x is not None]
+def _is_wanted(node: Target) -> bool:
+    """Whether a gradient of `node` is asked for: by the backward that runs, or where none does."""
+    return will_run(node) or not is_walking()
 
 
-def _assert_same_history(
-    sources: Sequence[Any], node: Node, inputs: CallInputs
-) -> None:
+def _assert_same_history(sources: Sequence[Any], node: Node, inputs: CallInputs) -> None:
     """Refuse tensors that have another history than when the function was called.
 
     Errors: Unsupported.
@@ -137,19 +138,18 @@ def _assert_same_history(
 
 
 def _read(derived: CompiledStep, count: int, begin: int, states: list[Any]) -> list[int]:
-    """The tensors that a derived program reads, of the first `count` arguments of a call and of the
-    `states`, which are numbered from `begin` on.
+    """The tensors of a call that a derived program reads: of its first `count` arguments, and of
+    the `states`, which are numbered from `begin` on. Others that it reads, such as constants of
+    backward, are as they are when it runs.
 
-    Errors: Unsupported for others.
+    Errors: Unsupported for gradients.
     """
     if derived.owned:
         raise Unsupported("the function reads the gradient of a tensor")
     places = {id(x): begin + n for n, x in enumerate(states)}
-    outside = [x for x in derived.reads if type(x) is not int]
-    if not all(id(x) in places for x in outside):
-        raise Unsupported("the function reads other tensors than when it was called")
     arguments = [x for x in derived.reads if type(x) is int and x < count]
-    return [*arguments, *(places[id(x)] for x in outside)]
+    outside = [places.get(id(x)) for x in derived.reads if type(x) is not int]
+    return [*arguments, *(n for n in outside if n is not None)]
 
 
 def _streams(program: CompiledStep, derived: CompiledStep) -> list[int]:

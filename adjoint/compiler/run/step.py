@@ -32,13 +32,7 @@ from ...runtime.lazy import concrete
 from ...runtime.record import parents_of
 from ...runtime.tensors import wrap
 from ...runtime.writes import announce
-from ..capture.backward import (
-    CallInputs,
-    CompiledCall,
-    Cotangents,
-    SavedActivations,
-    history,
-)
+from ..capture.backward import CallInputs, CompiledCall, Cotangents, SavedActivations, history
 from ..capture.lifted_state import ScalarResult
 from ..capture.routine_ops import give_final_states
 from ..capture.step_capture import CAPTURING, Captured, Update
@@ -77,7 +71,6 @@ from ..schedule.workspace import Workspace
 from .arena_pool import ArenaPool
 from .bindings import BufferBinding, InputBinding, OutputBinding, copy_all
 from .bound_call import BoundCall, BoundSegment, Exclusive, FastPath, stands
-from .derivatives import Derivatives, states_of
 
 if TYPE_CHECKING:
     from ...autograd.protocols import StepObserver
@@ -282,7 +275,7 @@ class CompiledStep(Exclusive):
 
     arrays: Any = np.ndarray  # type of the tensors' arrays
     course: BoundCall | None = None  # the bound call, on the host
-    derivatives: Derivatives | None = None  # how its gradients have gradients themselves
+    derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
         self, captured: Captured, guards: Guards, nearly: bool = False,
@@ -314,7 +307,8 @@ class CompiledStep(Exclusive):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         self.owned = self._owned(graph)
         self.reads = self._reads(graph)
-        self.outside = states_of(self) if self.tangents else []
+        # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
+        self.outside = [x for x in captured.states if x is not None and self.tangents]
         self.wanting = [
             (x, requires_grad, hooks_of(x))
             for x, requires_grad in zip(captured.states, captured.wants, strict=True)
@@ -822,7 +816,8 @@ class CompiledStep(Exclusive):
         """
         if self.derivatives is None:
             raise Unsupported("they have none in a program from a file")
-        return self.derivatives.gradients(self, node, cotangents)
+        gradients: list[Any] = self.derivatives.gradients(self, node, cotangents)
+        return gradients
 
     def entry(self, mode: Mode, key: Sequence[Any], leaves: bool) -> FastPath | None:
         """Fast path to this program for calls like this one; None where a call does more than the
