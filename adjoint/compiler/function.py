@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..autograd.function import Opaque
 from ..backends import native
 from ..core import debug, policy
 from ..core.device import CPU
@@ -31,7 +34,7 @@ from ..core.errors import (
     RecordingError,
     Unsupported,
 )
-from ..core.mode import MODE, Mode, mode_with, observed
+from ..core.mode import MODE, Mode, mode_with, observed, switched
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.signal_deferral import DEFERRED, complete
 from ..core.spec import Size
@@ -43,7 +46,10 @@ from ..ops.random.generators import is_following
 from ..optim import optimizer
 from ..optim.learning_rate import OPTIONS
 from ..runtime.lazy import LazyValue, concrete
+from ..runtime.node import Node
+from ..runtime.tensors import wrap
 from .capture.call_ops import CallOps, are_recorded
+from .capture.differentiation import Differentiation
 from .capture.drop_grads import dropping
 from .capture.dynamic_shapes import ChangingSizes, ShapePolymorphicProgram, SymbolicArgumentSizes
 from .capture.graph_breaks import FragmentedFunction
@@ -78,6 +84,7 @@ from .report.explanation import explanation, report
 from .report.pass_trace import PassTrace, name_inputs, stages_of
 from .run.arena_pool import ArenaPool
 from .run.bound_call import OTHER, FastPath
+from .run.derivatives import Derivatives
 from .run.step import CompiledStep
 
 if TYPE_CHECKING:
@@ -127,7 +134,8 @@ def compile(
     what profiles show.
     Errors: Unsupported for `shapes_spec`, and at the call for what cannot be captured;
     AutogradError for a backward through results whose history is over (an optimizer has stepped, a
-    backward has run), or a second derivative; InvalidArgument and InvalidType for other arguments.
+    backward has run), or a second derivative of what was changed since the call; InvalidArgument
+    and InvalidType for other arguments.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 
     >>> layer = ad.nn.Linear(2, 1)
@@ -193,7 +201,8 @@ class CompiledFunction:
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
-         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled")
+         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
+         "_failures")
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +218,7 @@ class CompiledFunction:
         self._full = False  # whether the limit was met
         self._filled = 0  # how many captures have filled an lru_cache of the user's
         self.reasons: list[str] = []  # why each program was compiled
+        self._failures: Counter[str] = Counter()  # of guards, by what is guarded
         self._fallback, self._limit, self._called = fallback, limit, name
         self._fullgraph = fullgraph
         self._dynamic = dynamic
@@ -508,9 +518,9 @@ class CompiledFunction:
 
     def _fitting(
         self, key: tuple[object, ...], tensors: list[Any]
-    ) -> tuple[_Variant, list[Any], Any] | None:
-        """The program of a signature whose guards hold, with its arguments and its numbers; None
-        without one.
+    ) -> tuple[_Variant, list[Any], Any, Sequence[Any]] | None:
+        """The program of a signature whose guards hold, with its arguments, its numbers and those
+        of lifted state; None without one.
         """
         variants = self._programs.get(key, ())
         for k, each in enumerate(variants):
@@ -741,13 +751,24 @@ class CompiledFunction:
     def _difference(self, key: tuple[object, ...], listing: dict[str, str]) -> str:
         """Reason, in words, why a call needs another program."""
         for each in self._programs.get(key, ()):
-            return each.difference()
+            return self._failure(each)
         before = self._latest.listing  # type: ignore[union-attr]
         for name in (*listing, *before):
             was, now = before.get(name, "nothing"), listing.get(name, "nothing")
             if was != now:
                 return f"{name} was {was} and is {now}"
         return "another signature"
+
+    def _failure(self, variant: _Variant) -> str:
+        """Reason why a program does not hold: which guard fails, read where, and how often."""
+        why = variant.difference()
+        if why != variant.program.guards.difference():
+            return why
+        path, line = variant.program.guards.reader()
+        self._failures[path] += 1
+        count = self._failures[path]
+        often = f"; it has changed {count} times" if count > 1 else ""
+        return f"{why}, read{line}{often}" if line else f"{why}{often}"
 
 
 class Described(NamedTuple):
@@ -774,7 +795,7 @@ class _Variant:
         self, learnt: LiftedStateHistory, signature: Signature,
         places: Sequence[tuple[int, int]] = (),
     ) -> None:  # fmt: skip
-        self._learnt, self._leaves = learnt, signature.leaves
+        self.learnt, self.leaves = learnt, signature.leaves
         self._given = list(signature.tensors)
         self._containers = list(signature.containers)
         self.objects = list(signature.objects)  # kept alive, since they are guarded by id
@@ -783,8 +804,11 @@ class _Variant:
         self.operands.varying = learnt.varying
         self._resized = places
         self.places = LiftedState((), learnt, self.operands)
-        self._signature: list[Any] = []
-        self._values: Any = None
+        self.slots: Sequence[GuardSource] = ()  # all that is lifted, where that is known
+        self.levels: Sequence[Differentiation] = ()  # where it computes gradients only
+        self.stand_ins: Sequence[Any] = ()  # for its arguments, then
+        self.signature: list[Any] = []
+        self.values: Any = None
 
     def capture(
         self,
@@ -798,19 +822,20 @@ class _Variant:
         """Trace `body`, which calls the function, with these arguments; `numbers` among them are
         lifted state.
         """
+        self._derivation = _Derivation(self, function, body, mode, (args, kwargs), numbers)
         roots = [(f"argument {n}", x) for n, x in enumerate(self.objects)]
         if numbers:
             roots.append(("the arguments", numbers))
         roots += [("the hooks of all modules", hooks.USERS)]
         roots += [("the hooks of all optimizers", each) for each in optimizer.ON_ALL]
         run = partial(self._run, body, mode, args, kwargs)
-        slots = list(self._learnt.slots.values())
+        slots = self.slots or list(self.learnt.slots.values())
         try:
-            self.found = watched(function, roots, run, slots, self._learnt.names)
+            self.found = watched(function, roots, run, slots, self.learnt.names)
         finally:
             complete([self.operands.close])
         captured, self.guards = self.found
-        self._values = self.operands.function(captured.returned.numbers)
+        self.values = self.operands.function(captured.returned.numbers)
         if self.operands.resized is not None:
             self.template = ShapePolymorphicProgram(captured, self.operands.resized)
             if not self._fill(self._given):
@@ -839,6 +864,9 @@ class _Variant:
         """Lower the captured program to one that runs."""
         self.listing = listing
         self.program = lowered(*self.found, nearly, reserve)
+        if self.program.tangents:
+            derivation = self._derivation.of(self, nearly)
+            self.program.derivatives = Derivatives(derivation, derivation.count)
         del self.found
 
     def _run(
@@ -850,7 +878,7 @@ class _Variant:
         slots: Sequence[GuardSource],
         reads: StateSnapshot,
     ) -> Captured:
-        places = self.places = LiftedState(slots, self._learnt, self.operands)
+        places = self.places = LiftedState(slots, self.learnt, self.operands)
         self.operands.reads = reads
         self.operands.resized = (
             SymbolicArgumentSizes(self._resized, len(self._given)) if self._resized else None
@@ -858,11 +886,11 @@ class _Variant:
         current = places.values()
         arguments = self.arguments
         signed, _ = places.split(current)
-        leaves = self._leaves
+        leaves = self.leaves
         signature = Signature(leaves, self._given)
         signature.add_all(signed)
         tensors = signature.tensors
-        self._signature += signature.key
+        self.signature += signature.key
         self.objects += signature.objects
 
         def given(*symbols_given: Any) -> object:
@@ -887,24 +915,26 @@ class _Variant:
 
         casts = mode.autocast and mode.autocast.without_cache()  # symbols are not kept
         grad = mode.grad and not mode.inference
-        return capture(given, tensors, grad, casts, self.operands)
+        self.count = len(tensors)
+        inputs = self.stand_ins or tensors
+        return capture(given, inputs, grad, casts, self.operands, self.levels)
 
-    def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any] | None:
-        """All tensor inputs of the program for these arguments, and the numbers among its results;
-        None where lifted state differs from what it was compiled for.
+    def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any, Sequence[Any]] | None:
+        """All tensor inputs of the program for these arguments, the numbers among its results, and
+        those of lifted state; None where lifted state differs from what it was compiled for.
         """
         places = self.places
         if not places.slots:
-            return tensors, ()
+            return tensors, (), ()
         signed, numbers = places.split(places.values())
-        signature = Signature(self._leaves, tensors)
+        signature = Signature(self.leaves, tensors)
         signature.add_all(signed)
-        if signature.key != self._signature:
+        if signature.key != self.signature:
             return None
         inputs = signature.tensors
         _on_host(inputs)  # lazy ones are computed
-        values = self._values(numbers)
-        return None if values is None else ([*inputs, *values[0]], values[1])
+        values = self.values(numbers)
+        return None if values is None else ([*inputs, *values[0]], values[1], numbers)
 
     def difference(self) -> str:
         """Reason, in words, why a call of the same signature needs another program."""
@@ -919,8 +949,8 @@ class _Variant:
         return self.program.entry(mode, key, leaves)
 
     def run(
-        self, tensors: list[TensorBase], numbers: Sequence[object], observer: StepObserver | None,
-        containers: Sequence[object],
+        self, tensors: list[TensorBase], numbers: Sequence[object], lifted: Sequence[object],
+        observer: StepObserver | None, containers: Sequence[object],
     ) -> Any:  # fmt: skip
         """Run the program, write lifted state and the caller's `containers` back, and return what
         the function returns.
@@ -929,10 +959,10 @@ class _Variant:
             each.give()
         arguments = self.arguments
         if not (self.places.slots or self.program.captured.calls or arguments.any):
-            return self.program.run(tensors, observer, numbers)[0]
+            return self.program.run(tensors, observer, numbers, lifted)[0]
         with DEFERRED:  # a call happens with what Python does behind it, or not at all
             more = containers if arguments.returned else ()
-            result, calls = self.program.run(tensors, observer, (*numbers, *more))
+            result, calls = self.program.run(tensors, observer, (*numbers, *more), lifted)
             if self.places.slots:
                 result, left = result
                 self.places.set(left)
@@ -940,6 +970,69 @@ class _Variant:
             for call in calls:
                 call()
         return result
+
+
+class _Derivation:
+    """Captures and lowers programs that differentiate the function of a variant for its arguments:
+    see `Derivatives`. It keeps no tensors of the call for which the variant was captured.
+    """
+
+    places: LiftedState
+    signature: list[Any]
+    count: int  # of tensors that are arguments
+    nearly: bool
+
+    def __init__(
+        self, variant: _Variant, function: Callable[..., Any], body: Callable[..., Any], mode: Mode,
+        call: tuple[object, object], numbers: dict[Any, Any] | None,
+    ) -> None:  # fmt: skip
+        self._learnt, self._leaves = variant.learnt, variant.leaves
+        self._function, self._body, self._numbers = function, body, numbers
+        self._mode = mode if mode.observer is None else mode_with(mode, observer=None)
+        self._settings = get_default_dtype(), is_following()
+        blanks = (wrap(np.zeros(())) for _ in itertools.count())
+        self._call = replaced(call, self._leaves, blanks, {})
+
+    def of(self, variant: _Variant, nearly: bool) -> _Derivation:
+        """Copy for a variant that has been captured."""
+        made = copy.copy(self)
+        made.nearly, made.places = nearly, variant.places
+        made.signature, made.count = variant.signature, variant.count
+        return made
+
+    def __call__(
+        self, levels: Sequence[Differentiation], arguments: Sequence[Any]
+    ) -> tuple[CompiledStep, Any]:
+        """A program that differentiates at these levels, and the function for its numbers.
+
+        Errors: Unsupported.
+        """
+        if self._settings != (get_default_dtype(), is_following()):
+            raise Unsupported("the default dtype, or follow_torch, was changed since the call")
+        stand_ins = [_stand_in(x) for x in arguments]
+        args, kwargs = replaced(self._call, self._leaves, iter(stand_ins), {})
+        signature = Signature(self._leaves)
+        signature.add_all(args)
+        if kwargs:
+            signature.add(kwargs)
+        variant = _Variant(self._learnt, signature)
+        variant.levels, variant.stand_ins = levels, stand_ins
+        variant.slots = self.places.slots
+        with CAPTURING, switched(self._mode):
+            variant.capture(self._function, self._body, self._mode, args, kwargs, self._numbers)
+            if variant.signature != self.signature:
+                raise Unsupported("lifted state has another form than when the function was called")
+            return lowered(*variant.found, self.nearly), variant.values
+
+
+def _stand_in(x: Any) -> Any:
+    """A tensor like `x`, with its attributes, for tracing: a computed one if `x` has a history."""
+    node = None
+    if x._node is not None:
+        node = Node(Opaque("a tensor for tracing"), (), (), None, x._data.shape, x._data.dtype)
+    made = wrap(x._data, node)
+    made.__dict__.update(x.__dict__)
+    return made
 
 
 class CompiledModule(Module):

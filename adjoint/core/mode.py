@@ -159,10 +159,12 @@ class ModeSwitch:
     """A block in another mode that is entered as often as one likes, nested too: the base of
     `no_grad` and its like. Compiled for the reason of `switched`.
 
-    Instances have `_outside`, the modes to go back to, the innermost last.
+    Instances have `_outside`, pairs of the mode to go back to and that of the block, the innermost
+    last. What the block switches without this object's doing stays switched behind it.
     """
 
     _outside: list[Any]
+    changes: dict[str, Any] = {}  # noqa: RUF012 - what a subclass switches, never changed
     _gives_itself = False  # to `with ... as`
 
     def __init__(self) -> None:
@@ -180,12 +182,16 @@ class ModeSwitch:
         """Switch to the mode of the block."""
         mode = MODE.get()
         inside = self._inside(mode)
-        self._outside.append(mode)
+        self._outside.append((mode, inside))
         MODE.set(inside)
 
     def _leave(self) -> None:
-        """Switch back to the mode before the last `_enter`."""
-        MODE.set(self._outside.pop())
+        """Switch back what the last `_enter` has switched."""
+        outside, inside = self._outside.pop()
+        now = MODE.get()
+        if now is not inside:
+            outside = mode_with(outside, **_switched_within(outside, inside, now, self.changes))
+        MODE.set(outside)
 
     def _inside(self, mode: Mode) -> Mode:
         """Return the mode of the block, entered in `mode`. A subclass says which."""
@@ -193,6 +199,23 @@ class ModeSwitch:
 
     def _left(self) -> None:
         """Do what is to be done behind the block, in the mode outside of it. Nothing, here."""
+
+
+_SETTINGS = ("grad", "inference", "anomaly", "checks_nan", "autocast")
+
+
+def _switched_within(
+    outside: Mode, inside: Mode, now: Mode, changes: dict[str, Any]
+) -> dict[str, Any]:
+    """The settings that were switched in a block of mode `inside`, but for `changes` and what else
+    the block differs by from `outside`.
+    """
+    kept: dict[str, Any] = {}
+    for name in _SETTINGS:
+        before, value = getattr(inside, name), getattr(now, name)
+        if name not in changes and value is not before and before is getattr(outside, name):
+            kept[name] = value
+    return kept
 
 
 class ModeSwitchAtOnce(ModeSwitch):

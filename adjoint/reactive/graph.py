@@ -19,7 +19,7 @@ from ..autograd.modes import no_grad
 from ..autograd.recording import Recorder, source_of
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
-from ..core.mode import MODE, Mode, ModeSwitch, mode_with
+from ..core.mode import MODE, Mode, ModeSwitch, mode_with, note_switch
 from ..core.tensor_base import TensorBase
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
@@ -181,6 +181,7 @@ class Graph(ModeSwitch):
         """
         if reuse not in (None, True, False):
             raise InvalidArgument(f"step: reuse may be None, True or False, got {reuse!r}")
+        note_switch("graph.step")
         return Block(self.steps, reuse)
 
     def reuse(self, module: Module) -> Module:

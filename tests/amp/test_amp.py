@@ -934,3 +934,28 @@ def test_methods_are_as_functions():
         assert x.float().addmm(x, x).dtype is ad.bfloat16
         assert x.float().mv(x.float()[0]).dtype is ad.float32
         assert x.float().__matmul__(x).dtype is ad.bfloat16
+
+
+def test_a_block_puts_back_what_it_has_switched_and_nothing_else():
+    for t in (ad, torch):
+        before = t.get_autocast_dtype("cpu")
+        try:
+            with t.no_grad():
+                t.set_autocast_dtype("cpu", t.float16)
+                t.autograd.set_detect_anomaly(True)
+                t.set_grad_enabled(True)
+            assert t.get_autocast_dtype("cpu") is t.float16 and t.is_anomaly_enabled()
+            assert t.is_grad_enabled()
+            with t.autocast("cpu", dtype=t.bfloat16):  # whose own dtype comes back
+                t.set_autocast_dtype("cpu", t.bfloat16)
+                t.set_grad_enabled(False)
+            assert t.get_autocast_dtype("cpu") is t.float16 and not t.is_grad_enabled()
+            with pytest.raises(ValueError), t.enable_grad():
+                t.set_autocast_enabled("cpu", True)
+                raise ValueError
+            assert t.is_autocast_enabled("cpu") and not t.is_grad_enabled()
+        finally:
+            t.set_autocast_enabled("cpu", False)
+            t.set_autocast_dtype("cpu", before)
+            t.autograd.set_detect_anomaly(False)
+            t.set_grad_enabled(True)

@@ -1283,14 +1283,7 @@ effect("returned list", "e$ = []", "e$ = [x.shape[0]]", "e$")
 # (`!effect`, with `: mode` for one mode alone), and places (`@place`). Programs are made without them; delete what has
 # been mended. A test of the sweep says which entries are of no more use.
 NOT_YET: dict[str, tuple[str, ...]] = {
-    "modes that are left switched within another, which puts all of them back": (
-        "!grad mode switched: lazy",
-        "!no_grad entered: lazy",
-        "!anomaly switched: lazy",
-        "!autocast switched: lazy",
-        "!autocast dtype switched: lazy",
-    ),
-    "functions and classes of this library that a user has changed": (": patch_adjoint",),
+    "functions and classes of this library that a user has changed": (": patch_adjoint",)
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.core.errors import Unsupported
 from tests.native import needs_native
 
 pytestmark = needs_native
@@ -95,3 +96,37 @@ def test_an_error_between_two_backwards_leaves_gradients_as_they_were():
         with pytest.raises(IndexError):
             step(ad.ones(2, 3) * 2, ad.tensor([0, 4 + k]))
         assert_same(everything((model, table), []), before)
+
+
+def test_what_computes_by_itself_is_refused_with_the_remedy():
+    frozen = ad.inference.freeze(nn.Linear(2, 3), ad.ones(4, 2))
+    graph, model = ad.Graph(), nn.Linear(2, 1)
+
+    def stepped(x):
+        with graph.step():
+            return model(x)
+
+    for function, text in (
+        (lambda x: frozen(x) * 2, "call the module or function that it was made of"),
+        (stepped, r"calls graph.step\(\).*call it outside of the function"),
+    ):
+        with pytest.raises(Unsupported, match=text) as raised:
+            ad.compile(function)(ad.ones(4, 2))
+        assert "test_errors.py" in str(raised.value)  # the user's line
+    assert frozen(ad.ones(4, 2)).shape == (4, 3)
+
+
+def test_a_compiled_model_runs_in_the_step_of_a_graph():
+    losses = []
+    for comp in (ad.compile, lambda model: model):
+        ad.manual_seed(0)
+        model, graph = nn.Linear(2, 1), ad.Graph()
+        called, optimizer = comp(model), ad.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            with graph.step():
+                optimizer.zero_grad()
+                loss = called(ad.ones(4, 2)).square().sum()
+                loss.backward()
+                optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1])

@@ -10,7 +10,8 @@ has run backward, or is gone (`SavedActivations`); a call meanwhile gets another
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...autograd.function import Opaque
@@ -22,13 +23,14 @@ from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...ir.program import Node as Step
 from ...runtime.lazy import LazyValue, record
-from ...runtime.node import RELEASED, Leaf, Node, assert_unchanged
+from ...runtime.node import INFERENCE, RELEASED, Leaf, Node, assert_unchanged
 from ...runtime.record import item, versions_of
 from ...runtime.tensors import wrap
 
-_TWICE = Opaque(
-    "compile: trying to differentiate the gradients of what a compiled function returned; compute "
-    "them within the function (autograd.grad with create_graph=True), or compile the whole step"
+_TWICE = (
+    "compile: trying to differentiate the gradients of what a compiled function returned: {}; "
+    "compute them within the function (autograd.grad with create_graph=True), or compile the whole "
+    "step"
 )
 
 
@@ -77,7 +79,7 @@ def differentiated(
     none = Gradients()
     if not with_history or not sources:
         return none
-    with _ends(sources):
+    with ends_of(sources):
         for attempt in (with_history, None):
             if attempt is None:  # some were computed by what a backward has released
                 attempt = [
@@ -97,7 +99,7 @@ def differentiated(
 
 
 @contextlib.contextmanager
-def _ends(sources: Sequence[Any]) -> Iterator[None]:
+def ends_of(sources: Sequence[Any]) -> Iterator[None]:
     """Context in which gradients stop at `sources`, without running their hooks: these run when the
     gradients of the results come from outside.
     """
@@ -184,29 +186,105 @@ class SavedActivations:
     object is gone. `arrays` are the data of tensors that are read where they are.
     """
 
-    __slots__ = ("__weakref__", "arrays")
+    __slots__ = ("__weakref__", "arrays", "inputs")
 
     arrays: list[Any]
+    inputs: CallInputs
+
+
+class CallInputs:
+    """The inputs of one call: tensors that the program may have read, as they were, Python's
+    numbers and the state of generators. A derivative of its gradients is computed from them.
+    """
+
+    __slots__ = ("_arrays", "_versions", "arguments", "behind", "drawing", "numbers", "results")
+
+    results: list[Callable[[], Node | None]]  # weak references to the nodes of the results
+    behind: Sequence[Callable[[], Node | None]]  # and to those that a derivative stands for
+
+    def __init__(self, arguments: list[Any], states: Sequence[Any], drawing: list[Any]) -> None:
+        self.arguments = arguments
+        self.drawing = drawing
+        self.numbers: Any = ()  # those of lifted state
+        self.behind = ()
+        both = [*arguments, *states]
+        self._arrays = [x._data for x in both]
+        self._versions = _counts(both)
+
+    def assert_unchanged(self, states: Sequence[Any], read: Iterable[int]) -> None:
+        """Refuse tensors, by number among arguments and `states`, that have been changed since the
+        call.
+
+        Errors: AutogradError.
+        """
+        both = [*self.arguments, *states]
+        for n in read:
+            x = both[n]
+            assert_unchanged("compile", x, self._versions[n] if self._versions else 0)
+            if x._data is not self._arrays[n]:
+                raise _other_data(x)
+
+    def assert_unhooked(self) -> None:
+        """Refuse hooks on results of which this is a derivative, and which are computed within it:
+        eager execution would call them again.
+
+        Errors: AutogradError.
+        """
+        for reference in self.behind:
+            node = reference()
+            extra = None if node is None else node.extra
+            if extra and (extra.hooks or extra.prehooks or extra.posthooks or extra.retained):
+                raise AutogradError(
+                    "compile: a hook, or retain_grad(), of a result of a compiled function is on "
+                    "the way of a second derivative, which does not call it; remove it before that "
+                    "backward, or put it on result.clone()"
+                )
+
+
+def _counts(tensors: Sequence[Any]) -> Sequence[int] | None:
+    """The versions of tensors, 0 for inference tensors, which have none; None where all are 0."""
+    try:
+        return versions_of(tensors)
+    except AutogradError:
+        versions = [None if x._changes is INFERENCE else x._changes for x in tensors]
+        return [0 if version is None else version.count for version in versions]
+
+
+def _other_data(x: TensorBase) -> AutogradError:
+    return AutogradError(
+        f"compile: a tensor of shape {tuple(x._data.shape)} has other data (x.data = ...) than "
+        "when the compiled function was called, to which its gradients belong; call backward "
+        "before, or the function again"
+    )
 
 
 class CompiledCall(Op, abstract=True):
-    """The autograd op of one call of a compiled function; `run` computes its gradients."""
+    """The autograd op of one call of a compiled function; `run` computes its gradients, and
+    `run_again` gradients that have gradients themselves.
+    """
 
-    def __init__(self, run: Callable[[list[Any]], list[Any]], n_outputs: int) -> None:
-        self.run = run
+    def __init__(
+        self, run: Callable[[list[Any]], list[Any]],
+        run_again: Callable[[list[Any], Any], list[Any]], n_outputs: int,
+    ) -> None:  # fmt: skip
+        self.run, self.run_again = run, run_again
         self.n_outputs = n_outputs  # type: ignore[misc]
 
     def gradient(self, g: Any, x: Node | None) -> tuple[Any, ...]:
         """Gradients of all sources; `x` is the node of the call."""
         cotangents = [g] if self.n_outputs == 1 else g
+        if not MODE.get().grad:
+            return tuple(self.run(cotangents))
+        try:
+            return tuple(self.run_again(cotangents, x))
+        except Unsupported as error:
+            why = Opaque(_TWICE.format(str(error).removeprefix("compile: ")))
         computed = self.run(cotangents)
-        if MODE.get().grad:
-            nodes = (x, *(each._node for each in cotangents if each is not None))
-            parents = tuple(node for node in nodes if node is not None)
-            for y in computed:
-                if y is None:
-                    continue
-                y._node = Node(_TWICE, parents, (), None, y._data.shape, y._data.dtype)
+        nodes = (x, *(each._node for each in cotangents if each is not None))
+        parents = tuple(node for node in nodes if node is not None)
+        for y in computed:
+            if y is not None:
+                y._node = Node(why, parents, (), None, y._data.shape, y._data.dtype)
         return tuple(computed)
 
 
@@ -230,15 +308,12 @@ class CallNode(Node):
                 "to the first backward, or call the function again"
             )
         lease, *tensors = self.saved
+        lease.inputs.assert_unhooked()
         versions = self.versions or (0,) * len(tensors)
         for x, version, array in zip(tensors, versions, lease.arrays, strict=True):
             assert_unchanged("compile", x, version)
             if x._data is not array:
-                raise AutogradError(
-                    f"compile: a tensor of shape {tuple(x.shape)} has other data (x.data = ...) "
-                    "than when the compiled function was called, to which its gradients belong; "
-                    "call backward before, or the function again"
-                )
+                raise _other_data(x)
         return (self,)
 
     def release(self) -> None:
@@ -262,4 +337,6 @@ def history(
         op, parents, (lease, *read), versions_of(read),
         () if only is None else only.shape, None if only is None else only.dtype,
     )  # fmt: skip
-    return [node] if only is not None else [item(node, i, each) for i, each in enumerate(y)]
+    nodes = [node] if only is not None else [item(node, i, each) for i, each in enumerate(y)]
+    lease.inputs.results = [weakref.ref(each) for each in nodes]
+    return nodes

@@ -24,7 +24,7 @@ from ..guards.retraces import RetraceToFollow
 from .control import Capture
 from .control_flow_ops import Call
 from .returned_tensors import Returned
-from .step_capture import CAPTURING
+from .step_capture import CAPTURING, assert_modes
 from .subgraphs import Subgraph, keep, like, symbol
 
 Given = Callable[..., Any]  # calls the function with other tensors in place of its arguments
@@ -105,7 +105,9 @@ class _Recorded:
         forms: list[Returned] = []
 
         def run(*symbols: Any) -> list[Any]:
+            mode = MODE.get()
             result = self._given(*symbols)
+            assert_modes(mode, MODE.get())
             met = getattr(MODE.get().executor, "met", {})
             forms.append(Returned(result, met, symbols))
             if any(forms[0].leaves):

@@ -157,6 +157,7 @@ class CapturedGenerator:
         self.twister = generator.twister  # when the capture began: PyTorch's generator, or None
         self.followed: list[Any] = []  # its draws, in order
         self.counting = False  # a run has begun, and is to say how many draws more there were
+        self.repeats = False  # runs draw again what another program has drawn: see `set`
 
     def resized(self, fill: Callable[[Any], Any]) -> CapturedGenerator:
         """Copy of the stream, whose runs have their own state.
@@ -181,6 +182,8 @@ class CapturedGenerator:
                 "compile: a generator from which the function draws is PyTorch's now, or no longer "
                 "(random.follow_torch, manual_seed); compile the function again"
             )
+        if self.repeats:
+            return
         generator = self.generator
         self.now = generator.key, generator.draws
         if self.twister is not None:
@@ -192,6 +195,8 @@ class CapturedGenerator:
 
     def undo(self) -> None:
         """Restore the generator after a run that has failed."""
+        if self.repeats:
+            return
         generator, (key, draws) = self.generator, self.now
         if type(key) is RunDraws:
             generator.draws, generator.twister = key.draws, key.before

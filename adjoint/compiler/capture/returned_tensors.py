@@ -60,6 +60,8 @@ class Returned:
         self.results: Any = None  # rebuilds the results of a run, once the capture is over
         self.leaves: list[bool] = []  # whether they are leaves, which the function has made
         self.numbers: list[SymbolicNumber] = []  # computed ones
+        self.read: frozenset[int] = frozenset()  # results, of which these are gradients, that are
+        # saved for theirs
         self._met, self._fresh, self._given = met, fresh, given
         self._arguments = arguments
         self._known: dict[int, ResultTree] = {}

@@ -13,7 +13,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from ...runtime.tensors import wrap
 from ...runtime.views import register_view
 from ..guards.arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, Gradients, differentiated
+from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
 from .random_state import AdvanceGenerator, CapturedGenerator, CapturedGenerators
 from .returned_tensors import Returned
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from ...runtime.memory_order import Fill
 
 ndarray = np.ndarray
+R = TypeVar("R")
 
 
 class Update(Op, abstract=True):
@@ -486,11 +488,18 @@ class _StepRecorder:
         """Trace the backward of the results for gradients that arrive from outside. There is none
         where hooks or backward functions would draw or write, since each run would do so at once.
         """
+        back, effect = self.without_effects(partial(differentiated, results, sources, self.note))
+        return Gradients(why=f"a hook, or a custom Function, {effect} in it") if effect else back
+
+    def without_effects(self, trace: Callable[[], R]) -> tuple[R, str]:
+        """Trace something that is to have no effects. Returns its result, and its first effect in
+        words, which is undone; '' if there is none.
+        """
         data_before = {id(m.tensor): m.tensor._data for m in self.met.values()}
         leaf_nodes = [m.tensor._leaf for m in self.met.values() if m.tensor._leaf is not None]
         leaves = [(x, x.grad, None if x.grad is None else x.grad._data) for x in leaf_nodes]
         drawn = self.streams.counts()
-        back = differentiated(results, sources, self.note)
+        result = trace()
         changed = [
             m for m in self.met.values()
             if m.tensor._data is not data_before.get(id(m.tensor), m.symbol)
@@ -507,11 +516,32 @@ class _StepRecorder:
                 g._data = value
         draws = self.streams.counts() != drawn
         self.streams.rewind(drawn)
-        if changed or added or draws:
-            what = "writes to a tensor" if changed else "draws random numbers"
-            what = "sets gradients" if added else what
-            return Gradients(why=f"a hook, or a custom Function, {what} in it")
-        return back
+        if not (changed or added or draws):
+            return result, ""
+        what = "writes to a tensor" if changed else "draws random numbers"
+        return result, "sets gradients" if added else what
+
+    def derived(
+        self, returned: Returned, levels: Sequence[Differentiation], arguments: Sequence[Any]
+    ) -> Returned:
+        """Trace the gradients of what a function returned in place of that, and forget its effects,
+        which its own program has.
+
+        Errors: Unsupported where the gradients cannot be traced.
+        """
+        returning = partial(Returned, met=self.met, arguments=arguments, fresh=self.fresh)
+        trace = partial(differentiated_results, returned, levels, arguments, returning)
+        derived, effect = self.without_effects(trace)
+        if effect or self.updates:
+            effect = effect and f"a hook, or a custom Function, {effect} in it"
+            raise Unsupported(effect or "an optimizer has stepped")
+        if self.streams.more():
+            raise Unsupported("the function draws as many random numbers as only a run can tell")
+        self.checks.clear()
+        self.calls.clear()
+        for stream in self.streams.all:
+            stream.repeats = True
+        return derived
 
     def note_draw(self, generator: Generator) -> tuple[int, int]:
         """Register a random draw."""
@@ -925,9 +955,11 @@ def capture(
     grad: bool = True,
     autocast: Casting | None = None,
     operands: ScalarInputs | None = None,
+    levels: Sequence[Differentiation] = (),
 ) -> Captured:
     """Trace `function` on tensors like `arguments`, which stay as they are, in a mode. `operands`
-    are Python numbers that become inputs.
+    are Python numbers that become inputs. With `levels` the program computes gradients of what the
+    function returns, for which the last of `arguments` are not given to it, and nothing else.
 
     Errors: Unsupported for what cannot be captured; RunEagerlyFirst where an optimizer has no state
     yet.
@@ -958,14 +990,17 @@ def capture(
     try:
         with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
             mode = MODE.get()
-            result = function(*arguments)
-            _assert_modes(mode, MODE.get())
+            own = len(arguments) - sum(len(level.results) for level in levels)
+            result = function(*arguments[:own])
+            assert_modes(mode, MODE.get())
             call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
             returned = Returned(
                 (result, call_arguments), recorder.met, arguments, recorder.fresh,
                 operands.arguments.result,
             )  # fmt: skip
             del result, call_arguments
+            if levels:
+                returned = recorder.derived(returned, levels, arguments)
             _assert_plain(returned.tensors)
             for y in returned.tensors:
                 recorder.assert_no_state(y)
@@ -984,7 +1019,8 @@ def capture(
                 "compile: a tensor from outside gets a history, or another requires_grad; set "
                 "that outside of the function"
             )
-        ends = [(m, m.tensor._leaf.grad) for m in met if m.tensor._leaf is not None]
+        leaves = [m for m in met if m.tensor._leaf is not None]
+        ends = [] if levels else [(m, m.tensor._leaf.grad) for m in leaves]
         for m, g in ends:
             from_outside = g is not None and not (
                 isinstance(g._data, LazyValue) and id(g) not in recorder.met
@@ -1014,7 +1050,8 @@ def capture(
             raise Unsupported(
                 "compile: the function computes gradients in inference mode; call it outside of it"
             )
-        written = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        overwritten = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        written = [] if levels else overwritten
         varying = [met[n].tensor for n in written if id(met[n].tensor) in recorder.looked]
         if varying:
             raise RetraceVarying(varying)
@@ -1047,7 +1084,9 @@ def capture(
             return program_of(inputs, ends, _constant, lambda value: order[id(value)])
 
         program = read([g for _, g, _ in back.found])
-        changed = {program.inputs[n if n < count else n + len(numbers)] for n in written}
+        changed = {program.inputs[n if n < count else n + len(numbers)] for n in overwritten}
+        if levels:
+            assert_reads_none(program, changed)
         if back.found and _reads_written(program, changed):
             back = Gradients()
             returned.close("it needs what the function has overwritten")
@@ -1091,7 +1130,7 @@ def capture(
     )  # fmt: skip
 
 
-def _assert_modes(before: Mode, after: Mode) -> None:
+def assert_modes(before: Mode, after: Mode) -> None:
     """Refuse a function that leaves a mode of this library switched."""
     for name in ("grad", "inference", "anomaly", "saved_hooks", "autocast", "overrides"):
         was, now = (_setting(getattr(mode, name)) for mode in (before, after))

@@ -530,7 +530,9 @@ class OnDevice(CompiledStep):
 
     def _call(self, lease: SavedActivations, count: int) -> CompiledCall:
         """The autograd op of a call."""
-        return CompiledCall(partial(self._gradients_of, weakref.ref(lease)), count)
+        return CompiledCall(
+            partial(self._gradients_of, weakref.ref(lease)), self._back_again, count
+        )
 
 
 def _staying(part: Any) -> list[Value]:

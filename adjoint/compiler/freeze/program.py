@@ -15,9 +15,9 @@ import numpy as np
 from ...autograd.capture import Rebuild
 from ...core import fork_safety, policy
 from ...core.device import CPU, device, host_array, transfer
-from ...core.errors import DeviceError, InvalidType
+from ...core.errors import DeviceError, InvalidType, Unsupported
 from ...core.faces import load
-from ...core.mode import MODE, observed
+from ...core.mode import MODE, are_known, observed
 from ...core.progress import progress
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
@@ -135,7 +135,16 @@ class Program:
         self._first = self._recent = self._planned(self._examples, self._form)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Run the program: the result of the module or function for these inputs."""
+        """Run the program: the result of the module or function for these inputs.
+
+        Errors: Unsupported in a function that is being captured.
+        """
+        if not are_known():
+            raise Unsupported(
+                f"compile: the function calls a frozen program, of {self._source.title}, which "
+                "computes with values; call the module or function that it was made of, whose "
+                "program is then a part of this one, or call the program outside"
+            )
         return observed("inference.Program", self._run, inputs, named)
 
     def _run(self, inputs: Sequence[Any], named: dict[str, Any]) -> Any:

@@ -48,6 +48,7 @@ class Guards:
         self._reads = reads
         self._slots = slots
         self.warned: Sequence[Warned] = ()  # what each call warns of
+        self.codes: Sequence[types.CodeType] = ()  # of users, which ran at capture
         self._list()
 
     def __len__(self) -> int:
@@ -125,10 +126,23 @@ class Guards:
 
     def difference(self) -> str:
         """Description of the first slot that has changed; '' if none has."""
-        for slot in self._slots:
-            if not is_same(slot):
-                return described(self._reads, slot)
-        return ""
+        slot = self._changed()
+        return "" if slot is None else described(self._reads, slot)
+
+    def _changed(self) -> GuardSource | None:
+        """The first slot that has changed."""
+        return next((slot for slot in self._slots if not is_same(slot)), None)
+
+    def reader(self) -> tuple[str, str]:
+        """Expression of the first slot that has changed, and the line that has read it, as text;
+        '' where that is unclear. This looks through code, for messages only.
+        """
+        slot = self._changed()
+        if slot is None:
+            return "", ""
+        path = self._reads.path(slot)
+        name = slot.key if isinstance(slot.key, str) else path.rpartition(".")[2]
+        return path, _where(_READING, lambda each: each == name, self.codes)
 
 
 _LISTED = frozenset((dict, list))
@@ -361,13 +375,22 @@ def _where_changed(slot: GuardSource, watch: CodeObserver) -> str:
         opnames = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
     elif slot.kind == "cell":
         opnames = ("STORE_DEREF", "DELETE_DEREF")
-    for code in watch.codes.values():
-        if not is_users(code):
-            continue
+    codes = filter(is_users, watch.codes.values())
+    return _where(opnames, lambda name: slot.key is None or name == slot.key, codes)
+
+
+_READING = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME")
+
+
+def _where(
+    opnames: Sequence[str], is_named: Callable[[object], bool], codes: Iterable[types.CodeType]
+) -> str:
+    """The first line with such an instruction, as text; '' if there is none."""
+    for code in codes:
         line, lines = code.co_firstlineno, dict(dis.findlinestarts(code))
         for each in dis.get_instructions(code):
             line = lines.get(each.offset) or line
-            if each.opname in opnames and (slot.key is None or each.argval == slot.key):
+            if each.opname in opnames and is_named(each.argval):
                 return place_in(code, line)
     return ""
 
@@ -402,6 +425,7 @@ def watched(
                 "requires_grad; set that outside of the function"
             )
         guards.warned = log.warned
+        guards.codes = list(filter(is_users, watch.codes.values()))
         reads.assert_caches_kept()
     except BaseException as error:
         with contextlib.suppress(RetraceOnCache):

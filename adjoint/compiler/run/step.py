@@ -32,7 +32,7 @@ from ...runtime.lazy import concrete
 from ...runtime.record import parents_of
 from ...runtime.tensors import wrap
 from ...runtime.writes import announce
-from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
+from ..capture.backward import CallInputs, CompiledCall, Cotangents, SavedActivations, history
 from ..capture.lifted_state import ScalarResult
 from ..capture.routine_ops import give_final_states
 from ..capture.step_capture import CAPTURING, Captured, Update
@@ -275,6 +275,7 @@ class CompiledStep(Exclusive):
 
     arrays: Any = np.ndarray  # type of the tensors' arrays
     course: BoundCall | None = None  # the bound call, on the host
+    derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
         self, captured: Captured, guards: Guards, nearly: bool = False,
@@ -305,6 +306,9 @@ class CompiledStep(Exclusive):
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         self.owned = self._owned(graph)
+        self.reads = self._reads(graph)
+        # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
+        self.outside = [x for x in captured.states if x is not None and self.tangents]
         self.wanting = [
             (x, requires_grad, hooks_of(x))
             for x, requires_grad in zip(captured.states, captured.wants, strict=True)
@@ -325,6 +329,13 @@ class CompiledStep(Exclusive):
             for n, (x, value) in enumerate(zip(self.captured.owners, self.states, strict=True))
             if x is not None and value in used
         }
+
+    def _reads(self, graph: Program) -> list[Any]:
+        """Tensors from outside that are read, and numbers of arguments; gradients excepted."""
+        used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
+        inputs = [*range(self.captured.arguments), *self.captured.states]
+        pairs = zip(graph.inputs, inputs, strict=True)
+        return [x for value, x in pairs if value in used and x is not None and value.array is None]
 
     def _divide(self, graph: Program, nearly: bool) -> None:
         """Cut the program into segments, which take over its nodes and drop those that become
@@ -726,11 +737,14 @@ class CompiledStep(Exclusive):
         arguments: list[Any],
         observer: StepObserver | None = None,
         numbers: Sequence[Any] = (),
+        lifted: Sequence[Any] = (),
     ) -> tuple[Any, Any]:
         """Run the program: its results, some of which come from `numbers`, and Python calls that
-        are to be made. Side effects are done.
+        are to be made. Side effects are done. `lifted` are the numbers of lifted state.
         """
         with self:
+            if lifted and self.derivatives is not None:
+                self.derivatives.numbers = lifted
             results, call_arguments = self._begin(arguments, observer, numbers)
         if not call_arguments:
             return results, call_arguments
@@ -784,13 +798,26 @@ class CompiledStep(Exclusive):
         numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
+        lease.inputs = inputs = CallInputs(arguments, self.outside, self.drawing)
+        if self.derivatives is not None:
+            inputs.numbers, inputs.behind = self.derivatives.numbers, self.derivatives.behind
         op = self._call(lease, len(numbers))
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
 
     def _call(self, lease: SavedActivations, count: int) -> CompiledCall:
         """The autograd op of a call in which `count` results have gradients."""
-        return CompiledCall(self._back, count)
+        return CompiledCall(self._back, self._back_again, count)
+
+    def _back_again(self, cotangents: Sequence[Any], node: Any) -> list[Any]:
+        """Compute the gradients of the inputs with a history of their own.
+
+        Errors: Unsupported where no program can be derived.
+        """
+        if self.derivatives is None:
+            raise Unsupported("they have none in a program from a file")
+        gradients: list[Any] = self.derivatives.gradients(self, node, cotangents)
+        return gradients
 
     def entry(self, mode: Mode, key: Sequence[Any], leaves: bool) -> FastPath | None:
         """Fast path to this program for calls like this one; None where a call does more than the

@@ -109,3 +109,26 @@ def test_nothing_is_fused_or_computed_again_where_there_is_one_op():
     assert "fused, exp_mul_mul_... (1): exp, mul (2), add, sub" in str(
         ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4))
     )
+
+
+class Reducing:
+    def __init__(self):
+        self.kind = "sum"
+
+    def __call__(self, x):
+        return x.sum() if self.kind == "sum" else x.mean()
+
+
+def test_a_guard_that_fails_says_which_line_read_it_and_how_often():
+    reducing = Reducing()
+    compiled = ad.compile(reducing)
+    x = ad.ones(4)
+    for kind in ("sum", "mean", "median"):
+        reducing.kind = kind
+        compiled(x)
+    _, second, third = compiled.reasons
+    line = Reducing.__call__.__code__.co_firstlineno + 1
+    assert "kind was 'sum' and is 'mean', read (" in second
+    assert f"test_explanation.py:{line}, in __call__)" in second and "times" not in second
+    assert third.endswith("; it has changed 2 times") and "is 'median'" in third
+    assert third in str(compiled.explain(x))
