@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...backends import numpy as backend
 from ...core import dtype as dt
+from ...core import policy
 from ...core.device import CPU
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import AdjointError, DTypeError, Unsupported
@@ -18,6 +20,7 @@ from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir import compute as core_compute
+from ...ir.compute import quietly
 from ...runtime import repeats
 from ...runtime.cells import Cell, any_graph
 from ...runtime.dispatch import apply
@@ -147,7 +150,40 @@ def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
             f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
             "values say; draw outside of the function, or call random.follow_torch(False)"
         )
+    arrays = _few_plain(inputs)
+    if arrays is not None:
+        own.draws += 1
+        return _computed(kind(Once(own.twister), 0), inputs, arrays)
     return _drawn_once(own, lambda once: kind(once, 0), *inputs)
+
+
+def _few_plain(inputs: Sequence[Any]) -> list[Any] | None:
+    """The arrays of parameters, where nothing but the numbers is to be computed:
+    a few of them, of one wide dtype and shape, of which no gradient is wanted; else None.
+    """
+    mode = MODE.get()
+    if not mode.plain:
+        return None
+    arrays = [x._data for x in inputs]
+    first = arrays[0]
+    if type(first) is not np.ndarray or first.size > policy.LARGE or first.dtype.char not in "fd":
+        return None
+    for x, data in zip(inputs, arrays, strict=True):
+        if data is not first and (
+            type(data) is not np.ndarray or data.dtype != first.dtype or data.shape != first.shape
+        ):
+            return None
+        if mode.grad and x._node is not None:
+            return None
+    return arrays
+
+
+def _computed(op: Draw, inputs: Sequence[Any], arrays: list[Any]) -> Any:
+    """The result of such an op; an error is that of the usual way."""
+    try:
+        return fresh(quietly(op.compute, backend, *arrays))
+    except AdjointError:
+        return apply(op, *inputs)
 
 
 _made_for = threading.local()  # `tensors`: for which the draws are that are being made
@@ -193,6 +229,10 @@ def drawn_from(
     kind: Callable[..., Op], generator: Generator | None, inputs: Sequence[Any], *fields: Any
 ) -> Any:
     """Result of the draw `kind` from parameters that are tensors."""
+    if generator is None and not any_graph[0]:
+        arrays = _few_plain(inputs)
+        if arrays is not None:
+            return _computed(kind(*default_generator.next_draw(), *fields), inputs, arrays)
     others = _drawn_now()
     if not (any_graph[0] and _is_recorded((*inputs, *others))):
         return apply(kind(*next_draw(generator), *fields), *inputs)
