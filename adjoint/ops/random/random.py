@@ -25,6 +25,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
 from ...runtime.public import FUNCTIONS, explaining, public
+from ...runtime.tensors import fresh
 from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import assert_strided, into, sizes_from
 from ..create.values import target
@@ -63,6 +64,8 @@ from .streams import (
     draw_uniform,
     drawn,
     drawn_from,
+    drawn_plainly,
+    few_plain,
     followed,
     rejecting,
 )
@@ -455,6 +458,9 @@ def _chosen(input: Any, generator: Generator | None, like: Any) -> Any:
         return drawn_from(Bernoulli, generator, (input,))
     if type(input._data) is np.ndarray:
         assert_chances(input._data)
+    if few_plain((input,)) is not None and like is input:
+        points = drawn_plainly(own, "uniform", input._data)
+        return fresh((points < input._data).astype(input._data.dtype))
     wide = dt.float64 if input.dtype is dt.float64 else dt.float32
     points = followed(own, input.device, "uniform", (), tuple(input.shape), wide, like)
     return cast((cast(input, wide) - points).sign().clamp(min=0), input.dtype)
@@ -585,6 +591,10 @@ def _followed_multinomial(own: Generator, input: Any, count: int, replacement: b
         speeds = input / clocks
         return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
     totals = input.cumsum(-1)
+    if few_plain((input,)) is not None and input.ndim == 1:
+        edges = totals._data / totals._data[-1:]
+        points = drawn_plainly(own, "uniform", np.empty(count))
+        return fresh(edges.astype(np.float64).searchsorted(points))
     totals = cast(totals / totals[..., -1:], dt.float64)
     shape = (*input.shape[:-1], count)
     points = followed(own, input.device, "uniform", (), shape, dt.float64)

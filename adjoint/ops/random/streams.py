@@ -150,14 +150,14 @@ def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
             f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
             "values say; draw outside of the function, or call random.follow_torch(False)"
         )
-    arrays = _few_plain(inputs)
+    arrays = few_plain(inputs)
     if arrays is not None:
         own.draws += 1
         return _computed(kind(Once(own.twister), 0), inputs, arrays)
     return _drawn_once(own, lambda once: kind(once, 0), *inputs)
 
 
-def _few_plain(inputs: Sequence[Any]) -> list[Any] | None:
+def few_plain(inputs: Sequence[Any]) -> list[Any] | None:
     """The arrays of parameters, where nothing but the numbers is to be computed:
     a few of them, of one wide dtype and shape, of which no gradient is wanted; else None.
     """
@@ -176,6 +176,15 @@ def _few_plain(inputs: Sequence[Any]) -> list[Any] | None:
         if mode.grad and x._node is not None:
             return None
     return arrays
+
+
+def drawn_plainly(own: Generator, method: str, like: Any) -> Any:
+    """An array drawn from PyTorch's generator, of the shape, dtype and order of memory of a few
+    plain numbers.
+    """
+    own.draws += 1
+    d = dt.float64 if like.dtype == np.float64 else dt.float32
+    return own.twister.draw(method, (), like.shape, d, memory_order(like))
 
 
 def _computed(op: Draw, inputs: Sequence[Any], arrays: list[Any]) -> Any:
@@ -230,7 +239,7 @@ def drawn_from(
 ) -> Any:
     """Result of the draw `kind` from parameters that are tensors."""
     if generator is None and not any_graph[0]:
-        arrays = _few_plain(inputs)
+        arrays = few_plain(inputs)
         if arrays is not None:
             return _computed(kind(*default_generator.next_draw(), *fields), inputs, arrays)
     others = _drawn_now()

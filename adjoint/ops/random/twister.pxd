@@ -12,10 +12,10 @@ ctypedef int64_t* p_int64
 ctypedef double* p_double
 ctypedef float* p_float
 
-cdef int _FILL, _FEW
+cdef int _FILL, _FEW, _BOXES
 cdef int _NORMAL, _LOG_NORMAL, _EXPONENTIAL, _GEOMETRIC, _CAUCHY, _POISSON, _GAMMA, _BINOMIAL
 cdef uint64_t _LOW
-cdef double _LEAST, _TWO_PI
+cdef double _LEAST, _LEAST_SINGLE, _TWO_PI
 
 cdef class Twister:
     cdef object _bits, _draws, _lock, _other
@@ -38,6 +38,10 @@ cdef class Twister:
 
     @cython.locals(single=bint, doubles=p_double, singles=p_float, i=Py_ssize_t)
     cdef object _each(self, int which, Py_ssize_t count, object kind, double a=*, double b=*)
+
+    @cython.locals(single=bint, size=Py_ssize_t, doubles=p_double, rest=p_double, singles=p_float,
+                   others=p_float, i=Py_ssize_t, k=Py_ssize_t, x=uint32_t)
+    cdef object _boxes(self, object values, double mean, double std)
 
     @cython.locals(single=bint, doubles=p_double, singles=p_float, i=Py_ssize_t, block=Py_ssize_t,
                    half=int, u=double, v=double, radius=double, angle=double, x=double, y=double)

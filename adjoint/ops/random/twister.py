@@ -36,12 +36,14 @@ __all__ = ["Twister"]
 _LAYOUT = struct.Struct("<QiiQ4992s3di4x8s")
 _WORDS = 624
 _FILL = 16  # that many normal numbers, and more, are drawn in blocks of 16
+_BOXES = 2**14  # numbers that are made at a time, whose parts stay in the caches
 _FEW = 512  # fewer of them are made one by one: the calls of NumPy take longer than the numbers
 _WIDE = 2**28  # from that range on, a whole number takes two words
 
 _NORMAL, _LOG_NORMAL, _EXPONENTIAL, _GEOMETRIC, _CAUCHY, _POISSON, _GAMMA, _BINOMIAL = range(8)
 _REJECTING = {"poisson": _POISSON, "gamma": _GAMMA, "binomial": _BINOMIAL}
 _LOW, _LEAST = 2**53 - 1, 2.0**-53  # of 53 bits a number of [0, 1) is made
+_LEAST_SINGLE = 2.0**-24  # of 24 in float32
 _TWO_PI = float(np.float32(2 * math.pi))
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -177,16 +179,14 @@ class Twister:
                 values[count - _FILL :] = self._uniforms(_FILL, working, 0.0, 1.0)
                 self._few_boxes(values, count - _FILL, count, mean, std)
             return values
-        u = self._uniforms(count - behind if narrow else count, working, 0.0, 1.0)
-        values = _boxes(u, count - behind)
-        if behind:
-            last = _boxes(self._uniforms(_FILL, working, 0.0, 1.0), _FILL)
-            values = np.concatenate([values[: count - _FILL], last])
+        values = np.empty(count, working)
         with np.errstate(all="ignore"):
-            if std != 1.0:
-                values *= values.dtype.type(std)
-            if mean != 0.0:
-                values += values.dtype.type(mean)
+            for begin in range(0, count - behind, _BOXES):
+                self._boxes(values[begin : min(begin + _BOXES, count - behind)], mean, std)
+            if behind and not narrow:
+                self._uniforms(behind, working, 0.0, 1.0)  # whose places are drawn again
+            if behind:
+                self._boxes(values[count - _FILL :], mean, std)
             return values.astype(kind, copy=False)
 
     def log_normal(self, count: int, kind: Any, _: bool, mean: float, std: float) -> Any:
@@ -287,7 +287,7 @@ class Twister:
                         doubles[i] = first
                 else:
                     x = self._source.next_uint32(self._source.state) & 0xFFFFFF
-                    singles[i] = cython.cast(cython.float, x * 2.0**-24 * width + first)
+                    singles[i] = cython.cast(cython.float, x * _LEAST_SINGLE * width + first)
                     if singles[i] == last:
                         singles[i] = cython.cast(cython.float, first)
             return values
@@ -338,8 +338,54 @@ class Twister:
                 values[:] = [self._sample(which, a, b) for _ in range(count)]
             return values.astype(kind, copy=False)
 
+    def _boxes(self, values: Any, mean: float, std: float) -> None:
+        """Fill an array with normal numbers, each of a block of 16 made of two uniform ones, with
+        the one eight places behind it.
+        """
+        size, single = len(values), values.dtype == np.float32
+        u, v = np.empty(size // 2, values.dtype), np.empty(size // 2, values.dtype)
+        self._unused = False
+        if not cython.compiled:
+            pairs = self._uniforms(size, values.dtype, 0.0, 1.0).reshape(-1, 2, _FILL // 2)
+            u[:], v[:] = 1.0 - pairs[:, 0].ravel(), pairs[:, 1].ravel()
+        elif single:
+            singles = cython.cast(p_float, PyArray_DATA(u))
+            others = cython.cast(p_float, PyArray_DATA(v))
+            for i in range(size):
+                x = self._source.next_uint32(self._source.state) & 0xFFFFFF
+                k = i // 16 * 8 + i % 8
+                if i & 8:
+                    others[k] = cython.cast(cython.float, x * _LEAST_SINGLE)
+                else:
+                    singles[k] = cython.cast(cython.float, 1.0 - x * _LEAST_SINGLE)
+        else:
+            doubles = cython.cast(p_double, PyArray_DATA(u))
+            rest = cython.cast(p_double, PyArray_DATA(v))
+            for i in range(size):
+                k = i // 16 * 8 + i % 8
+                if i & 8:
+                    rest[k] = self._one()
+                else:
+                    doubles[k] = 1.0 - self._one()
+        np.log(u, out=u)
+        u *= u.dtype.type(-2.0)
+        np.sqrt(u, out=u)
+        v *= v.dtype.type(2 * math.pi)
+        w = np.sin(v)
+        np.cos(v, out=v)
+        v *= u
+        w *= u
+        if std != 1.0:
+            v *= v.dtype.type(std)
+            w *= w.dtype.type(std)
+        if mean != 0.0:
+            v += v.dtype.type(mean)
+            w += w.dtype.type(mean)
+        both = values.reshape(-1, 2, _FILL // 2)
+        both[:, 0], both[:, 1] = v.reshape(-1, _FILL // 2), w.reshape(-1, _FILL // 2)
+
     def _few_boxes(self, values: Any, begin: int, end: int, mean: float, std: float) -> None:
-        """Make uniform numbers normal in their place, as `_boxes` does, one by one."""
+        """Make uniform numbers normal in their place, as `_boxes` does, one after another."""
         single = values.dtype == np.float32
         if cython.compiled:
             doubles = cython.cast(p_double, PyArray_DATA(values))
@@ -490,17 +536,6 @@ class Twister:
             bound += _tail(m) + _tail(n - m) - _tail(k) - _tail(n - k)
             if log(v * alpha / (a / (us * us) + b)) <= bound:
                 return k
-
-
-def _boxes(u: Any, count: int) -> Any:
-    """Normal numbers of uniform ones, each of a block of 16 with the one eight places behind it."""
-    pairs = u[:count].reshape(-1, 2, _FILL // 2)
-    radius = np.sqrt(-2 * np.log(1 - pairs[:, 0]))
-    angle = u.dtype.type(2 * np.pi) * pairs[:, 1]
-    found = np.empty((len(pairs), 2, _FILL // 2), u.dtype)
-    np.multiply(radius, np.cos(angle), out=found[:, 0])
-    np.multiply(radius, np.sin(angle), out=found[:, 1])
-    return found.ravel()
 
 
 def _steps(u: float, log_q: float) -> float:
