@@ -111,9 +111,10 @@ class LowRankMultivariateNormal(Distribution):
         w = self.cov_factor
         place = {"dtype": w.dtype, "device": w.device}
         low = randn((*shape[:-1], w.shape[-1]), **place)
+        product = low @ w.T if w.ndim == 2 else (w @ low.unsqueeze(-1)).squeeze(-1)
         return (
             self.loc
-            + (w @ low.unsqueeze(-1)).squeeze(-1)
+            + product
             + self.cov_diag.sqrt() * randn(shape, **place)
         )
 

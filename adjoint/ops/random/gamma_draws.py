@@ -15,7 +15,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining, public
 from ..special.incomplete import beta_shift, gamma_shift
-from .draws import Draw, OfParameter, common_value
+from .draws import Draw, OfParameter, common_value, each_of
 from .generators import Generator
 from .streams import rejecting
 
@@ -63,8 +63,10 @@ class StandardGamma(OfParameter):
         """NumPy's sampler."""
         _assert_positive("standard_gamma", x)
         rng, concentration = self.rng(xp), common_value(x)
-        if concentration is None or type(self.seed) is not int:
+        if type(self.seed) is not int:
             return _as_positive(rng.standard_gamma(x.astype(np.float64)), x)
+        if concentration is None:
+            return _as_positive(each_of(rng.standard_gamma, x.astype(np.float64)), x)
         return _as_positive(rng.standard_gamma(concentration, x.shape), x)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
@@ -93,7 +95,7 @@ class StandardDirichlet(OfParameter):
         if type(self.seed) is not int:  # PyTorch's generator
             draws = np.maximum(rng.standard_gamma(wide), np.finfo(np.float64).tiny)
             return _as_positive(draws / draws.sum(-1, keepdims=True), x)
-        logs = np.log(rng.standard_gamma(wide + 1))
+        logs = np.log(each_of(rng.standard_gamma, wide + 1))
         logs -= rng.standard_exponential(x.shape) / wide
         logs -= np.maximum.reduce(logs, -1, keepdims=True)
         shares = np.exp(logs, out=logs)
