@@ -24,7 +24,7 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
-from ...runtime.public import FUNCTIONS, explaining, public
+from ...runtime.public import explaining, public
 from ...runtime.tensors import fresh
 from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import assert_strided, into, sizes_from
@@ -43,7 +43,6 @@ from .draws import (
     RandInt,
     Uniform,
     assert_chances,
-    assert_weights,
 )
 from .generators import (
     Generator,
@@ -67,6 +66,7 @@ from .streams import (
     drawn_plainly,
     few_plain,
     followed,
+    followed_multinomial,
     rejecting,
 )
 
@@ -573,29 +573,5 @@ def multinomial(
             f"replacement ({num_samples} > {input.shape[-1]}); pass replacement=True"
         )
     if (own := torch_generator(generator, input.device)) is not None:
-        return _followed_multinomial(own, input, int(num_samples), replacement)
+        return followed_multinomial(own, input, int(num_samples), replacement)
     return drawn_from(Multinomial, generator, (input,), int(num_samples), replacement)
-
-
-def _followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:
-    """Multinomial draws as PyTorch makes them: the first clocks that ring, or places among the
-    running totals.
-    """
-    input = input.detach()
-    if type(input._data) is np.ndarray:
-        assert_weights(input._data, count, replacement)
-    if not replacement or count == 1:
-        clocks: Any = followed(
-            own, input.device, "exponential", (), tuple(input.shape), input.dtype, input
-        )
-        speeds = input / clocks
-        return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
-    totals = input.cumsum(-1)
-    if few_plain((input,)) is not None and input.ndim == 1:
-        edges = totals._data / totals._data[-1:]
-        points = drawn_plainly(own, "uniform", np.empty(count))
-        return fresh(edges.astype(np.float64).searchsorted(points))
-    totals = cast(totals / totals[..., -1:], dt.float64)
-    shape = (*input.shape[:-1], count)
-    points = followed(own, input.device, "uniform", (), shape, dt.float64)
-    return FUNCTIONS["searchsorted"](totals, points)

@@ -26,9 +26,11 @@ from ...runtime.cells import Cell, any_graph
 from ...runtime.dispatch import apply
 from ...runtime.fused import drawing_for
 from ...runtime.lazy import LazyValue
+from ...runtime.public import FUNCTIONS
 from ...runtime.tensors import fresh
 from ..create.allocation import finish, names_on
 from ..elementwise.pointwise import Elementwise
+from ..promotion import cast
 from ..shape.movement import Permute
 from ..shape.sizes import is_of_graph
 from .draws import (
@@ -40,6 +42,7 @@ from .draws import (
     Normal,
     Once,
     Uniform,
+    assert_weights,
     memory_order,
 )
 from .generators import (
@@ -365,3 +368,27 @@ def draw_normal(
         return followed(own, place, "normal", (mean, std), shape, d, like)
     values = drawn(Normal, generator, place, shape, d)
     return values if (mean, std) == (0.0, 1.0) else values * std + mean
+
+
+def followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:
+    """Multinomial draws as PyTorch makes them: the first clocks that ring, or places among the
+    running totals.
+    """
+    input = input.detach()
+    if type(input._data) is np.ndarray:
+        assert_weights(input._data, count, replacement)
+    if not replacement or count == 1:
+        clocks: Any = followed(
+            own, input.device, "exponential", (), tuple(input.shape), input.dtype, input
+        )
+        speeds = input / clocks
+        return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
+    totals = input.cumsum(-1)
+    if few_plain((input,)) is not None and input.ndim == 1:
+        edges = totals._data / totals._data[-1:]
+        points = drawn_plainly(own, "uniform", np.empty(count))
+        return fresh(edges.astype(np.float64).searchsorted(points))
+    totals = cast(totals / totals[..., -1:], dt.float64)
+    shape = (*input.shape[:-1], count)
+    points = followed(own, input.device, "uniform", (), shape, dt.float64)
+    return FUNCTIONS["searchsorted"](totals, points)

@@ -1,7 +1,7 @@
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport (
-    INFINITY, M_PI, ceil, cos, exp, fabs, floor, lgamma, log, log1p, pow, sin, sqrt, tan,
+    INFINITY as inf, M_PI as pi, ceil, cos, exp, fabs, floor, lgamma, log, log1p, pow, sin, sqrt, tan,
 )
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from numpy cimport PyArray_DATA, import_array

@@ -25,7 +25,19 @@ if cython.compiled:  # where the functions are the C library's
     import_array()
 else:
     from math import (
-        ceil, cos, exp, fabs, floor, inf as INFINITY, lgamma, log, log1p, pi as M_PI, sin, sqrt, tan,
+        ceil,
+        cos,
+        exp,
+        fabs,
+        floor,
+        inf,
+        lgamma,
+        log,
+        log1p,
+        pi,
+        sin,
+        sqrt,
+        tan,
     )  # fmt: skip
 
 __all__ = ["Twister"]
@@ -100,7 +112,9 @@ class Twister:
         made.restore(key, place, spare if kept else None, not after, other)
         return seed, made
 
-    def restore(self, key: Any, place: int, spare: float | None, unused: bool, other: bytes) -> None:
+    def restore(
+        self, key: Any, place: int, spare: float | None, unused: bool, other: bytes
+    ) -> None:
         """Go to a state: its words, the place of the next one, and a normal number that is left."""
         self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": place}}
         self._spare, self._kept = spare or 0.0, spare is not None
@@ -399,7 +413,7 @@ class Twister:
                 else:
                     u, v = float(values[i]), float(values[i + half])
                 radius = sqrt(-2.0 * log(1.0 - u))
-                angle = 2.0 * M_PI * v
+                angle = 2.0 * pi * v
                 if single:  # in which PyTorch multiplies
                     angle = _rounded(_TWO_PI * v)
                 x, y = radius * cos(angle) * std + mean, radius * sin(angle) * std + mean
@@ -427,7 +441,7 @@ class Twister:
             self._kept = False
             return self._spare
         u, v = self._one(), self._one()
-        radius, angle = sqrt(-2.0 * log1p(-v)), 2.0 * M_PI * u
+        radius, angle = sqrt(-2.0 * log1p(-v)), 2.0 * pi * u
         self._spare, self._kept = radius * sin(angle), True
         return radius * cos(angle)
 
@@ -442,7 +456,7 @@ class Twister:
         if which == _GEOMETRIC:
             return _steps(self._one(), a)
         if which == _CAUCHY:
-            return tan(M_PI * (self._one() - 0.5)) * b + a
+            return tan(pi * (self._one() - 0.5)) * b + a
         if which == _POISSON:
             return self._poisson(a)
         if which == _GAMMA:
@@ -540,7 +554,7 @@ class Twister:
 
 def _steps(u: float, log_q: float) -> float:
     """The number of trials up to the first success, for a uniform number and log(1 - p)."""
-    steps = log(u) / log_q if u else INFINITY
+    steps = log(u) / log_q if u else inf
     return float(ceil(steps)) if steps < 1e300 else steps
 
 
@@ -561,10 +575,10 @@ def _exp(x: float) -> float:
 
 
 def _far_exp(x: float) -> float:
-    return INFINITY if x > 709.782712893384 else exp(x)
+    return inf if x > 709.782712893384 else exp(x)
 
 
 def _tail(k: float) -> float:
     """log k! less Stirling's formula for it."""
     x = k + 1.0
-    return lgamma(x) - (k + 0.5) * log(x) + x - 0.5 * log(2 * M_PI)
+    return lgamma(x) - (k + 0.5) * log(x) + x - 0.5 * log(2 * pi)
