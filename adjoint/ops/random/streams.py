@@ -190,7 +190,7 @@ def drawn_plainly(own: Generator, method: str, like: Any) -> Any:
     return own.twister.draw(method, (), like.shape, d, memory_order(like))
 
 
-def _computed(op: Draw, inputs: Sequence[Any], arrays: list[Any]) -> Any:
+def _computed(op: Any, inputs: Sequence[Any], arrays: list[Any]) -> Any:
     """The result of such an op; an error is that of the usual way."""
     try:
         return fresh(quietly(op.compute, backend, *arrays))
