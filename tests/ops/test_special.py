@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+
 import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.ops.special import incomplete_gamma
 
 scipy_special = pytest.importorskip("scipy.special")
 scipy_signal = pytest.importorskip("scipy.signal")
@@ -190,3 +194,16 @@ def test_incomplete_gamma_functions_far_out():
         for function, expected in ((ad.special.gammainc, below), (ad.special.gammaincc, above)):
             got = function(ad.tensor(one), ad.tensor(other)).item()
             assert got == expected or (got != got and expected != expected), (one, other)
+
+
+def test_incomplete_gamma_functions_compiled_and_interpreted():
+    file = incomplete_gamma.__file__.split(".cpython")[0].removesuffix(".py") + ".py"
+    name = "adjoint.ops.special.incomplete_gamma_interpreted"
+    loader = importlib.machinery.SourceFileLoader(name, file)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    a, x = np.meshgrid([0.0, 1e-6, 0.3, 1.0, 9.9, 10.0, 99.0, 1e5, 2e6], [0.0, 1e-9, 0.4, 9.0, 1e5])
+    a, x = np.ascontiguousarray(a), np.ascontiguousarray(x)
+    for complement in (False, True):
+        mine, other = (m.tails(a, x, complement) for m in (incomplete_gamma, module))
+        assert mine.tobytes() == other.tobytes()

@@ -280,7 +280,7 @@ def beta_shift(alpha: Any, beta: Any, x: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class GammaTail(Floating):
-    """The share of the gamma distribution of shape x1 that is below x2; above it if `complement`."""
+    """Share of the gamma distribution of shape x1 that is below x2; above it if `complement`."""
 
     complement: bool = False
     needs = ("x1 x2", "x1 x2")
@@ -323,7 +323,7 @@ class GammaTail(Floating):
         return np.where(inside, value, edge)
 
     def gradient(self, g: Tensor, x1: Any, x2: Any) -> tuple[Any, ...]:
-        """By the moments of the tail, and by the density."""
+        """Moments of the tail for the shape, the density for the end."""
         sign = -1.0 if self.complement else 1.0
 
         def weighted(of: Callable[[Any, Any, Any], Any]) -> Any:

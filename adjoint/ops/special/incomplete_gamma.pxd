@@ -1,7 +1,5 @@
 cimport cython
-from libc.math cimport (
-    INFINITY as inf, M_PI as pi, NAN as nan, exp, isinf, lgamma, log, log1p, sqrt,
-)
+from libc.math cimport M_PI as pi, NAN as nan, exp, isinf, lgamma, log, log1p, sqrt
 from numpy cimport PyArray_DATA, import_array
 
 ctypedef double* p_double

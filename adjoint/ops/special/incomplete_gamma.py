@@ -1,5 +1,5 @@
-"""The regularized incomplete gamma functions of single numbers: a series below the shape, a continued
-fraction above it (W. Gautschi, 1979), and before both the density, by Stirling's series.
+"""The regularized incomplete gamma functions of single numbers: a series below the shape, a
+continued fraction above it (W. Gautschi, 1979), times the density, by Stirling's series.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 if cython.compiled:  # where the functions are the C library's
     import_array()
 else:
-    from math import exp, inf, isinf, lgamma, log, log1p, nan, pi, sqrt
+    from math import exp, isinf, lgamma, log, log1p, nan, pi, sqrt
 
 __all__ = ["tails"]
 
