@@ -206,4 +206,4 @@ def test_incomplete_gamma_functions_compiled_and_interpreted():
     a, x = np.ascontiguousarray(a), np.ascontiguousarray(x)
     for complement in (False, True):
         mine, other = (m.tails(a, x, complement) for m in (incomplete_gamma, module))
-        assert mine.tobytes() == other.tobytes()
+        np.testing.assert_allclose(mine, other, rtol=1e-13)  # lgamma is of Python, or of C
