@@ -158,7 +158,8 @@ class Twister:
             shape, kind = (*shape, 2), dtype.to_real().numpy
             order = None if order is None else (*order, len(order))
             if method == "normal":
-                args = (args[0], args[1] * math.sqrt(0.5))
+                mean, std = args or (0.0, 1.0)
+                args = (mean, std * math.sqrt(0.5))
         count = math.prod(shape)
         with self._lock:
             flat = getattr(self, method)(count, kind, order is None, *args)
