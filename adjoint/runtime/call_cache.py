@@ -13,7 +13,7 @@ from typing import Any
 
 from ..backends import numpy as backend
 from ..core import policy
-from ..core.arrays import CachedView, signature
+from ..core.arrays import CachedView, PhiloxState, signature
 from ..core.dtype import dtype
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
@@ -117,9 +117,13 @@ def learn_new(
         keep(key, Executable(draw_function.run, owner, None, False, None, stream))
 
 
-def _followed(stream: Any, method: str, shape: tuple[int, ...], dtype: dtype) -> Any:
+def _followed(
+    stream: PhiloxState, method: str, shape: tuple[int, ...], dtype: dtype
+) -> ndarray | None:
     """The next numbers of PyTorch's generator; None where the stream is none of its any more."""
-    if stream.twister is None:
+    twister = getattr(stream, "twister", None)
+    if twister is None:
         return None
     stream.draws += 1
-    return stream.twister.draw(method, (), shape, dtype, None)
+    drawn: ndarray = twister.draw(method, (), shape, dtype, None)
+    return drawn

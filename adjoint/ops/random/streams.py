@@ -69,11 +69,11 @@ def followed(
     if drawing_for[0] and _drawn_now():
         raise not_of_counters()
     data = getattr(like, "_data", None)
-    if place is CPU and (like is None or type(data) is np.ndarray) and MODE.get().plain:
-        if like is None or (data.shape == shape and data.flags.c_contiguous):
-            generator.draws += 1
-            array = generator.twister.draw(method, args, shape, d, None)
-            return fresh(array)  # type: ignore[no-any-return]
+    usual = like is None or (type(data) is np.ndarray and data.flags.c_contiguous)
+    if usual and place is CPU and MODE.get().plain:
+        generator.draws += 1
+        made: Tensor = fresh(generator.twister.draw(method, args, shape, d, None))
+        return made
     order = _order(data) if data is not None and tuple(data.shape) == tuple(shape) else None
     shape = tuple(int(n) for n in shape)
     args = tuple(x.value() if type(x) is SymbolicNumber else x for x in args)

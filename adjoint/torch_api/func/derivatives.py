@@ -547,6 +547,12 @@ def _with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
         raise InvalidArgument(
             f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
         )
+    for leaf in tree_flatten(result[1])[0]:
+        if not isinstance(leaf, TensorBase):
+            raise InvalidArgument(
+                f"{name}: Expected tensors, got unsupported type {type(leaf)} in aux; let a "
+                "closure keep what is no tensor"
+            )
     return result
 
 

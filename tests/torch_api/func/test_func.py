@@ -714,3 +714,16 @@ def test_functional_products_are_followed_or_refused(transform, name):
 
 def test_one_output_with_a_tuple_of_dims():
     both(lambda lib, f, x: f.vmap(lambda v: v * 2, out_dims=(1,))(x), (3, 2))
+
+
+@pytest.mark.parametrize("aux", [3, None, "text", (1,), {"a": 2}], ids=str)
+def test_auxiliary_outputs_are_tensors(aux):
+    for lib in (torch, ad):
+        x = lib.ones(2)
+        for call in (
+            lambda: lib.func.grad(lambda v: (v.sum(), aux), has_aux=True)(x),  # noqa: B023
+            lambda: lib.func.vjp(lambda v: (v * 2, aux), x, has_aux=True),  # noqa: B023
+            lambda: lib.func.jvp(lambda v: (v * 2, aux), (x,), (x,), has_aux=True),  # noqa: B023
+        ):
+            with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type"):
+                call()
