@@ -727,3 +727,18 @@ def test_auxiliary_outputs_are_tensors(aux):
         ):
             with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type"):
                 call()
+
+
+def test_functions_recorded_in_a_graph_are_refused_with_the_remedy():
+    with ad.Graph():
+        x = ad.tensor([1.0, 2.0])
+        y = x * 2
+        for call in (
+            lambda: ad.func.grad(lambda v: (v * v).sum())(x),
+            lambda: ad.func.grad(lambda v: (v * v).sum())(y),
+            lambda: ad.func.vjp(lambda v: v * v, y), lambda: ad.func.jacrev(lambda v: v * v)(y),
+        ):  # fmt: skip
+            with pytest.raises(ad.AdjointError, match=r"autograd\.grad"):
+                call()
+    z = ad.tensor([1.0, 2.0])
+    assert ad.func.grad(lambda v: (v * v).sum())(z).tolist() == [2.0, 4.0]
