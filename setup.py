@@ -99,7 +99,11 @@ def made() -> list[Extension]:
     except ImportError:
         return []
     level = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O1"]
-    flags = [] if sys.platform == "win32" else [*level, "-g0", "-fno-strict-aliasing"]
+    flags = (
+        []
+        if sys.platform == "win32"
+        else [*level, "-g0", "-fno-strict-aliasing", "-ffp-contract=off"]
+    )
     macros = [("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
     if sys.platform == "linux":  # gcc: what runs once, at import, is not worth optimizing
         macros.append(("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O0")))'))

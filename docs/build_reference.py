@@ -57,7 +57,7 @@ TOPICS = {
     "Errors": "core.errors",
     "Forms for ATen": "torch_api.aten.dropouts torch_api.aten.embeddings torch_api.aten.images "
     "torch_api.aten.losses torch_api.aten.normalization torch_api.aten.recurrent_cells "
-    "torch_api.aten.segments",
+    "torch_api.aten.compressed_indices torch_api.aten.segments",
     "Rounding to levels, quantized": "torch_api.aten.quantized",
     "Older names": "torch_api.deprecated_names torch_api.sym ops.deprecated_creation "
     "ops.deprecated_sparse ops.storages ops.extremal "

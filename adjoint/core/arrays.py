@@ -20,6 +20,7 @@ from .device import device
 from .dtype import dtype
 from .errors import InvalidArgument
 from .overrides import is_apart, never_asked
+from .spec import Size
 from .tensor_base import TensorBase
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def usual(kind: type) -> None:
 
 # Types of arguments, besides tensors and numbers, that a signature can contain.
 _VALUES = frozenset((str, dtype, device, object, type))
-_SEQUENCES = (tuple, list, slice)
+_SEQUENCES = (tuple, list, slice, Size)
 _MOST = 480  # words of a signature
 _DEEP = 4  # sequences in sequences
 
@@ -142,8 +143,8 @@ def _write(  # type: ignore[no-untyped-def]
             words[count] = 3
             words[count + 1] = cython.cast(int64_t, cython.cast(cython.p_void, x))
             count += 2
-        elif type(x) is tuple or type(x) is list:
-            words[count] = 4 if type(x) is tuple else 5
+        elif type(x) is tuple or type(x) is list or type(x) is Size:
+            words[count] = 4 if type(x) is tuple else 5 if type(x) is list else 12
             words[count + 1] = len(x)
             count = _write(words, count + 2, x, grad, arrays, tensors, values, raw, None, depth + 1)
             if count < 0:

@@ -48,6 +48,8 @@ MODULES = (
     "adjoint.ops.shape.movement",
     "adjoint.ops.elementwise.arithmetic",
     "adjoint.ops.elementwise.pointwise",
+    "adjoint.ops.random.twister",
+    "adjoint.ops.special.incomplete_gamma",
     "adjoint.backends.native.runtime.launch_list",
     "adjoint.optim.formula",
     "adjoint.compiler.capture.result_tree",

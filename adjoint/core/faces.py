@@ -96,7 +96,9 @@ FILES = {  # a file -> names at the top that are imported with the first of them
     "quantized_max_pool3d",
     "torch_api.aten.recurrent_cells": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh "
     "rnn_tanh_cell",
-    "torch_api.aten.segments": "segment_reduce",
+    "torch_api.aten.compressed_indices": "_convert_indices_from_coo_to_csr "
+    "_convert_indices_from_csr_to_coo",
+    "torch_api.aten.segments": "_segment_reduce segment_reduce",
     "compiler.capture.control": "cond scan while_loop",
     "compiler.function": "compile",
     "core.dtype": "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 "

@@ -246,6 +246,9 @@ RECURRENT_CHUNK = _threshold("RECURRENT_CHUNK", 8, "recurrent")
 
 # ---- moving and ranking --------------------------------------------------------------------------
 
+# arrays of a list above which NumPy joins them, and elements of the first up to which it does
+JOINED_FEW = _threshold("JOINED_FEW", 16, "operations --rows stack --sizes 4096 65536")
+JOINED_SMALL = _threshold("JOINED_SMALL", 1024, "operations --rows stack --sizes 4096 65536")
 # bytes that are one unit of work of a copy, at most
 COPY_BLOCK = _threshold("COPY_BLOCK", 1 << 16, "operations --rows contiguous")
 # places that are looked for without sorting, and elements of a row that is sorted so

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ops.random.gamma_draws import standard_dirichlet
 from ..ops.shape.concatenation import stack
 from . import constraints
 from .dirichlet import Dirichlet
@@ -59,7 +60,9 @@ class Beta(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Draws with implicit gradients."""
-        return self._dirichlet.rsample(sample_shape).select(-1, 0)
+        both = stack([self.concentration1, self.concentration0], -1)
+        shares = standard_dirichlet(both.expand((*self._extended_shape(sample_shape), 2)))
+        return shares.select(-1, 0)
 
     def _log_prob(self, value: Any) -> Any:
         """The log density."""

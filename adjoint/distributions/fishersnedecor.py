@@ -11,7 +11,7 @@ from ..ops.elementwise.comparison import where
 from ..ops.special.special import lgamma
 from . import constraints
 from .distribution import Distribution
-from .gamma import Gamma
+from .gamma import drawn
 from .utils import broadcast_all
 
 __all__ = ["FisherSnedecor"]
@@ -57,10 +57,8 @@ class FisherSnedecor(Distribution):
         """Samples as the ratio of two gamma draws, with implicit gradients."""
         shape = self._extended_shape(sample_shape)
         tiny = finfo(self.df1.dtype).tiny
-        top, bottom = (
-            Gamma(df * 0.5, df * 0.5, validate_args=False).expand(shape).rsample()
-            for df in (self.df1, self.df2)
-        )
+        halves = self.df1 * 0.5, self.df2 * 0.5
+        top, bottom = (drawn(half, half, shape) for half in halves)
         bottom.detach().clamp_(min=tiny)  # in place, so that gradients are not cut
         ratio = top / bottom
         ratio.detach().clamp_(min=tiny)

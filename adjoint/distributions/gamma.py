@@ -16,6 +16,13 @@ from .utils import broadcast_all
 __all__ = ["Gamma"]
 
 
+def drawn(concentration: Any, rate: Any, shape: Sequence[int]) -> Any:
+    """Gamma draws of a shape, through which gradients reach the parameters; never 0."""
+    value = standard_gamma(concentration.expand(shape)) / rate
+    value.detach().clamp_(min=finfo(value.dtype).tiny)  # in place, so that no gradient is cut
+    return value
+
+
 class Gamma(Distribution):
     """The gamma distribution with a shape (concentration) and a rate.
 
@@ -50,11 +57,7 @@ class Gamma(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Standard gamma draws / rate, with implicit gradients."""
-        shape = self._extended_shape(sample_shape)
-        value = standard_gamma(self.concentration.expand(shape)) / self.rate
-        least = finfo(value.dtype).tiny
-        value.detach().clamp_(min=least)  # in place, so that the gradient is not cut
-        return value
+        return drawn(self.concentration, self.rate, self._extended_shape(sample_shape))
 
     def _log_prob(self, value: Any) -> Any:
         """The log density."""

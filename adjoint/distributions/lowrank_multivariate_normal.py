@@ -111,11 +111,8 @@ class LowRankMultivariateNormal(Distribution):
         w = self.cov_factor
         place = {"dtype": w.dtype, "device": w.device}
         low = randn((*shape[:-1], w.shape[-1]), **place)
-        return (
-            self.loc
-            + (w @ low.unsqueeze(-1)).squeeze(-1)
-            + self.cov_diag.sqrt() * randn(shape, **place)
-        )
+        product = low @ w.T if w.ndim == 2 else (w @ low.unsqueeze(-1)).squeeze(-1)
+        return self.loc + product + self.cov_diag.sqrt() * randn(shape, **place)
 
     def _half_log_det(self, factor: Any) -> Any:
         return half_log_det(factor) + 0.5 * self.cov_diag.log().sum(-1)

@@ -12,7 +12,7 @@ from ..ops.random.random import poisson
 from ..ops.special.special import lgamma
 from . import constraints
 from .bernoulli import Chance, one_of
-from .gamma import Gamma
+from .gamma import drawn
 from .utils import broadcast_all
 
 __all__ = ["NegativeBinomial"]
@@ -65,8 +65,8 @@ class NegativeBinomial(Chance):
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Poisson draws whose rates are gamma draws."""
         with no_grad():
-            gamma = Gamma(self.total_count, (-self.logits).exp(), validate_args=False)
-            return poisson(gamma.sample(sample_shape))
+            shape = self._extended_shape(sample_shape)
+            return poisson(drawn(self.total_count, (-self.logits).exp(), shape))
 
     def _log_prob(self, value: Any) -> Any:
         """The log probability."""

@@ -10,8 +10,8 @@ from ..ops.elementwise.comparison import where
 from ..ops.random.random import randn
 from ..ops.special.special import digamma, lgamma
 from . import constraints
-from .chi2 import Chi2
 from .distribution import Distribution
+from .gamma import drawn
 from .utils import broadcast_all
 
 __all__ = ["StudentT"]
@@ -61,7 +61,7 @@ class StudentT(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """A normal draw over the root of a chi-squared one."""
         noise = self._drawn(randn, sample_shape, self.df)
-        spread = Chi2(self.df, validate_args=False).rsample(sample_shape)
+        spread = drawn(0.5 * self.df, 0.5, self._extended_shape(sample_shape))  # chi-squared
         return self.loc + self.scale * (noise * (spread / self.df).rsqrt())
 
     def _log_normalizer(self) -> Any:

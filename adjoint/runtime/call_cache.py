@@ -13,7 +13,8 @@ from typing import Any
 
 from ..backends import numpy as backend
 from ..core import policy
-from ..core.arrays import CachedView, signature
+from ..core.arrays import CachedView, PhiloxState, signature
+from ..core.dtype import dtype
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..ir.compute import draws
@@ -109,5 +110,20 @@ def learn_new(
         return
     kind, stream = draw
     draw_function = draws.get((kind, (data.shape, y.dtype)))
-    if draw_function is not None and stream.twister is None:
+    if stream.twister is not None:
+        call = functools.partial(_followed, stream, kind.__name__.lower(), data.shape, y.dtype)
+        keep(key, Executable(call, owner, None, False))
+    elif draw_function is not None:
         keep(key, Executable(draw_function.run, owner, None, False, None, stream))
+
+
+def _followed(
+    stream: PhiloxState, method: str, shape: tuple[int, ...], dtype: dtype
+) -> ndarray | None:
+    """The next numbers of PyTorch's generator; None where the stream is none of its any more."""
+    twister = getattr(stream, "twister", None)
+    if twister is None:
+        return None
+    stream.draws += 1
+    drawn: ndarray = twister.draw(method, (), shape, dtype, None)
+    return drawn

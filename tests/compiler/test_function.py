@@ -1,5 +1,6 @@
 """`ad.compile`: arguments of any form, modes, recompiles, random numbers, modules, refusals."""
 
+import re
 import copy
 import dataclasses
 import pickle
@@ -137,11 +138,9 @@ def test_each_program_says_why_and_their_number_is_bounded():
     compiled(ad.ones(3))
     factors[0] = 5.0
     assert compiled(ad.ones(3)).tolist() == [5.0] * 3
-    assert compiled.reasons == [
-        "first call",
-        "argument 0 was (2,) float32 and is (3,) float32",
-        "what factors contains was changed",
-    ]
+    *before, last = compiled.reasons
+    assert before == ["first call", "argument 0 was (2,) float32 and is (3,) float32"]
+    assert re.fullmatch(r"what factors contains was changed, read \(.*test_function.*\)", last)
     with pytest.warns(UserWarning, match=r"3 programs.*argument 0 was .* is \(7,\).*run eagerly"):
         assert compiled(ad.ones(7)).tolist() == [5.0] * 7
     with warnings.catch_warnings():

@@ -48,7 +48,7 @@ def test_from_why_to_the_code(tmp_path):
     assert set(levels) == {"compile", "passes", "kernels", "code"}
     text = "\n".join(lines)
     assert "compile: step: program 1, first call\n" in text
-    assert "compile: step: program 2, what factor contains was changed\n" in text
+    assert "compile: step: program 2, what factor contains was changed, read (" in text
     assert "compile:   argument 0: (2, 3) float32\n" in text
     assert re.search(r"compile:   read elsewhere, .*\bfactor\b", text)
     assert "passes: drop_identities: 1 changes, 5 -> 4 nodes\n" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 
 import numpy as np
@@ -550,3 +551,20 @@ def test_the_storage_of_strided_views():
             assert part.untyped_storage().nbytes() == 40
             assert part.untyped_storage().data_ptr() == x.data_ptr()
         assert y.detach().as_strided((3,), (2,), 4).tolist() == [4, 6, 8]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 5), (0, 3)])
+def test_many_small_tensors_are_joined(shape, axis):
+    if not -len(shape) - 1 <= axis <= len(shape):
+        return
+    for dtype in (ad.float32, ad.int64, ad.bfloat16):
+        parts = [ad.arange(i, i + math.prod(shape)).reshape(shape).to(dtype) for i in range(99)]
+        parts[7] = parts[7].mT if len(shape) == 2 and shape[0] == shape[1] else parts[7].clone()
+        expected = np.stack([x.double().numpy() for x in parts], axis)
+        assert ad.stack(parts, axis).double().numpy().tolist() == expected.tolist()
+        if shape and axis < len(shape):
+            joined = np.concatenate([x.double().numpy() for x in parts], axis)
+            assert ad.cat(parts, axis).double().numpy().tolist() == joined.tolist()
+    with pytest.raises(ad.ShapeError):
+        ad.stack([*parts, ad.zeros((*shape, 2), dtype=ad.bfloat16)], 0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.errors import InvalidArgument
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
+from ...core.tensor_base import TensorBase
 from ...ops.elementwise import functions
 from ...ops.nn import activation as ops
 from ...ops.nn.softmax import LogSoftmax, Softmax, normalised
@@ -132,6 +133,8 @@ def tanh(input: Tensor) -> Tensor:
     [0.0]
     """
     if FOLLOWED and concerns(input):
+        if isinstance(input, TensorBase):
+            return input.tanh()  # which is what an override is asked for, as in PyTorch
         said = overridden(tanh, (input,), {})
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]
@@ -153,6 +156,8 @@ def sigmoid(input: Tensor) -> Tensor:
     [0.5]
     """
     if FOLLOWED and concerns(input):
+        if isinstance(input, TensorBase):
+            return input.sigmoid()
         said = overridden(sigmoid, (input,), {})
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]

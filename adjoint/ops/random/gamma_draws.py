@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining, public
 from ..special.incomplete import beta_shift, gamma_shift
-from .draws import Draw, OfParameter
+from .draws import Draw, OfParameter, common_value, each_of
 from .generators import Generator
 from .streams import rejecting
 
@@ -22,13 +23,22 @@ __all__ = ["binomial"]
 
 
 def _assert_positive(name: str, x: Any) -> None:
-    if x.size and not x.min() > 0:
-        raise InvalidArgument(f"{name}: the concentration must be positive, got {x.min()}")
+    least = common_value(x)
+    if least is None:
+        least = x.min() if x.size else 1
+    if not least > 0:
+        raise InvalidArgument(f"{name}: the concentration must be positive, got {least}")
+
+
+@functools.cache
+def _tiny(dtype: Any) -> Any:
+    """The least normal number of a dtype."""
+    return np.finfo(dtype).tiny
 
 
 def _as_positive(values: Any, like: Any) -> Any:
     """`values` in the dtype of `like`; what underflows becomes the least normal number."""
-    return np.maximum(np.asarray(values).astype(like.dtype), np.finfo(like.dtype).tiny)
+    return np.maximum(np.asarray(values).astype(like.dtype, copy=False), _tiny(like.dtype))
 
 
 def _concentrations(cls: Any) -> Iterable[Sample]:
@@ -52,7 +62,12 @@ class StandardGamma(OfParameter):
     def compute(self, xp: Any, x: Any) -> Any:
         """NumPy's sampler."""
         _assert_positive("standard_gamma", x)
-        return _as_positive(self.rng(xp).standard_gamma(x.astype(np.float64)), x)
+        rng, concentration = self.rng(xp), common_value(x)
+        if type(self.seed) is not int:
+            return _as_positive(rng.standard_gamma(x.astype(np.float64)), x)
+        if concentration is None:
+            return _as_positive(each_of(rng.standard_gamma, x.astype(np.float64)), x)
+        return _as_positive(rng.standard_gamma(concentration, x.shape), x)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """g times the implicit derivative."""
@@ -80,9 +95,12 @@ class StandardDirichlet(OfParameter):
         if type(self.seed) is not int:  # PyTorch's generator
             draws = np.maximum(rng.standard_gamma(wide), np.finfo(np.float64).tiny)
             return _as_positive(draws / draws.sum(-1, keepdims=True), x)
-        logs = np.log(rng.standard_gamma(wide + 1)) - rng.standard_exponential(x.shape) / wide
-        shares = np.exp(logs - logs.max(-1, keepdims=True))
-        return _as_positive(shares / shares.sum(-1, keepdims=True), x)
+        logs = np.log(each_of(rng.standard_gamma, wide + 1))
+        logs -= rng.standard_exponential(x.shape) / wide
+        logs -= np.maximum.reduce(logs, -1, keepdims=True)
+        shares = np.exp(logs, out=logs)
+        shares /= np.add.reduce(shares, -1, keepdims=True)
+        return _as_positive(shares, x)
 
     def gradient(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Any, ...]:
         """Implicit gradient: each share moves as a beta draw does, at the cost of the others in
@@ -121,13 +139,22 @@ class Binomial(Draw):
 
     def compute(self, xp: Any, x1: Any, x2: Any) -> Any:
         """NumPy's sampler."""
-        if x1.size and not x1.min() >= 0:
-            raise InvalidArgument(f"binomial: counts must not be negative, got {x1.min()}")
-        if x2.size and not (x2.min() >= 0 and x2.max() <= 1):
+        count, chance = common_value(x1), common_value(x2)
+        least = count if count is not None else x1.min() if x1.size else 0
+        if not least >= 0:
+            raise InvalidArgument(f"binomial: counts must not be negative, got {least}")
+        low, high = (chance, chance) if chance is not None else (0, 0)
+        if chance is None and x2.size:
+            low, high = x2.min(), x2.max()
+        if not (low >= 0 and high <= 1):
             raise InvalidArgument(
-                f"binomial: probabilities must lie in [0, 1], got {x2.min()} to {x2.max()}"
+                f"binomial: probabilities must lie in [0, 1], got {low} to {high}"
             )
-        return np.asarray(self.rng(xp).binomial(x1.astype(np.int64), x2)).astype(x1.dtype)
+        rng = self.rng(xp)
+        if count is None or chance is None or type(self.seed) is not int:
+            return np.asarray(rng.binomial(x1.astype(np.int64), x2)).astype(x1.dtype)
+        shape = x1.shape if x1.shape == x2.shape else np.broadcast_shapes(x1.shape, x2.shape)
+        return rng.binomial(int(count), chance, shape).astype(x1.dtype)
 
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """Zero: the value jumps or stays."""

@@ -24,7 +24,8 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
-from ...runtime.public import FUNCTIONS, explaining, public
+from ...runtime.public import explaining, public
+from ...runtime.tensors import fresh
 from ..argument_dtypes import REALS, assert_dtypes
 from ..create.allocation import assert_strided, into, sizes_from
 from ..create.values import target
@@ -42,7 +43,6 @@ from .draws import (
     RandInt,
     Uniform,
     assert_chances,
-    assert_weights,
 )
 from .generators import (
     Generator,
@@ -63,7 +63,10 @@ from .streams import (
     draw_uniform,
     drawn,
     drawn_from,
+    drawn_plainly,
+    few_plain,
     followed,
+    followed_multinomial,
     rejecting,
 )
 
@@ -455,6 +458,9 @@ def _chosen(input: Any, generator: Generator | None, like: Any) -> Any:
         return drawn_from(Bernoulli, generator, (input,))
     if type(input._data) is np.ndarray:
         assert_chances(input._data)
+    if few_plain((input,)) is not None and like is input:
+        points = drawn_plainly(own, "uniform", input._data)
+        return fresh((points < input._data).astype(input._data.dtype))
     wide = dt.float64 if input.dtype is dt.float64 else dt.float32
     points = followed(own, input.device, "uniform", (), tuple(input.shape), wide, like)
     return cast((cast(input, wide) - points).sign().clamp(min=0), input.dtype)
@@ -567,25 +573,5 @@ def multinomial(
             f"replacement ({num_samples} > {input.shape[-1]}); pass replacement=True"
         )
     if (own := torch_generator(generator, input.device)) is not None:
-        return _followed_multinomial(own, input, int(num_samples), replacement)
+        return followed_multinomial(own, input, int(num_samples), replacement)
     return drawn_from(Multinomial, generator, (input,), int(num_samples), replacement)
-
-
-def _followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:
-    """Multinomial draws as PyTorch makes them: the first clocks that ring, or places among the
-    running totals.
-    """
-    input = input.detach()
-    if type(input._data) is np.ndarray:
-        assert_weights(input._data, count, replacement)
-    if not replacement or count == 1:
-        clocks: Any = followed(
-            own, input.device, "exponential", (), tuple(input.shape), input.dtype, input
-        )
-        speeds = input / clocks
-        return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
-    totals = input.cumsum(-1)
-    totals = cast(totals / totals[..., -1:], dt.float64)
-    shape = (*input.shape[:-1], count)
-    points = followed(own, input.device, "uniform", (), shape, dt.float64)
-    return FUNCTIONS["searchsorted"](totals, points)

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...backends import numpy as backend
 from ...core import dtype as dt
+from ...core import policy
 from ...core.device import CPU
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import AdjointError, DTypeError, Unsupported
@@ -18,14 +20,17 @@ from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir import compute as core_compute
+from ...ir.compute import quietly
 from ...runtime import repeats
 from ...runtime.cells import Cell, any_graph
 from ...runtime.dispatch import apply
 from ...runtime.fused import drawing_for
 from ...runtime.lazy import LazyValue
+from ...runtime.public import FUNCTIONS
 from ...runtime.tensors import fresh
 from ..create.allocation import finish, names_on
 from ..elementwise.pointwise import Elementwise
+from ..promotion import cast
 from ..shape.movement import Permute
 from ..shape.sizes import is_of_graph
 from .draws import (
@@ -37,6 +42,7 @@ from .draws import (
     Normal,
     Once,
     Uniform,
+    assert_weights,
     memory_order,
 )
 from .generators import (
@@ -63,6 +69,11 @@ def followed(
     if drawing_for[0] and _drawn_now():
         raise not_of_counters()
     data = getattr(like, "_data", None)
+    usual = like is None or (type(data) is np.ndarray and data.flags.c_contiguous)
+    if usual and place is CPU and MODE.get().plain:
+        generator.draws += 1
+        made: Tensor = fresh(generator.twister.draw(method, args, shape, d, None))
+        return made
     order = _order(data) if data is not None and tuple(data.shape) == tuple(shape) else None
     shape = tuple(int(n) for n in shape)
     args = tuple(x.value() if type(x) is SymbolicNumber else x for x in args)
@@ -147,7 +158,49 @@ def rejecting(kind: Any, generator: Generator | None, *inputs: Any) -> Any:
             f"compile: {kind.__name__} takes as many of the numbers of PyTorch's generator as "
             "values say; draw outside of the function, or call random.follow_torch(False)"
         )
+    arrays = few_plain(inputs)
+    if arrays is not None:
+        own.draws += 1
+        return _computed(kind(Once(own.twister), 0), inputs, arrays)
     return _drawn_once(own, lambda once: kind(once, 0), *inputs)
+
+
+def few_plain(inputs: Sequence[Any]) -> list[Any] | None:
+    """The arrays of parameters, where nothing but the numbers is to be computed:
+    a few of them, of one wide dtype and shape, of which no gradient is wanted; else None.
+    """
+    mode = MODE.get()
+    if not mode.plain:
+        return None
+    arrays = [x._data for x in inputs]
+    first = arrays[0]
+    if type(first) is not np.ndarray or first.size > policy.LARGE or first.dtype.char not in "fd":
+        return None
+    for x, data in zip(inputs, arrays, strict=True):
+        if data is not first and (
+            type(data) is not np.ndarray or data.dtype != first.dtype or data.shape != first.shape
+        ):
+            return None
+        if mode.grad and x._node is not None:
+            return None
+    return arrays
+
+
+def drawn_plainly(own: Generator, method: str, like: Any) -> Any:
+    """An array drawn from PyTorch's generator, of the shape, dtype and order of memory of a few
+    plain numbers.
+    """
+    own.draws += 1
+    d = dt.float64 if like.dtype == np.float64 else dt.float32
+    return own.twister.draw(method, (), like.shape, d, memory_order(like))
+
+
+def _computed(op: Any, inputs: Sequence[Any], arrays: list[Any]) -> Any:
+    """The result of such an op; an error is that of the usual way."""
+    try:
+        return fresh(quietly(op.compute, backend, *arrays))
+    except AdjointError:
+        return apply(op, *inputs)
 
 
 _made_for = threading.local()  # `tensors`: for which the draws are that are being made
@@ -193,6 +246,10 @@ def drawn_from(
     kind: Callable[..., Op], generator: Generator | None, inputs: Sequence[Any], *fields: Any
 ) -> Any:
     """Result of the draw `kind` from parameters that are tensors."""
+    if generator is None and not any_graph[0]:
+        arrays = few_plain(inputs)
+        if arrays is not None:
+            return _computed(kind(*default_generator.next_draw(), *fields), inputs, arrays)
     others = _drawn_now()
     if not (any_graph[0] and _is_recorded((*inputs, *others))):
         return apply(kind(*next_draw(generator), *fields), *inputs)
@@ -316,3 +373,27 @@ def draw_normal(
         return followed(own, place, "normal", (mean, std), shape, d, like)
     values = drawn(Normal, generator, place, shape, d)
     return values if (mean, std) == (0.0, 1.0) else values * std + mean
+
+
+def followed_multinomial(own: Generator, input: Any, count: int, replacement: bool) -> Any:
+    """Multinomial draws as PyTorch makes them: the first clocks that ring, or places among the
+    running totals.
+    """
+    input = input.detach()
+    if type(input._data) is np.ndarray:
+        assert_weights(input._data, count, replacement)
+    if not replacement or count == 1:
+        clocks: Any = followed(
+            own, input.device, "exponential", (), tuple(input.shape), input.dtype, input
+        )
+        speeds = input / clocks
+        return speeds.argmax(-1, keepdim=True) if count == 1 else speeds.topk(count).indices
+    totals = input.cumsum(-1)
+    if few_plain((input,)) is not None and input.ndim == 1:
+        edges = totals._data / totals._data[-1:]
+        points = drawn_plainly(own, "uniform", np.empty(count))
+        return fresh(edges.astype(np.float64).searchsorted(points))
+    totals = cast(totals / totals[..., -1:], dt.float64)
+    shape = (*input.shape[:-1], count)
+    points = followed(own, input.device, "uniform", (), shape, dt.float64)
+    return FUNCTIONS["searchsorted"](totals, points)

@@ -110,3 +110,6 @@ def _reduced(data: Any, kind: str, begins: Any, counts: Any, axis: int, initial:
         if initial is None and empty.any():
             found = found.masked_fill(from_numpy(empty[:, None]).to(data.device), float("nan"))
     return found.reshape(*data.shape[:axis], segments, *rest)
+
+
+_segment_reduce = segment_reduce  # as packages of graphs call it

@@ -10,9 +10,10 @@ from ...autograd.dual import Dual, DualLevel, followed
 from ...autograd.engine import run_backward, seed
 from ...autograd.levels import DERIVING, current, entered, recording_beyond
 from ...autograd.modes import enable_grad
-from ...core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError
+from ...core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...core.mode import MODE, switched
 from ...core.tensor_base import TensorBase
+from ...runtime.cells import Cell
 from ...runtime.node import Leaf
 from ...runtime.tensors import wrap
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
@@ -51,6 +52,11 @@ class _Reverse:
             self.nodes = [x._node for x in self.xs]
             values = [x._data for x in self.xs]
             self.result = call(tree_unflatten(self.xs, self.form))
+        if any(type(getattr(y, "_node", None)) is Cell for y in tree_flatten(self.result)[0]):
+            raise Unsupported(
+                f"{name}: the function was recorded in a Graph, whose gradients are nodes of their "
+                "own; use autograd.grad(y, x) there, or call this outside of the graph"
+            )
         for leaf, x, value in zip(self.leaves, self.xs, values, strict=True):
             if x._data is not value:  # it was written to
                 leaf.copy_(x._data.inner)
@@ -547,6 +553,12 @@ def _with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
         raise InvalidArgument(
             f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
         )
+    for leaf in tree_flatten(result[1])[0]:
+        if not isinstance(leaf, TensorBase):
+            raise InvalidArgument(
+                f"{name}: Expected tensors, got unsupported type {type(leaf)} in aux; let a "
+                "closure keep what is no tensor"
+            )
     return result
 
 

@@ -116,6 +116,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("poisson_nll_loss", (abs(X), abs(X), False, False, 1e-6, 0), {}),
     ("rnn_relu_cell", CELL, {}),
     ("rnn_tanh_cell", CELL[:4], {}),
+    ("_segment_reduce", (normal(6), "sum"), {"lengths": whole(2, 0, 4)}),
     ("segment_reduce", (normal(6), "sum"), {"lengths": whole(2, 0, 4)}),
     ("segment_reduce", (normal(6), "mean"), {"lengths": whole(2, 0, 4)}),
     ("segment_reduce", (normal(6, 2), "mean"), {"lengths": whole(2, 0, 4), "initial": 3}),

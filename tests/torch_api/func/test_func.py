@@ -714,3 +714,31 @@ def test_functional_products_are_followed_or_refused(transform, name):
 
 def test_one_output_with_a_tuple_of_dims():
     both(lambda lib, f, x: f.vmap(lambda v: v * 2, out_dims=(1,))(x), (3, 2))
+
+
+@pytest.mark.parametrize("aux", [3, None, "text", (1,), {"a": 2}], ids=str)
+def test_auxiliary_outputs_are_tensors(aux):
+    for lib in (torch, ad):
+        x = lib.ones(2)
+        for call in (
+            lambda: lib.func.grad(lambda v: (v.sum(), aux), has_aux=True)(x),  # noqa: B023
+            lambda: lib.func.vjp(lambda v: (v * 2, aux), x, has_aux=True),  # noqa: B023
+            lambda: lib.func.jvp(lambda v: (v * 2, aux), (x,), (x,), has_aux=True),  # noqa: B023
+        ):
+            with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type"):
+                call()
+
+
+def test_functions_recorded_in_a_graph_are_refused_with_the_remedy():
+    with ad.Graph():
+        x = ad.tensor([1.0, 2.0])
+        y = x * 2
+        for call in (
+            lambda: ad.func.grad(lambda v: (v * v).sum())(x),
+            lambda: ad.func.grad(lambda v: (v * v).sum())(y),
+            lambda: ad.func.vjp(lambda v: v * v, y), lambda: ad.func.jacrev(lambda v: v * v)(y),
+        ):  # fmt: skip
+            with pytest.raises(ad.AdjointError, match=r"autograd\.grad"):
+                call()
+    z = ad.tensor([1.0, 2.0])
+    assert ad.func.grad(lambda v: (v * v).sum())(z).tolist() == [2.0, 4.0]

@@ -194,6 +194,13 @@ def _alike(xs: Sequence[Any]) -> bool:
     return all(type(x) is np.ndarray and x.dtype == xs[0].dtype for x in xs)
 
 
+def _are_small(xs: Sequence[Any]) -> bool:
+    """Whether these are many small arrays, of which NumPy copies each before a kernel's words for
+    it are written.
+    """
+    return len(xs) > policy.JOINED_FEW and xs[0].size <= policy.JOINED_SMALL
+
+
 def _steps(shape: Sequence[int], size: int) -> list[int]:
     """The strides of a row-major array."""
     steps = [size]
@@ -211,7 +218,9 @@ def concat(xs: Sequence[Any], axis: int = 0) -> Any:
     first = xs[0].shape
     axis = range(len(first))[axis]
     rest = (first[:axis], first[axis + 1 :])
-    if not _alike(xs) or any((x.shape[:axis], x.shape[axis + 1 :]) != rest for x in xs):
+    if _are_small(xs) or not _alike(xs):
+        return reference.concat(xs, axis=axis)
+    if any((x.shape[:axis], x.shape[axis + 1 :]) != rest for x in xs):
         return reference.concat(xs, axis=axis)
     shape = (*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :])
     steps = _steps(shape, xs[0].itemsize)
@@ -227,7 +236,9 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Any:
     """The arrays joined along a new axis."""
     first = xs[0].shape
     axis = range(len(first) + 1)[axis]
-    if not _alike(xs) or any(x.shape != first for x in xs):
+    if _are_small(xs) and axis == 0 and first and all(x.shape == first for x in xs):
+        return reference.concat(xs, axis=0).reshape(len(xs), *first)
+    if _are_small(xs) or not _alike(xs) or any(x.shape != first for x in xs):
         return reference.stack(xs, axis=axis)
     shape = (*first[:axis], len(xs), *first[axis:])
     steps = _steps(shape, xs[0].itemsize)
