@@ -1,9 +1,9 @@
 """`ad.compile`: arguments of any form, modes, recompiles, random numbers, modules, refusals."""
 
-import re
 import copy
 import dataclasses
 import pickle
+import re
 import threading
 import warnings
 import weakref
