@@ -9,14 +9,16 @@ Everything here is written on public names of `adjoint`.
 
 >>> from adjoint import evolve
 >>> x = ad.tensor([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
->>> task = evolve.Supervised(x, ad.tensor([[0.], [1.], [1.], [0.]]))
->>> run = evolve.Evolution(evolve.NEAT(2, 1), task, size=50, seed=1)
->>> best = run.run(60, goal=-0.01)
+>>> task = evolve.Supervised(x, ad.tensor([[0.], [1.], [1.], [1.]]))
+>>> run = evolve.Evolution(evolve.NEAT(2, 1), task, size=20, seed=1)
+>>> best = run.run(10, goal=-0.1)
 """
 
 from .errors import EvolutionError
 from .evolution import Evolution
 from .genome import Genome, Innovations, Link
+from .growing import deeper, narrower, wider
+from .modules import Individual, Modules
 from .mutations import mutation
 from .neat import NEAT
 from .network import ACTIVATIONS, Network, Networks, unroll
@@ -27,6 +29,7 @@ from .tasks import Episodes, Fitness, Supervised
 
 __all__ = [
     "ACTIVATIONS", "NEAT", "NSGA2", "Episodes", "Evolution", "EvolutionError", "Fitness", "Genome",
-    "Innovations", "Link", "Network", "Networks", "Species", "Supervised", "crowding", "fronts",
-    "graph_of", "mutation", "unroll",
+    "Individual", "Innovations", "Link", "Modules", "Network", "Networks", "Species", "Supervised", "crowding", "deeper",
+    "fronts",
+    "graph_of", "mutation", "narrower", "unroll", "wider",
 ]  # fmt: skip

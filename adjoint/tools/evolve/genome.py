@@ -85,7 +85,8 @@ class Genome:
     """
 
     __slots__ = (
-        "disabled", "inputs", "links", "moments", "nodes", "outputs", "scores", "steps", "values"
+        "disabled", "inputs", "links", "moments", "nodes", "outputs", "plan", "scores", "steps",
+        "values",
     )  # fmt: skip
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -97,6 +98,7 @@ class Genome:
         self.moments: dict[str, dict[int, float]] = {}
         self.steps: dict[str, float] = {}
         self.scores: dict[str, float] = {}
+        self.plan: tuple[Any, ...] = ()  # the levels, and of which connections they are
 
     def __repr__(self) -> str:
         return (
@@ -110,7 +112,7 @@ class Genome:
         twin.nodes, twin.links = dict(self.nodes), dict(self.links)
         twin.disabled, twin.values = set(self.disabled), dict(self.values)
         twin.moments = {name: dict(each) for name, each in self.moments.items()}
-        twin.steps = dict(self.steps)
+        twin.steps, twin.plan = dict(self.steps), self.plan
         return twin
 
     def hidden(self) -> list[int]:

@@ -130,6 +130,10 @@ class NEAT:
         """What computes outputs from inputs."""
         return Network(genome, self.dtype)
 
+    def operations(self, genome: Genome) -> int:
+        """The products of one row."""
+        return genome.operations()
+
     def encode(self, group: list[Genome]) -> dict[str, Any]:
         """Genomes as plain values."""
         return genomes.encode(group)

@@ -25,8 +25,16 @@ ACTIVATIONS: dict[str, Activation] = {
 
 def levels_of(genome: Genome) -> list[list[int]]:
     """The nodes that outputs depend on, by the longest way to them from an input; the outputs are
-    a level of their own, the last.
+    a level of their own, the last. They are kept for as long as the same connections count.
     """
+    links, disabled = tuple(genome.links), frozenset(genome.disabled)
+    if not genome.plan or genome.plan[:2] != (links, disabled):
+        genome.plan = (links, disabled, _levels(genome))
+    return genome.plan[2]
+
+
+def _levels(genome: Genome) -> list[list[int]]:
+    """The levels, worked out from the connections."""
     outputs = range(genome.inputs, genome.inputs + genome.outputs)
     before: dict[int, list[int]] = {}
     reached: dict[int, list[int]] = {}
@@ -77,7 +85,7 @@ class Networks:
     >>> space, rng = evolve.NEAT(2, 1), random.Random(0)
     >>> networks = evolve.Networks([space.first(rng) for _ in range(5)])
     >>> networks(ad.zeros(4, 2)).shape
-    torch.Size([5, 4, 1])
+    adjoint.Size([5, 4, 1])
     """
 
     def __init__(self, genomes: Sequence[Genome], dtype: ad.dtype = ad.float32) -> None:
@@ -93,7 +101,9 @@ class Networks:
         """Give each node a slot: `slots` of each genome, and the levels' bounds."""
         plans = [levels_of(genome) for genome in self.genomes]
         depth = max(len(plan) for plan in plans) - 1
-        widths = [max((len(p[i]) for p in plans if i < len(p) - 1), default=0) for i in range(depth)]
+        widths = [
+            max((len(p[i]) for p in plans if i < len(p) - 1), default=0) for i in range(depth)
+        ]
         bounds = np.cumsum([0, *widths, self.outputs]).tolist()
         self.bounds = list(zip(bounds[:-1], bounds[1:], strict=True))
         self.width = bounds[-1]
@@ -107,7 +117,9 @@ class Networks:
                     slots[n] = self.bounds[at][0] + j
                     used[at].setdefault(genome.nodes[n], []).append((row, j))
             self.slots.append(slots)
-        self._activations = [self._masks(each, hi - lo) for each, (lo, hi) in zip(used, self.bounds, strict=True)]
+        self._activations = [
+            self._masks(each, hi - lo) for each, (lo, hi) in zip(used, self.bounds, strict=True)
+        ]
 
     def _masks(
         self, used: dict[str, list[tuple[int, int]]], width: int
@@ -187,9 +199,7 @@ class Networks:
             shapes = [(count, width, 1), (count * width, self.inputs)]
             shapes += [(count, width, width)] * (len(self._sizes) - 2)
             parts = ad.split(flat, self._sizes)
-            self._blocks = [
-                part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
-            ]
+            self._blocks = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
         return self._blocks
 
     def reset(self) -> None:
@@ -296,7 +306,7 @@ class Network:
     >>> from adjoint import evolve
     >>> network = evolve.Network(evolve.NEAT(2, 1).first(random.Random(0)))
     >>> network(ad.zeros(4, 2)).shape
-    torch.Size([4, 1])
+    adjoint.Size([4, 1])
     """
 
     def __init__(self, genome: Genome, dtype: ad.dtype = ad.float32) -> None:
@@ -326,7 +336,7 @@ def unroll(network: Networks | Network, sequence: ad.Tensor) -> ad.Tensor:
     >>> from adjoint import evolve
     >>> network = evolve.Network(evolve.NEAT(1, 1, recurrent=0.5).first(random.Random(0)))
     >>> evolve.unroll(network, ad.ones(7, 4, 1)).shape
-    torch.Size([7, 4, 1])
+    adjoint.Size([7, 4, 1])
     """
     if sequence.ndim != 3 or not len(sequence):
         raise EvolutionError(

@@ -101,7 +101,9 @@ class NSGA2:
                 )
             rows.append(
                 [
-                    -individual.scores[each[1:]] if each.startswith("-") else individual.scores[each]
+                    -individual.scores[each[1:]]
+                    if each.startswith("-")
+                    else individual.scores[each]
                     for each in self.objectives
                 ]
             )

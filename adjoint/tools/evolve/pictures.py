@@ -74,7 +74,9 @@ def _write(
         return [(MARGIN + a, HEIGHT - MARGIN - b) for a, b in share.tolist()]
 
     def text(at: tuple[float, float], words: str, anchor: str = "middle") -> str:
-        return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+        return (
+            f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+        )
 
     bottom = HEIGHT - MARGIN
     parts = [

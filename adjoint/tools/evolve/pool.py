@@ -30,8 +30,10 @@ def evaluate(task: Any, space: Any, group: Sequence[Any], seed: int, timed: bool
         )
     for individual, each in zip(group, scores, strict=True):
         individual.scores = {
-            **each, "size": float(individual.size()), "operations": float(individual.operations())
-        }  # fmt: skip
+            **each,
+            "size": float(individual.size()),
+            "operations": float(space.operations(individual)),
+        }
         if timed:
             individual.scores["time"] = seconds(space.network(individual), task)
 

@@ -243,7 +243,7 @@ class Fitness:
             numbers = {}
         if "score" not in numbers:
             raise EvolutionError(
-                f'Fitness: the function returned {result!r}; a number is meant, or a dict of numbers '
+                f"Fitness: the function returned {result!r}; a number is meant, or a dict of numbers "
                 'with "score"'
             )
         return numbers
@@ -313,7 +313,9 @@ class Episodes:
                 if together:
                     outputs = networks(x).numpy()
                 else:
-                    outputs = ad.stack([m(each) for m, each in zip(modules, x, strict=True)]).numpy()
+                    outputs = ad.stack(
+                        [m(each) for m, each in zip(modules, x, strict=True)]
+                    ).numpy()
                 outputs = outputs.reshape(count, -1)
                 still = []
                 for i in running:
