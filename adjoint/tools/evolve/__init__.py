@@ -29,7 +29,6 @@ from .tasks import Episodes, Fitness, Supervised
 
 __all__ = [
     "ACTIVATIONS", "NEAT", "NSGA2", "Episodes", "Evolution", "EvolutionError", "Fitness", "Genome",
-    "Individual", "Innovations", "Link", "Modules", "Network", "Networks", "Species", "Supervised", "crowding", "deeper",
-    "fronts",
-    "graph_of", "mutation", "narrower", "unroll", "wider",
+    "Individual", "Innovations", "Link", "Modules", "Network", "Networks", "Species", "Supervised",
+    "crowding", "deeper", "fronts", "graph_of", "mutation", "narrower", "unroll", "wider",
 ]  # fmt: skip

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .errors import EvolutionError
 
 
-class Link:
-    """A connection's ends: node `source` leads to node `target`, at once or, where it is
-    `recurrent`, in the next step of a sequence. It is not changed once it is made.
-    """
+class Link(NamedTuple):
+    """A connection: node `source` leads to node `target`, in the next step if `recurrent`."""
 
-    __slots__ = ("recurrent", "source", "target")
-
-    def __init__(self, source: int, target: int, recurrent: bool = False) -> None:
-        self.source, self.target, self.recurrent = source, target, recurrent
-
-    def __repr__(self) -> str:
-        return f"{self.source} {'~>' if self.recurrent else '->'} {self.target}"
+    source: int
+    target: int
+    recurrent: bool = False
 
 
 class Innovations:
@@ -53,19 +47,12 @@ class Innovations:
         raise AssertionError("one more time than there are nodes is always free")
 
     def state_dict(self) -> dict[str, Any]:
-        """The numbers as arrays."""
-        links = [[a, b, r, n] for (a, b, r), n in self.links.items()]
-        nodes = [[split, time, n] for (split, time), n in self.nodes.items()]
-        return {
-            "links": np.array(links, np.int64).reshape(-1, 4),
-            "nodes": np.array(nodes, np.int64).reshape(-1, 3),
-        }
+        """The numbers as plain values."""
+        return {"links": list(self.links.items()), "nodes": list(self.nodes.items())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the numbers that `state_dict` gave."""
-        links, nodes = state["links"].tolist(), state["nodes"].tolist()
-        self.links = {(a, b, bool(r)): n for a, b, r, n in links}
-        self.nodes = {(split, time): n for split, time, n in nodes}
+        self.links, self.nodes = dict(state["links"]), dict(state["nodes"])
 
 
 class Genome:
@@ -117,8 +104,7 @@ class Genome:
 
     def hidden(self) -> list[int]:
         """The hidden nodes."""
-        first = self.inputs + self.outputs
-        return [n for n in self.nodes if n >= first]
+        return [n for n in self.nodes if n >= self.inputs + self.outputs]
 
     def enabled(self) -> Iterator[tuple[int, Link]]:
         """The connections that count, with their innovation numbers."""
@@ -127,10 +113,6 @@ class Genome:
     def size(self) -> int:
         """The parameters: weights of connections that count, and biases."""
         return len(self.links) - len(self.disabled) + len(self.nodes)
-
-    def operations(self) -> int:
-        """The products of one row: connections that count."""
-        return len(self.links) - len(self.disabled)
 
     def would_cycle(self, source: int, target: int) -> bool:
         """Whether a connection within a step would close a cycle; disabled ones count too, as
@@ -165,6 +147,8 @@ class Genome:
             raise EvolutionError(f"connect: node {link.target} is an input, or not there")
         if not 0 <= link.source < self.inputs and link.source not in self.nodes:
             raise EvolutionError(f"connect: node {link.source} is not there")
+        if link.recurrent and link.source < self.inputs:
+            raise EvolutionError(f"connect: input {link.source} cannot lead on in the next step")
         if not link.recurrent:
             if self.inputs <= link.source < self.inputs + self.outputs:
                 raise EvolutionError(
@@ -243,14 +227,9 @@ def distances(genomes: list[Genome], others: list[Genome], weight: float = 0.4) 
     return result
 
 
-def encode(genomes: list[Genome]) -> dict[str, Any]:
-    """Genomes as arrays and plain Python values, which files and other processes take."""
-    return {"genomes": [_encoded(each) for each in genomes]}
-
-
-def _encoded(genome: Genome) -> dict[str, Any]:
+def encode(genome: Genome) -> dict[str, Any]:
+    """A genome as arrays and plain Python values, which files and other processes take."""
     keys = list(genome.values)
-    ends = [[g, x.source, x.target, x.recurrent] for g, x in genome.links.items()]
     moments = {
         name: (list(each), np.array(list(each.values()), np.float64))
         for name, each in genome.moments.items()
@@ -258,7 +237,7 @@ def _encoded(genome: Genome) -> dict[str, Any]:
     return {
         "sizes": (genome.inputs, genome.outputs),
         "nodes": list(genome.nodes.items()),
-        "links": np.array(ends, np.int64).reshape(-1, 4),
+        "links": [(g, *link) for g, link in genome.links.items()],
         "disabled": sorted(genome.disabled),
         "keys": keys,
         "values": np.array(list(genome.values.values()), np.float64),
@@ -268,15 +247,11 @@ def _encoded(genome: Genome) -> dict[str, Any]:
     }
 
 
-def decode(state: Mapping[str, Any]) -> list[Genome]:
-    """The genomes that `encode` was given."""
-    return [_decoded(each) for each in state["genomes"]]
-
-
-def _decoded(state: Mapping[str, Any]) -> Genome:
+def decode(state: Mapping[str, Any]) -> Genome:
+    """The genome that `encode` was given."""
     genome = Genome(*state["sizes"])
     genome.nodes = dict(state["nodes"])
-    genome.links = {g: Link(a, b, bool(r)) for g, a, b, r in state["links"].tolist()}
+    genome.links = {g: Link(*link) for g, *link in state["links"]}
     genome.disabled = set(state["disabled"])
     genome.values = dict(zip(state["keys"], state["values"].tolist(), strict=True))
     genome.moments = {

@@ -158,7 +158,7 @@ def narrower(individual: Individual, space: Any, rng: random.Random) -> bool:
 
 @mutation
 def deeper(individual: Individual, space: Any, rng: random.Random) -> bool:
-    """Put a layer that is the identity, and ReLU, behind a ReLU, whose values ReLU does not change."""
+    """Put an identity, and ReLU, behind a ReLU, whose values ReLU does not change."""
     there = []
     for path, chain in individual.chains():
         last: Any = None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import adjoint as ad
@@ -18,7 +16,7 @@ from .mutations import chosen, named
 
 
 class Individual:
-    """A module, what its optimizer keeps for each parameter (by the parameter's name), and scores."""
+    """A module, what its optimizer keeps for each parameter (by its name), and scores."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -30,11 +28,8 @@ class Individual:
 
     def copy(self) -> Individual:
         """An individual of its own, with all that this one has learnt, and without its scores."""
-        twin = Individual(copy.deepcopy(self.module))
-        twin.moments = {
-            name: {what: x.clone() for what, x in each.items()}
-            for name, each in self.moments.items()
-        }
+        twin = copy.deepcopy(self)
+        twin.scores = {}
         return twin
 
     def size(self) -> int:
@@ -98,8 +93,8 @@ class Individual:
                 kept[what] = x
             elif what not in POWERS:
                 raise EvolutionError(
-                    f"modules: it is not known how the optimizer's {what!r} follows {key} to another "
-                    f"shape; use an optimizer that keeps no more than {', '.join(POWERS)}"
+                    f"modules: it is not known how the optimizer's {what!r} follows {key} to "
+                    f"another shape; use an optimizer that keeps no more than {', '.join(POWERS)}"
                 )
             elif moments is None:
                 kept[what] = ad.zeros(value.shape, dtype=x.dtype)
@@ -157,7 +152,6 @@ class Modules:
         build: makes a module; what it draws is seeded.
         mutations: chances by name, as for `NEAT`.
         optimizer: makes the optimizer for tasks with gradient steps, from parameters.
-        example: an input of one row, with which products are counted ("operations").
 
     Errors: EvolutionError for names and chances that cannot be.
 
@@ -178,12 +172,10 @@ class Modules:
         build: Callable[[], nn.Module],
         *,
         mutations: Mapping[str, float] | None = None,
-        optimizer: Callable[..., ad.optim.Optimizer] = partial(ad.optim.Adam, lr=0.001),
-        example: Any = None,
+        optimizer: Callable[..., ad.optim.Optimizer] = ad.optim.Adam,
         dtype: ad.dtype = ad.float32,
     ) -> None:
         self.build, self.optimizer, self.dtype = build, optimizer, dtype
-        self.example = None if example is None else ad.as_tensor(example)
         self.mutations = {**CHANCES, **(mutations or {})}
         for name, chance in self.mutations.items():
             named(name)
@@ -214,38 +206,13 @@ class Modules:
         """The module."""
         return individual.module
 
-    def operations(self, individual: Individual) -> int:
-        """The products of the example's linear layers and convolutions; nan without an example."""
-        if self.example is None:
-            return math.nan  # type: ignore[return-value]
-        counts: list[int] = []
-
-        def count(layer: Any, inputs: Any, output: ad.Tensor) -> None:
-            places = output.numel() // layer.weight.shape[0]
-            counts.append(layer.weight.numel() * places)
-
-        handles = [
-            layer.register_forward_hook(count)
-            for layer in individual.module.modules()
-            if isinstance(layer, GROWING)
-        ]
-        training = individual.module.training
-        try:
-            with ad.no_grad():
-                individual.module.eval()(self.example)
-        finally:
-            individual.module.train(training)
-            for handle in handles:
-                handle.remove()
-        return sum(counts)
-
-    def encode(self, group: list[Individual]) -> dict[str, Any]:
+    def encode(self, group: list[Individual]) -> list[dict[str, Any]]:
         """Individuals as plain values and tensors."""
-        return {"individuals": [_encoded(each) for each in group]}
+        return [_encoded(each) for each in group]
 
-    def decode(self, state: Mapping[str, Any]) -> list[Individual]:
+    def decode(self, state: list[dict[str, Any]]) -> list[Individual]:
         """The individuals that `encode` was given."""
-        return [self._decoded(each) for each in state["individuals"]]
+        return [self._decoded(each) for each in state]
 
     def _decoded(self, state: Mapping[str, Any]) -> Individual:
         individual = self.first(random.Random(0))

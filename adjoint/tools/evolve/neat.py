@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ CHANCES = {
     "add_connection": 0.1,
     "drop_connection": 0.02,
     "drop_node": 0.01,
-    "toggle_connection": 0.01,
     "change_values": 0.8,
 }
 
@@ -70,13 +68,12 @@ class NEAT:
         recurrent: float = 0.0,
         scale: float = 1.0,
         step: float = 0.5,
-        optimizer: Callable[..., ad.optim.Optimizer] = partial(ad.optim.Adam, lr=0.01),
+        optimizer: Callable[..., ad.optim.Optimizer] = ad.optim.Adam,
         dtype: ad.dtype = ad.float32,
     ) -> None:
         if inputs < 1 or outputs < 1:
-            raise EvolutionError(
-                f"NEAT: inputs and outputs must be 1 or more, got {inputs} and {outputs}"
-            )
+            sizes = f"{inputs} and {outputs}"
+            raise EvolutionError(f"NEAT: inputs and outputs must be 1 or more, got {sizes}")
         self.inputs, self.outputs = inputs, outputs
         self.activations = (activation,) if isinstance(activation, str) else tuple(activation)
         self.output, self.connected, self.recurrent = output, float(connected), recurrent
@@ -130,17 +127,13 @@ class NEAT:
         """What computes outputs from inputs."""
         return Network(genome, self.dtype)
 
-    def operations(self, genome: Genome) -> int:
-        """The products of one row."""
-        return genome.operations()
-
-    def encode(self, group: list[Genome]) -> dict[str, Any]:
+    def encode(self, group: list[Genome]) -> list[dict[str, Any]]:
         """Genomes as plain values."""
-        return genomes.encode(group)
+        return [genomes.encode(each) for each in group]
 
-    def decode(self, state: Mapping[str, Any]) -> list[Genome]:
+    def decode(self, state: list[dict[str, Any]]) -> list[Genome]:
         """The genomes that `encode` was given."""
-        return genomes.decode(state)
+        return [genomes.decode(each) for each in state]
 
     def state_dict(self) -> dict[str, Any]:
         """The innovations so far."""
@@ -168,9 +161,7 @@ class NEAT:
     def split(self, genome: Genome, g: int, rng: random.Random) -> int:
         """Put a node into connection g, which is disabled; returns the node.
 
-        A node whose activation is the identity, or relu and its like near 1, changes little: the
-        way in has weight 1, the way out the weight that the connection had, with its optimizer
-        state.
+        The way in has weight 1, the way out that of the connection, with its optimizer state.
         """
         link = genome.links[g]
         n = self.innovations.node(g, genome.nodes, self.inputs + self.outputs)
@@ -235,15 +226,6 @@ def drop_node(genome: Genome, space: NEAT, rng: random.Random) -> bool:
     if not hidden:
         return False
     genome.drop_node(rng.choice(hidden))
-    return True
-
-
-@mutation
-def toggle_connection(genome: Genome, space: NEAT, rng: random.Random) -> bool:
-    """Disable a connection, or let it count again."""
-    if not genome.links:
-        return False
-    genome.disabled ^= {rng.choice(list(genome.links))}
     return True
 
 

@@ -105,7 +105,7 @@ class Networks:
             max((len(p[i]) for p in plans if i < len(p) - 1), default=0) for i in range(depth)
         ]
         bounds = np.cumsum([0, *widths, self.outputs]).tolist()
-        self.bounds = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self.bounds = [(bounds[i], bounds[i + 1]) for i in range(depth + 1)]
         self.width = bounds[-1]
         self.slots: list[dict[int, int]] = []
         used: list[dict[str, list[tuple[int, int]]]] = [{} for _ in self.bounds]
@@ -160,18 +160,11 @@ class Networks:
                 if target is None:
                     continue
                 line = first + target
-                if link.recurrent:
-                    source = slots.get(link.source)
-                    at = None if source is None else starts[3] + line * width + source
-                    if link.source < inputs:
-                        raise EvolutionError(f"Networks: input {link.source} has no value before")
-                elif link.source < inputs:
+                if link.source < inputs:
                     at = starts[1] + line * inputs + link.source
                 else:
-                    source = slots.get(link.source)
-                    at = None if source is None else starts[2] + line * width + source
-                if at is not None:
-                    entries.append((row, g, at, values[g]))
+                    at = starts[3 if link.recurrent else 2] + line * width + slots[link.source]
+                entries.append((row, g, at, values[g]))
         self._steps = list(groups)
         self._entries = list(groups.values())
         places = [entry[2] for entries in self._entries for entry in entries]
@@ -209,17 +202,13 @@ class Networks:
     def __call__(self, x: ad.Tensor) -> ad.Tensor:
         """The outputs, of shape (genomes, rows, outputs)."""
         x = ad.as_tensor(x, dtype=self.dtype)
-        if x.ndim not in (2, 3) or x.shape[-1] != self.inputs:
+        count, width, inputs = len(self.genomes), self.width, self.inputs
+        if x.shape[-1:] != (inputs,) or not (x.ndim == 2 or x.shape[:-2] == (count,)):
             raise EvolutionError(
-                f"Networks: expected (rows, {self.inputs}) or (genomes, rows, {self.inputs}), got "
+                f"Networks: expected (rows, {inputs}) or ({count}, rows, {inputs}), got "
                 f"{tuple(x.shape)}"
             )
-        if x.ndim == 3 and x.shape[0] != len(self.genomes):
-            raise EvolutionError(
-                f"Networks: rows of {x.shape[0]} genomes for {len(self.genomes)}; give each its own"
-            )
         bias, first, later, *back = self._matrices()
-        count, width = len(self.genomes), self.width
         if x.ndim == 2:
             sums = (first @ x.T).reshape(count, width, x.shape[0]) + bias
         else:
@@ -297,10 +286,8 @@ class Networks:
 ELEMENTWISE = ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Adamax")
 
 
-class Network:
+class Network(Networks):
     """The network of one genome: `network(x)` takes (rows, inputs) and gives (rows, outputs).
-
-    Where it is recurrent, a call reads what the nodes were in the call before; `reset` forgets it.
 
     >>> import random
     >>> from adjoint import evolve
@@ -310,23 +297,14 @@ class Network:
     """
 
     def __init__(self, genome: Genome, dtype: ad.dtype = ad.float32) -> None:
-        self.networks = Networks([genome], dtype)
-
-    @property
-    def genome(self) -> Genome:
-        """The genome."""
-        return self.networks.genomes[0]
-
-    def reset(self) -> None:
-        """Forget the step before."""
-        self.networks.reset()
+        super().__init__([genome], dtype)
 
     def __call__(self, x: ad.Tensor) -> ad.Tensor:
         """The outputs, of shape (rows, outputs)."""
-        return self.networks(x).squeeze(0)
+        return super().__call__(x).squeeze(0)
 
 
-def unroll(network: Networks | Network, sequence: ad.Tensor) -> ad.Tensor:
+def unroll(network: Networks, sequence: ad.Tensor) -> ad.Tensor:
     """Outputs of a sequence of shape (steps, rows, inputs), from a state of zeros.
 
     The result has shape (steps, rows, outputs), with the genomes in front for `Networks`.

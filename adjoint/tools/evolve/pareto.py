@@ -68,9 +68,8 @@ class NSGA2:
 
     Args:
         objectives: names of scores; one with a minus in front is better the smaller it is.
-            "score" and what else a task returns; "size": parameters, "operations": products of an
-            output, "time": measured seconds of a call, with which a run is no longer the same from
-            the same seed.
+            "score" and what else a task returns; "size": parameters; "time": measured seconds of a
+            call, with which a run is no longer the same from the same seed.
         cross: the chance that a child has two parents.
 
     >>> from adjoint import evolve

@@ -41,9 +41,8 @@ def _short(value: Any) -> str:
 
 def front(selection: Any, evaluated: Sequence[Any], best: Sequence[Any], path: str | Path) -> None:
     """Write a picture of the first two objectives: the last generation, and the front as a line."""
-    (x, y), signs = selection.names()[:2], [
-        -1.0 if each.startswith("-") else 1.0 for each in selection.objectives[:2]
-    ]  # fmt: skip
+    x, y = selection.names()[:2]
+    signs = [-1.0 if each.startswith("-") else 1.0 for each in selection.objectives[:2]]
     others = selection.points(evaluated)[:, :2] * signs
     line = selection.points(best)[:, :2] * signs
     line = line[np.argsort(line[:, 0], kind="stable")]

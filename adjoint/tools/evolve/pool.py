@@ -29,11 +29,7 @@ def evaluate(task: Any, space: Any, group: Sequence[Any], seed: int, timed: bool
             f"Evolution: the task gave {len(scores)} scores for {len(group)} individuals"
         )
     for individual, each in zip(group, scores, strict=True):
-        individual.scores = {
-            **each,
-            "size": float(individual.size()),
-            "operations": float(space.operations(individual)),
-        }
+        individual.scores = {**each, "size": float(individual.size())}
         if timed:
             individual.scores["time"] = seconds(space.network(individual), task)
 
@@ -70,8 +66,8 @@ def _work(state: Any, seed: int) -> Any:
 class Pool:
     """Processes that evaluate groups; none are started for `workers=0`.
 
-    A process is started anew (`spawn`): the program needs `if __name__ == "__main__":`, and task and
-    space must be such that pickle can pass them on.
+    A process is started anew (`spawn`): the program needs `if __name__ == "__main__":`, and task
+    and space must be such that pickle can pass them on.
     """
 
     def __init__(self, task: Any, space: Any, workers: int, timed: bool) -> None:
@@ -94,7 +90,7 @@ class Pool:
         except (PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise EvolutionError(
-                f"Evolution: workers={self.workers} cannot be given the task or the space: {error}; "
+                f"Evolution: workers={self.workers} cannot be given task or space: {error}; "
                 "use functions with names, at the top of a module"
             ) from error
         except BrokenProcessPool as error:

@@ -70,13 +70,9 @@ class Species:
             far = space.distances(waiting, [group.representative for group in self.groups])
             near = far < self.distance
             chosen = near.argmax(1)
-            rest = []
-            for i, individual in enumerate(waiting):
-                if near[i, chosen[i]]:
-                    self.groups[chosen[i]].members.append(individual)
-                else:
-                    rest.append(individual)
-            waiting = rest
+            for i in near.any(1).nonzero()[0]:
+                self.groups[chosen[i]].members.append(waiting[i])
+            waiting = [waiting[i] for i in (~near.any(1)).nonzero()[0]]
         while waiting:
             group = Group(self.made, waiting[0])
             self.made += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import adjoint as ad
 from adjoint import nn
@@ -13,26 +13,6 @@ from .genome import Genome
 from .network import Networks, unroll
 
 Scores = dict[str, float]
-
-
-class Space(Protocol):
-    """What tasks ask of a space."""
-
-    optimizer: Callable[..., ad.optim.Optimizer]
-    dtype: ad.dtype
-
-    def network(self, individual: Any) -> Any:
-        """What computes outputs from inputs."""
-
-
-class Task(Protocol):
-    """What scores a group of individuals, each by names, and may train them where they are.
-
-    `seed` is another one for each group and generation; `networks` it draws from are seeded by it.
-    """
-
-    def evaluate(self, group: Sequence[Any], space: Any) -> list[Scores]:
-        """The scores of each."""
 
 
 def squared_error(outputs: ad.Tensor, targets: ad.Tensor) -> ad.Tensor:
@@ -95,8 +75,8 @@ class Supervised:
             step, or with `last=True` of the last step.
         loss: "squared_error", "cross_entropy", "binary_cross_entropy", or a function of outputs and
             targets that is not reduced: outputs have the genomes as an axis in front.
-        score: the measure whose mean is the score; a loss counts with a minus, which is the default:
-            "accuracy", or a function.
+        score: the measure whose mean is the score: "accuracy", or a function; a loss counts with a
+            minus, which is the default.
         steps: of the space's optimizer, before the score is taken; 0: evolution alone.
         batch: rows of a step, drawn anew; None: all.
         validation: inputs and targets that the score is taken on; None: those of training.
@@ -149,7 +129,7 @@ class Supervised:
                 f"Supervised: batch={batch} of {len(self.inputs)} rows; sequences take batch=None"
             )
 
-    def evaluate(self, group: Sequence[Any], space: Space) -> list[Scores]:
+    def evaluate(self, group: Sequence[Any], space: Any) -> list[Scores]:
         """The scores of a group, after its steps of training."""
         if group and isinstance(group[0], Genome):
             networks = Networks(group, space.dtype)
@@ -229,7 +209,7 @@ class Fitness:
     def __init__(self, function: Callable[[Any], float | Scores]) -> None:
         self.function = function
 
-    def evaluate(self, group: Sequence[Any], space: Space) -> list[Scores]:
+    def evaluate(self, group: Sequence[Any], space: Any) -> list[Scores]:
         """The scores of a group, one after the other."""
         return [self._scores(space.network(each)) for each in group]
 
@@ -243,8 +223,8 @@ class Fitness:
             numbers = {}
         if "score" not in numbers:
             raise EvolutionError(
-                f"Fitness: the function returned {result!r}; a number is meant, or a dict of numbers "
-                'with "score"'
+                f"Fitness: the function returned {result!r}; a number is meant, or a dict "
+                'of numbers with "score"'
             )
         return numbers
 
@@ -271,7 +251,8 @@ class Episodes:
     ...     def step(self, action):
     ...         return [0.0], float(action == self.side), True, False, {}
     >>> from adjoint import evolve
-    >>> run = evolve.Evolution(evolve.NEAT(1, 1), evolve.Episodes(Coin, episodes=2), size=20, seed=0)
+    >>> task = evolve.Episodes(Coin, episodes=2)
+    >>> run = evolve.Evolution(evolve.NEAT(1, 1), task, size=20, seed=0)
     >>> run.run(20, goal=1.0).scores["score"]
     1.0
     """
@@ -294,7 +275,7 @@ class Episodes:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_environments": []}
 
-    def evaluate(self, group: Sequence[Any], space: Space) -> list[Scores]:
+    def evaluate(self, group: Sequence[Any], space: Any) -> list[Scores]:
         """The mean returns of a group."""
         together = isinstance(group[0], Genome)
         networks: Any = Networks(group, space.dtype) if together else None
@@ -336,7 +317,7 @@ def _largest(outputs: Any) -> int:
     return int(outputs[0] > 0) if len(outputs) == 1 else int(outputs.argmax())
 
 
-def task_of(task: Any) -> Task:
+def task_of(task: Any) -> Any:
     """A task; a function becomes `Fitness`."""
     if hasattr(task, "evaluate"):
         return task

@@ -181,7 +181,7 @@ def test_fronts_are_those_of_the_definition(seed):
     while rest:
         front = [
             i for i in rest
-            if not any((points[j] >= points[i]).all() and (points[j] > points[i]).any() for j in rest)
+            if not any((points[j] >= points[i]).all() and any(points[j] > points[i]) for j in rest)
         ]  # fmt: skip
         expected.append(front)
         rest = [i for i in rest if i not in front]
