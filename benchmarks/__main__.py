@@ -10,7 +10,7 @@ import sys
 NAMES = (
     "overhead", "operations", "layers", "attention", "recurrent", "training", "workloads",
     "optimizers", "inference", "loading", "graphs", "pool", "libraries", "compiling", "compile",
-    "products", "sizes", "distributed", "packages", "loops",
+    "products", "sizes", "distributed", "packages", "loops", "evolve",
 )  # fmt: skip
 
 named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))

@@ -311,3 +311,39 @@ def test_a_stale_plan_is_not_used():
     genome.disabled.add(0)  # behind its back
     after = evolve.Network(genome)(x).item()
     assert after == pytest.approx(before - genome.values[0], abs=1e-6)
+
+
+def test_a_set_weight_of_the_graph_reruns_what_lies_below_it():
+    space = evolve.NEAT(3, 2, mutations=OFTEN)
+    graph = evolve.graph_of(grown(space, 5, 60), ad.ones(4, 3))
+    outputs = [graph["n3"], graph["n4"]]
+
+    def read():
+        return [output.detach().numpy() for output in outputs]
+
+    read()
+    nodes = graph.stats()["nodes"] - graph.stats()["inputs"]
+    counts = set()
+    for name, p in graph.named_parameters():
+        if not any(p is each for each in graph.inputs.values()):
+            p = graph[name]
+        below = {id(node) for node in graph.affected_by(p)}
+        p.set(0.25)
+        with graph.events() as log:
+            read()
+        assert len(log.ran) <= len(below) <= nodes
+        counts.add(len(log.ran))
+    assert min(counts) < max(counts)
+    with graph.events() as log:
+        read()
+    assert log.ran == []
+
+
+@pytest.mark.sweep
+def test_a_pole_is_balanced():
+    gymnasium = pytest.importorskip("gymnasium")
+    make = partial(gymnasium.make, "CartPole-v1")
+    run = evolve.Evolution(evolve.NEAT(4, 1), evolve.Episodes(make, episodes=3), size=50, seed=3)
+    best = run.run(30, goal=500)
+    (scores,) = evolve.Episodes(make, episodes=20, seed=1000).evaluate([best], run.space)
+    assert scores["score"] >= 475
