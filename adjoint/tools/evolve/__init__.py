@@ -18,7 +18,7 @@ from .errors import EvolutionError
 from .evolution import Evolution
 from .genome import Genome, Innovations, Link
 from .growing import deeper, narrower, wider
-from .modules import Individual, Modules
+from .module_space import Individual, Modules
 from .mutations import mutation
 from .neat import NEAT
 from .network import ACTIVATIONS, Network, Networks, unroll

@@ -13,9 +13,9 @@ from . import pictures
 from .errors import EvolutionError
 from .genome import Genome
 from .pareto import NSGA2
-from .pool import Pool
 from .species import Species
 from .tasks import task_of
+from .workers import Workers
 
 VERSION = 1
 
@@ -41,23 +41,14 @@ class Evolution:
     >>> x = ad.tensor([[0., 0.], [0., 1.], [1., 0.], [1., 1.]])
     >>> task = evolve.Supervised(x, ad.tensor([[0.], [1.], [1.], [1.]]))
     >>> run = evolve.Evolution(evolve.NEAT(2, 1), task, size=20, seed=1)
-    >>> best = run.run(10, goal=-0.1)
-    >>> best.scores["score"] >= -0.1
+    >>> run.run(10, goal=-0.1).scores["score"] >= -0.1
     True
     """
 
     def __init__(
-        self,
-        space: Any,
-        task: Any,
-        *,
-        size: int = 150,
-        seed: int = 0,
-        selection: Any = None,
-        workers: int = 0,
-        group: int = 50,
-        report: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> None:
+        self, space: Any, task: Any, *, size: int = 150, seed: int = 0, selection: Any = None,
+        workers: int = 0, group: int = 50, report: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:  # fmt: skip
         if size < 1 or group < 1 or workers < 0:
             raise EvolutionError(
                 f"Evolution: size={size}, group={group}, workers={workers}; give 1, 1 and 0 or more"
@@ -71,7 +62,7 @@ class Evolution:
             )
         self.selection, self.group, self.report = selection, group, report
         names = selection.names() if isinstance(selection, NSGA2) else []
-        self.pool = Pool(self.task, space, workers, "time" in names)
+        self.pool = Workers(self.task, space, workers, "time" in names)
         self.rng = random.Random(seed)
         self.population: list[Any] = [space.first(self.rng) for _ in range(size)]
         self.evaluated: list[Any] = []  # the last generation, with scores
@@ -112,11 +103,13 @@ class Evolution:
         ]
         draws = random.Random(f"{self.seed} {self.generation}")
         evaluated = self.pool.evaluate(groups, [draws.getrandbits(48) for _ in groups])
-        state = self.rng.getstate()
+        kept = self.rng.getstate(), self.space.state_dict(), dict(vars(self.selection))
         try:
             population = self.selection.next(self.space, evaluated, self.size, self.rng)
         except BaseException:
-            self.rng.setstate(state)
+            self.rng.setstate(kept[0])
+            self.space.load_state_dict(kept[1])
+            vars(self.selection).update(kept[2])
             raise
         self.evaluated, self.population = evaluated, population
         champion = max(evaluated, key=lambda x: x.scores["score"])
@@ -131,12 +124,10 @@ class Evolution:
     def _record(self, champion: Any) -> dict[str, Any]:
         scores = [x.scores["score"] for x in self.evaluated]
         record = {
-            "generation": self.generation + 1,
-            "evaluations": self.evaluations + self.size,
-            "best": champion.scores["score"],
-            "mean": sum(scores) / len(scores),
+            "generation": self.generation + 1, "evaluations": self.evaluations + self.size,
+            "best": champion.scores["score"], "mean": sum(scores) / len(scores),
             "size": int(champion.scores["size"]),
-        }
+        }  # fmt: skip
         if isinstance(self.selection, Species):
             record["species"] = len(self.selection.groups)
         else:
@@ -156,7 +147,7 @@ class Evolution:
         return self.best
 
     def network(self, individual: Any = None) -> Any:
-        """What computes an individual's outputs; by default of the best."""
+        """The network of an individual; by default of the best."""
         return self.space.network(self.best if individual is None else individual)
 
     def front(self) -> list[Any]:
@@ -195,8 +186,7 @@ class Evolution:
             individual = self.champions[generation - (generation > 0)]
         if isinstance(individual, Genome):
             return pictures.graph_of(individual, inputs)
-        if inputs is None:
-            inputs = getattr(self.task, "inputs", None)
+        inputs = getattr(self.task, "inputs", None) if inputs is None else inputs
         if inputs is None:
             raise EvolutionError("Evolution: the graph of a module needs inputs=")
         graph = ad.Graph()
@@ -207,19 +197,15 @@ class Evolution:
 
     def view(self, path: str | Path, generation: int | None = None, inputs: Any = None) -> None:
         """Write the viewer's page of the best network of a generation."""
-        self.graph(generation, inputs).save_html(str(path))
+        graph: Any = self.graph(generation, inputs)
+        graph.save_html(str(path))
 
     # ---- files -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """All that the run depends on, as plain values and arrays."""
         version, numbers, gauss = self.rng.getstate()
-        individuals: dict[str, Any] = {
-            "population": self.space.encode(self.population),
-            "evaluated": self.space.encode(self.evaluated),
-            "champions": self.space.encode(self.champions),
-            "best": self.space.encode([] if self.best is None else [self.best]),
-        }
+        best = [] if self.best is None else [self.best]
         return {
             "version": VERSION,
             "made": self._made(),
@@ -227,11 +213,14 @@ class Evolution:
             "history": [dict(record) for record in self.history],
             "space": self.space.state_dict(),
             "selection": self.selection.state_dict(self.space),
-            **individuals,
+            "population": self.space.encode(self.population),
+            "evaluated": self.space.encode(self.evaluated),
+            "champions": self.space.encode(self.champions),
+            "best": self.space.encode(best),
         }
 
     def _made(self) -> str:
-        """What two runs must have been made alike for one to go on as the other."""
+        """The arguments that two runs must share for one to go on as the other."""
         return (
             f"{self.space!r}, {self.selection!r}, size={self.size}, seed={self.seed}, "
             f"group={self.group}"
@@ -253,9 +242,8 @@ class Evolution:
                 f"one is {self._made()}"
             )
         decode = self.space.decode
-        groups = {
-            name: decode(state[name]) for name in ("population", "evaluated", "champions", "best")
-        }
+        names = ("population", "evaluated", "champions", "best")
+        groups = {name: decode(state[name]) for name in names}
         version, numbers, gauss = state["random"]
         self.space.load_state_dict(state["space"])
         self.selection.load_state_dict(self.space, state["selection"])

@@ -22,8 +22,7 @@ class Link(NamedTuple):
 class Innovations:
     """Numbers of innovations: the same one, wherever it happens, has the same number.
 
-    >>> from adjoint import evolve
-    >>> innovations = evolve.Innovations()
+    >>> innovations = Innovations()
     >>> innovations.link(0, 2), innovations.link(1, 2), innovations.link(0, 2)
     (0, 1, 0)
     """
@@ -70,11 +69,6 @@ class Genome:
     >>> space.first(random.Random(0))
     Genome: 2 inputs, 1 outputs, 0 hidden, 2 connections
     """
-
-    __slots__ = (
-        "disabled", "inputs", "links", "moments", "nodes", "outputs", "plan", "scores", "steps",
-        "values",
-    )  # fmt: skip
 
     def __init__(self, inputs: int, outputs: int) -> None:
         self.inputs, self.outputs = inputs, outputs

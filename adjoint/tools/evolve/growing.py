@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import adjoint as ad
 from adjoint import nn
 
-from .modules import GROWING, Individual
+from .module_space import GROWING, Individual
 from .mutations import mutation
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORM_STATE = ("weight", "bias", "running_mean", "running_var")
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 # Layers that treat each channel alike, and apart from the others.
 CHANNELWISE = (
@@ -23,7 +24,7 @@ CHANNELWISE = (
 )  # fmt: skip
 
 
-class Place(NamedTuple):
+class GrowingLayer(NamedTuple):
     """A layer whose units may change, the norms behind it, and the layer that reads them."""
 
     layer: Any
@@ -36,7 +37,7 @@ class Place(NamedTuple):
         return self.layer.weight.shape[0]
 
 
-def places(individual: Individual) -> list[Place]:
+def places(individual: Individual) -> list[GrowingLayer]:
     """The layers of which it is known what reads their units."""
     result = []
     for _, chain in individual.chains():
@@ -50,7 +51,7 @@ def places(individual: Individual) -> list[Place]:
                     norms.append(reader)
                 elif type(reader) in GROWING:
                     if getattr(reader, "groups", 1) == 1 and _fits(layer, reader):
-                        result.append(Place(layer, norms, reader))
+                        result.append(GrowingLayer(layer, norms, reader))
                     break
                 elif type(reader) not in CHANNELWISE:
                     break
@@ -71,7 +72,7 @@ def _fits(layer: Any, reader: Any) -> bool:
     return units == inputs
 
 
-def _resized(individual: Individual, place: Place, index: list[int], factor: float) -> None:
+def _resized(individual: Individual, place: GrowingLayer, index: list[int], factor: float) -> None:
     """Give a layer, and the norms behind it, the units at `index`."""
     at = ad.tensor(index)
     for layer in (place.layer, *place.norms):
@@ -81,16 +82,12 @@ def _resized(individual: Individual, place: Place, index: list[int], factor: flo
             if x is not None:
                 value = x.detach().index_select(0, at)
                 individual.replace(layer, name, value, lambda m: m.index_select(0, at), factor)
-    for layer in (place.layer, *place.norms):
         for name in ("out_features", "out_channels", "num_features"):
             if hasattr(layer, name):
                 setattr(layer, name, len(index))
 
 
-NORM_STATE = ("weight", "bias", "running_mean", "running_var")
-
-
-def _read(individual: Individual, place: Place, index: list[int], weight: ad.Tensor) -> None:
+def _read(individual: Individual, place: GrowingLayer, index: list[int], weight: ad.Tensor) -> None:
     """Give the reader the inputs at `index`, with a weight of shape (outputs, units, rest)."""
     reader, at = place.reader, ad.tensor(index)
     shape = reader.weight.shape

@@ -33,11 +33,9 @@ class NEAT:
         inputs, outputs: how many there are.
         activation: of new hidden nodes; several are drawn from. Names of `evolve.ACTIVATIONS`.
         output: the activation of outputs.
-        mutations: chances of mutations by name; each happens or not, on its own. A name that is
-            not given keeps its chance, 0 turns it off. Your own are registered by
-            `evolve.mutation`.
-        connected: whether the first genomes have a connection from each input to each output, or
-            none; a number: each with this chance.
+        mutations: chances by name; each mutation happens or not, on its own. A name that is not
+            given keeps its chance, 0 turns it off. `evolve.mutation` registers your own.
+        connected: the chance of each connection from an input to an output in first genomes.
         recurrent: the chance that a new connection is recurrent.
         scale: the standard deviation of new weights and biases.
         step: the standard deviation of changes.
@@ -57,20 +55,11 @@ class NEAT:
     """
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        activation: str | tuple[str, ...] = "tanh",
-        output: str = "identity",
-        mutations: Mapping[str, float] | None = None,
-        connected: float = True,
-        recurrent: float = 0.0,
-        scale: float = 1.0,
-        step: float = 0.5,
-        optimizer: Callable[..., ad.optim.Optimizer] = ad.optim.Adam,
-        dtype: ad.dtype = ad.float32,
-    ) -> None:
+        self, inputs: int, outputs: int, *, activation: str | tuple[str, ...] = "tanh", output: str
+        = "identity", mutations: Mapping[str, float] | None = None, connected: float = True,
+        recurrent: float = 0.0, scale: float = 1.0, step: float = 0.5, optimizer: Callable[...,
+        ad.optim.Optimizer] = ad.optim.Adam, dtype: ad.dtype = ad.float32,
+    ) -> None:  # fmt: skip
         if inputs < 1 or outputs < 1:
             sizes = f"{inputs} and {outputs}"
             raise EvolutionError(f"NEAT: inputs and outputs must be 1 or more, got {sizes}")
@@ -92,11 +81,8 @@ class NEAT:
         self.innovations = Innovations()
 
     def __repr__(self) -> str:
-        return (
-            f"NEAT({self.inputs}, {self.outputs}, {'/'.join(self.activations)}, {self.output}, "
-            f"{sorted(self.mutations.items())}, connected={self.connected}, "
-            f"recurrent={self.recurrent}, scale={self.scale}, step={self.step}, {self.dtype})"
-        )
+        hidden = ("innovations", "optimizer")
+        return f"NEAT({', '.join(f'{k}={v}' for k, v in vars(self).items() if k not in hidden)})"
 
     # ---- what a space has to have ----------------------------------------------------------------
 
@@ -124,7 +110,7 @@ class NEAT:
         return genomes.distances(group, others)
 
     def network(self, genome: Genome) -> Network:
-        """What computes outputs from inputs."""
+        """The network of a genome."""
         return Network(genome, self.dtype)
 
     def encode(self, group: list[Genome]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -174,25 +175,25 @@ class Networks:
             for entries in self._entries
         ]
         self._blank = ad.zeros(starts[-1], dtype=self.dtype)
-        self._blocks: list[ad.Tensor] | None = None
+        self._blocks: list[ad.Tensor] = []
+        self._key: tuple[Any, ...] = ()
 
     def parameters(self) -> list[ad.Tensor]:
         """The values of all genomes, as few flat tensors."""
         return list(self._parameters)
 
-    def changed(self) -> None:
-        """Read the parameters anew in the next call: an optimizer has changed them."""
-        self._blocks = None
-
     def _matrices(self) -> list[ad.Tensor]:
-        """Biases, and weights from inputs, from nodes, and from nodes in the step before."""
-        if self._blocks is None:
+        """Biases, and weights from inputs, from nodes, and from nodes in the step before: made anew
+        where parameters have changed, and for each call with gradients that begins a sequence.
+        """
+        key = (*(p._version for p in self._parameters), ad.is_grad_enabled())
+        if key != self._key or (key[-1] and self.state is None):
             flat = self._blank.scatter(0, self._places, ad.cat(self._parameters))
             count, width = len(self.genomes), self.width
             shapes = [(count, width, 1), (count * width, self.inputs)]
             shapes += [(count, width, width)] * (len(self._sizes) - 2)
-            parts = ad.split(flat, self._sizes)
-            self._blocks = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+            parts = zip(ad.split(flat, self._sizes), shapes, strict=True)
+            self._blocks, self._key = [part.reshape(shape) for part, shape in parts], key
         return self._blocks
 
     def reset(self) -> None:
@@ -225,11 +226,10 @@ class Networks:
 
     def _level(self, i: int, sums: ad.Tensor) -> ad.Tensor:
         """The activations of a level."""
-        (activation, _), *others = self._activations[i]
-        result = activation(sums)
-        for other, mask in others:
-            assert mask is not None
-            result = ad.where(mask, other(sums), result)
+        result = sums
+        for activation, mask in self._activations[i]:
+            value = activation(sums)
+            result = value if mask is None else ad.where(mask, value, result)
         return result
 
     # ---- what training changes -------------------------------------------------------------------
@@ -269,17 +269,12 @@ class Networks:
             values = self._parameters[i].tolist()
             for (row, key, *_), value in zip(entries, values, strict=True):
                 self.genomes[row].values[key] = value
-            rows = sorted({row for row, *_ in entries})
             for name, value in kept.get(i, {}).items():
-                if value is None:
-                    continue
                 if isinstance(value, ad.Tensor) and value.ndim:
-                    for row in rows:
-                        self.genomes[row].moments.setdefault(name, {})
                     for (row, key, *_), moment in zip(entries, value.tolist(), strict=True):
-                        self.genomes[row].moments[name][key] = moment
-                else:
-                    for row in rows:
+                        self.genomes[row].moments.setdefault(name, {})[key] = moment
+                elif value is not None:
+                    for row, *_ in entries:
                         self.genomes[row].steps[name] = float(value)
 
 

@@ -20,9 +20,7 @@ INK, MUTED, BLUE = "#1c2733", "#9aa5b1", "#2463c4"
 
 def table(history: Sequence[dict[str, Any]]) -> str:
     """Records as a table, a row each."""
-    if not history:
-        return "no generation was evaluated"
-    names = list(history[0])
+    names = list(history[0]) if history else ["no generation was evaluated"]
     rows = [[_short(record[name]) for name in names] for record in history]
     widths = [max(len(row[i]) for row in [names, *rows]) for i in range(len(names))]
     lines = [
@@ -51,9 +49,8 @@ def front(selection: Any, evaluated: Sequence[Any], best: Sequence[Any], path: s
 
 def scores(history: Sequence[dict[str, Any]], path: str | Path) -> None:
     """Write a picture of the best score of each generation, and the mean as dots."""
-    number = [record["generation"] for record in history]
-    mean = np.array([[n, record["mean"]] for n, record in zip(number, history, strict=True)])
-    best = np.array([[n, record["best"]] for n, record in zip(number, history, strict=True)])
+    mean = np.array([[record["generation"], record["mean"]] for record in history])
+    best = np.array([[record["generation"], record["best"]] for record in history])
     _write(path, mean.reshape(-1, 2), best.reshape(-1, 2), "generation", "score", "best, mean")
 
 

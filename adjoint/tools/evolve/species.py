@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -35,14 +36,9 @@ class Species:
     """
 
     def __init__(
-        self,
-        *,
-        count: int = 8,
-        distance: float = 3.0,
-        stagnation: int = 15,
-        survival: float = 0.3,
-        cross: float = 0.5,
-    ) -> None:
+        self, *, count: int = 8, distance: float = 3.0, stagnation: int = 15, survival: float =
+        0.3, cross: float = 0.5,
+    ) -> None:  # fmt: skip
         if count < 1 or not 0 < survival <= 1:
             raise EvolutionError(
                 f"Species: count={count}, survival={survival}; give 1 or more, and above 0 to 1"
@@ -57,6 +53,7 @@ class Species:
 
     def next(self, space: Any, evaluated: list[Any], size: int, rng: random.Random) -> list[Any]:
         """The next generation, from one that has scores."""
+        self.groups = [copy.copy(group) for group in self.groups]  # an error leaves the old ones
         self._divide(space, evaluated, rng)
         self._age()
         return self._children(space, size, rng)

@@ -41,11 +41,7 @@ def accuracy(outputs: ad.Tensor, targets: ad.Tensor) -> ad.Tensor:
     return (outputs.argmax(-1) == targets).float()
 
 
-LOSSES = {
-    "squared_error": squared_error,
-    "cross_entropy": cross_entropy,
-    "binary_cross_entropy": binary_cross_entropy,
-}
+LOSSES = {f.__name__: f for f in (squared_error, cross_entropy, binary_cross_entropy)}
 MEASURES = {**LOSSES, "accuracy": accuracy}
 Measure = Callable[[ad.Tensor, ad.Tensor], ad.Tensor]
 
@@ -85,7 +81,6 @@ class Supervised:
 
     Errors: EvolutionError for lengths that differ, and unknown names.
 
-    >>> import adjoint as ad
     >>> from adjoint import evolve
     >>> task = evolve.Supervised(ad.tensor([[0., 1.], [1., 1.]]), ad.tensor([[1.], [0.]]))
     >>> run = evolve.Evolution(evolve.NEAT(2, 1), task, size=10, seed=0)
@@ -94,19 +89,10 @@ class Supervised:
     """
 
     def __init__(
-        self,
-        inputs: Any,
-        targets: Any,
-        *,
-        loss: str | Measure = "squared_error",
-        score: str | Measure | None = None,
-        steps: int = 0,
-        batch: int | None = None,
-        validation: tuple[Any, Any] | None = None,
-        clip: float | None = None,
-        sequence: bool = False,
-        last: bool = False,
-    ) -> None:
+        self, inputs: Any, targets: Any, *, loss: str | Measure = "squared_error", score: str |
+        Measure | None = None, steps: int = 0, batch: int | None = None, validation: tuple[Any,
+        Any] | None = None, clip: float | None = None, sequence: bool = False, last: bool = False,
+    ) -> None:  # fmt: skip
         self.inputs, self.targets = _tensor(inputs), _tensor(targets)
         self.loss = measure(loss, LOSSES)
         self.sign = -1 if score is None or score in LOSSES else 1
@@ -121,8 +107,7 @@ class Supervised:
             theirs = y.shape[1] if sequence and not last else len(y)
             if rows != theirs or not rows:
                 raise EvolutionError(
-                    f"Supervised: {rows} rows of inputs and {theirs} of targets; give as many, and "
-                    "one or more"
+                    f"Supervised: {rows} rows of inputs, {theirs} of targets; one or more"
                 )
         if batch is not None and (sequence or not 0 < batch <= len(self.inputs)):
             raise EvolutionError(
@@ -139,15 +124,12 @@ class Supervised:
             return [{"score": score} for score in self._scores(networks, True)]
         scores = []
         for each in group:
-            module = space.network(each)
-            module.train()
+            module = space.network(each).train()
             optimizer = self._train(module, each.optimizer(space.optimizer), False)
             if optimizer is not None:
                 each.store(optimizer)
-            module.eval()
-            (score,) = self._scores(module, False)
-            scores.append({"score": score})
-        return scores
+            scores += self._scores(module.eval(), False)
+        return [{"score": score} for score in scores]
 
     def _train(self, network: Any, optimizer: Any, together: bool) -> Any:
         """The steps of an optimizer; the optimizer, or None where there are none."""
@@ -163,19 +145,15 @@ class Supervised:
                 parameters = [p for group in optimizer.param_groups for p in group["params"]]
                 nn.utils.clip_grad_value_(parameters, self.clip)
             optimizer.step()
-            if together:
-                network.changed()
         return optimizer if self.steps else None
 
     def _outputs(self, network: Any, x: ad.Tensor, together: bool) -> ad.Tensor:
         """Outputs with the genomes as the first axis."""
-        if self.sequence:
-            outputs = unroll(network, x)
-            outputs = outputs[..., -1, :, :] if self.last else outputs
-        else:
-            if together:
-                network.reset()
-            outputs = network(x)
+        if together:
+            network.reset()
+        outputs = unroll(network, x) if self.sequence else network(x)
+        if self.sequence and self.last:
+            outputs = outputs[..., -1, :, :]
         return outputs if together else outputs.unsqueeze(0)
 
     def _scores(self, network: Any, together: bool) -> list[float]:
@@ -211,11 +189,10 @@ class Fitness:
 
     def evaluate(self, group: Sequence[Any], space: Any) -> list[Scores]:
         """The scores of a group, one after the other."""
-        return [self._scores(space.network(each)) for each in group]
-
-    def _scores(self, network: Any) -> Scores:
         with ad.no_grad():
-            result = self.function(network)
+            return [self._checked(self.function(space.network(each))) for each in group]
+
+    def _checked(self, result: Any) -> Scores:
         scores = result if isinstance(result, dict) else {"score": result}
         try:
             numbers = {name: float(value) for name, value in scores.items()}
@@ -245,11 +222,11 @@ class Episodes:
         steps: the most of an episode, beside the environment's own limit.
 
     >>> class Coin:  # guess what the observation shows
-    ...     def reset(self, seed=None):
+    ...     def reset(self, seed):
     ...         self.side = seed % 2
-    ...         return [float(self.side)], {}
+    ...         return [self.side], {}
     ...     def step(self, action):
-    ...         return [0.0], float(action == self.side), True, False, {}
+    ...         return [0], float(action == self.side), True, False, {}
     >>> from adjoint import evolve
     >>> task = evolve.Episodes(Coin, episodes=2)
     >>> run = evolve.Evolution(evolve.NEAT(1, 1), task, size=20, seed=0)
@@ -258,14 +235,9 @@ class Episodes:
     """
 
     def __init__(
-        self,
-        make: Callable[[], Any],
-        *,
-        episodes: int = 1,
-        seed: int = 0,
-        action: Callable[[Any], Any] | None = None,
-        steps: int = 100_000,
-    ) -> None:
+        self, make: Callable[[], Any], *, episodes: int = 1, seed: int = 0, action: Callable[[Any],
+        Any] | None = None, steps: int = 100_000,
+    ) -> None:  # fmt: skip
         if episodes < 1:
             raise EvolutionError(f"Episodes: episodes must be 1 or more, got {episodes}")
         self.make, self.episodes, self.seed, self.steps = make, episodes, seed, steps

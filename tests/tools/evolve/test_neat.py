@@ -112,7 +112,6 @@ def test_gradients_flow_through_time_as_differences_say(seed):
         for change in (1e-6, -1e-6):
             with ad.no_grad():
                 values[i] += change
-                networks.changed()
                 sums.append(evolve.unroll(networks, sequence).square().sum().item())
                 values[i] -= change
         assert values.grad[i].item() == pytest.approx(
@@ -347,3 +346,21 @@ def test_a_pole_is_balanced():
     best = run.run(30, goal=500)
     (scores,) = evolve.Episodes(make, episodes=20, seed=1000).evaluate([best], run.space)
     assert scores["score"] >= 475
+
+
+def test_parameters_that_changed_and_gradients_are_seen_by_the_next_call():
+    space = evolve.NEAT(2, 1, mutations=OFTEN)
+    networks = evolve.Networks([grown(space, 3)])
+    (values,) = networks.parameters()
+    with ad.no_grad():
+        before = networks(X).sum().item()
+    for _ in range(2):  # each call has a graph of its own
+        networks(X).sum().backward()
+    assert values.grad.abs().sum() > 0
+    with ad.no_grad():
+        values += values.grad
+        assert networks(X).sum().item() != before
+    optimizer = networks.optimizer(partial(ad.optim.SGD, lr=1.0))
+    before = networks(X).sum().item()
+    optimizer.step()
+    assert networks(X).sum().item() != before

@@ -339,3 +339,34 @@ def test_the_reports_are_the_history():
     run = plain(report=reports.append)
     run.run(2)
     assert reports == run.history and [each["generation"] for each in reports] == [1, 2]
+
+
+@pytest.mark.parametrize("make", [plain, gradual])
+def test_an_error_in_a_mutation_leaves_the_run_as_it_was(make):
+    run, twin = make(2), make(2)
+    for each in (run, twin):
+        each.space.mutations["breaking"] = 1.0
+    run.run(3)
+    before = told(run)
+    BREAKING.append(True)
+    try:
+        with pytest.raises(KeyError):
+            run.step()
+    finally:
+        BREAKING.clear()
+    assert told(run) == before
+    run.run(2)
+    twin.run(5)
+    assert told(run) == told(twin)
+
+
+BREAKING = []
+
+
+@evolve.mutation
+def breaking(genome, space, rng):
+    """A mutation that fails where it is told to, after it has drawn."""
+    space.innovations.link(0, 2, bool(rng.getrandbits(1)))
+    if BREAKING:
+        raise KeyError("mine")
+    return False

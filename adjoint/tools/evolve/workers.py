@@ -63,7 +63,7 @@ def _work(state: Any, seed: int) -> Any:
     return space.encode(group)
 
 
-class Pool:
+class Workers:
     """Processes that evaluate groups; none are started for `workers=0`.
 
     A process is started anew (`spawn`): the program needs `if __name__ == "__main__":`, and task

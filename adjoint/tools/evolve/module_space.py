@@ -69,17 +69,13 @@ class Individual:
     # ---- edits that mutations are made of --------------------------------------------------------
 
     def replace(
-        self,
-        layer: nn.Module,
-        name: str,
-        value: ad.Tensor,
-        moments: Callable[[ad.Tensor], ad.Tensor] | None = None,
-        factor: float = 1.0,
-    ) -> None:
+        self, layer: nn.Module, name: str, value: ad.Tensor, moments: Callable[[ad.Tensor],
+        ad.Tensor], factor: float = 1.0,
+    ) -> None:  # fmt: skip
         """Give a layer another parameter, or buffer, of another shape.
 
         `moments` is what became of its elements, applied to the optimizer's state: gradients are
-        `factor` times what they were. None: the state begins anew.
+        `factor` times what they were.
         Errors: EvolutionError for a state of which it is not known how it follows.
         """
         old = getattr(layer, name)
@@ -96,8 +92,6 @@ class Individual:
                     f"modules: it is not known how the optimizer's {what!r} follows {key} to "
                     f"another shape; use an optimizer that keeps no more than {', '.join(POWERS)}"
                 )
-            elif moments is None:
-                kept[what] = ad.zeros(value.shape, dtype=x.dtype)
             else:
                 kept[what] = moments(x) * factor ** POWERS[what]
         setattr(layer, name, nn.Parameter(value.detach().clone(), old.requires_grad))
@@ -106,7 +100,7 @@ class Individual:
 
     def insert(self, path: str, position: int, *layers: nn.Module) -> None:
         """Put layers into the Sequential called `path`, in front of what stands at `position`."""
-        chain = self.module.get_submodule(path)
+        chain: Any = self.module.get_submodule(path)
         before = path + "." if path else ""
         moved = {}
         for key, kept in self.moments.items():
@@ -114,7 +108,7 @@ class Individual:
             inside = key.startswith(before) and number.isdigit() and int(number) >= position
             name = f"{before}{int(number) + len(layers)}{dot}{rest}" if inside else key
             moved[name] = kept
-        children = list(chain)  # type: ignore[call-overload]
+        children = list(chain)
         children[position:position] = layers
         _refill(chain, children)
         self.moments = moved
@@ -168,13 +162,9 @@ class Modules:
     """
 
     def __init__(
-        self,
-        build: Callable[[], nn.Module],
-        *,
-        mutations: Mapping[str, float] | None = None,
-        optimizer: Callable[..., ad.optim.Optimizer] = ad.optim.Adam,
-        dtype: ad.dtype = ad.float32,
-    ) -> None:
+        self, build: Callable[[], nn.Module], *, mutations: Mapping[str, float] | None = None,
+        optimizer: Callable[..., ad.optim.Optimizer] = ad.optim.Adam, dtype: ad.dtype = ad.float32,
+    ) -> None:  # fmt: skip
         self.build, self.optimizer, self.dtype = build, optimizer, dtype
         self.mutations = {**CHANCES, **(mutations or {})}
         for name, chance in self.mutations.items():
