@@ -251,17 +251,21 @@ def digits(seeds: int, neat: Any) -> None:
     x, x_test, y, y_test = train_test_split(x, y, test_size=1 / 3, random_state=0, stratify=y)
     x, x_valid, y, y_valid = train_test_split(x, y, test_size=0.2, random_state=0, stratify=y)
     task = evolve.Supervised(
-        x, y, loss="cross_entropy", score="accuracy", steps=150, batch=64,
-        validation=(x_valid, y_valid),
-    )  # fmt: skip
-    space = evolve.Modules(small_network, optimizer=partial(ad.optim.Adam, lr=0.003))
+        x, y, loss="cross_entropy", steps=150, batch=64, validation=(x_valid, y_valid)
+    )
+    space = evolve.Modules(
+        small_network, mutations={"wider": 0.8}, optimizer=partial(ad.optim.Adam, lr=0.003)
+    )
+    rows, labels = np.concatenate([x, x_valid]), np.concatenate([y, y_valid])
+    whole = evolve.Supervised(rows, labels, loss="cross_entropy", steps=1000, batch=64)
     for seed in range(min(seeds, 1)):
         selection = evolve.NSGA2("score", "-size")
         run, _, seconds = our_run(space, task, seed, 20, None, size=12, selection=selection)
         print(f"digits, {run.evaluations} evaluations, {seconds:.0f} s")
         test = ad.tensor(x_test)
-        small = [each for each in run.front() if each.size() < 3000]
-        for each in small[:4]:
+        small = [each.copy() for each in run.front() if each.size() < 3000][:3]
+        whole.evaluate(small, space)  # trained further, on all training rows
+        for each in small:
             with ad.no_grad():
                 right = each.module.eval()(test).argmax(1).numpy() == y_test
             print(f"  {each.size()} parameters: {right.mean():.4f} of the test rows")
