@@ -11,6 +11,7 @@ NAMES = (
     "overhead", "operations", "layers", "attention", "recurrent", "training", "workloads",
     "optimizers", "inference", "loading", "graphs", "pool", "libraries", "compiling", "compile",
     "products", "sizes", "distributed", "packages", "loops", "derivatives", "sampling",
+    "evolve",
 )  # fmt: skip
 
 named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))

@@ -108,6 +108,7 @@ MODULES = (
     "adjoint.reactive",
     "adjoint.compiler",
     "adjoint.testing",
+    "adjoint.evolve",
 )
 
 # The menu of the reference: group -> titles of topics, and modules. What no group names fails.
@@ -120,7 +121,7 @@ GROUPS = {
     "Neural networks": "nn|nn.functional|nn.grad|nn.init|nn.utils|nn.utils.rnn|models",
     "Gradients and training": "Gradients and modes|autograd|autograd.functional|autograd.graph|"
     "autograd.forward_ad|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|"
-    "utils.checkpoint|utils.resume|distributions",
+    "evolve|utils.checkpoint|utils.resume|distributions",
     "Graphs and programs": "Lazy execution and graphs|reactive|Looking at graphs|compiler|"
     "export|fx",
     "Mathematics": "linalg|fft|special|signal.windows|sparse|masked|random|quasirandom",

@@ -27,7 +27,7 @@ _ROOMS = {
     "interop": "array_api einops onnx pnnx sklearn",
     "torch_api": "func futures fx hub jit library mps mtia multiprocessing overrides serialization "
     "types utils xpu",
-    "tools": "profiler testing",
+    "tools": "evolve profiler testing",
 }
 FACES = {  # a public module -> where it stands, and all below it
     **{name: f"{room}.{name}" for room, names in _ROOMS.items() for name in names.split()},
@@ -58,8 +58,8 @@ PACKAGES = (  # public, and at the top; they stand under their names
     "models", "nn", "optim", "reactive",
 )  # fmt: skip
 NOT_PYTORCHS = frozenset((  # faces and packages that PyTorch has none of, or another one
-    "array_api", "data", "einops", "extensions", "inference", "io", "models", "pnnx", "reactive",
-    "sklearn", "version", "view",
+    "array_api", "data", "einops", "evolve", "extensions", "inference", "io", "models", "pnnx",
+    "reactive", "sklearn", "version", "view",
 ))  # fmt: skip
 FILES = {  # a file -> names at the top that are imported with the first of them that is asked for
     "torch_api.alias": "as_torch",
