@@ -145,9 +145,10 @@ class _Recorded:
             )
         capture = self._capture
         pairs = zip(specs, self._wants, strict=False)
-        del capture.met[:]
-        body, *_ = self._captured([symbol(spec, wants) for spec, wants in pairs])
-        same = [x is y for x, y in zip(capture.met[0], self.outside, strict=False)]
+        with CAPTURING:  # other threads may trace for other shapes
+            del capture.met[:]
+            body, *_ = self._captured([symbol(spec, wants) for spec, wants in pairs])
+            same = [x is y for x, y in zip(capture.met[0], self.outside, strict=False)]
         if (
             len(same) < len(self.outside)
             or not all(same)
