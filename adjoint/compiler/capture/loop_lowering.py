@@ -13,11 +13,13 @@ import numpy as np
 
 from ...backends.native.lowering.bound import bound_op
 from ...backends.native.runtime.launch_list import joined
-from ...backends.native.runtime.turn_code import Kind, Place
+from ...backends.native.runtime.loop_record import Place
+from ...backends.native.runtime.turn_code import Kind
 from ...core.arrays import address
 from ...core.dtype import int64
 from ...core.spec import Spec
 from ...ops.elementwise.arithmetic import Add
+from .fused_loop import fused, fused_scan
 from .machine_loop import NOWHERE, Draws, Layout, MachineLoop, bytes_of, told
 
 if TYPE_CHECKING:
@@ -34,10 +36,22 @@ class ScanMachine:
 
     def __init__(self, scan: Scan, given: int) -> None:
         """`given` is the number of its inputs."""
-        body, n, length = scan.body, scan.carried, scan.length
         inputs, specs = _inputs(scan, given), scan.specs[: len(scan.specs) - len(scan.drawing)]
-        layout = Layout(scan.title, [*inputs, *specs])
-        first, end = len(inputs), len(body.outputs) + len(body.kept)
+        arrays = [*inputs, *specs]
+        self.draws = Draws(scan.body)
+        layout = Layout(scan.title, arrays)
+
+        def by_records() -> MachineLoop:
+            return self._by_records(scan, layout, len(inputs))
+
+        self.loop = fused(
+            scan.body, lambda: fused_scan(scan, arrays, len(inputs), layout.row, by_records)
+        ) or told(by_records())
+
+    def _by_records(self, scan: Scan, layout: Layout, first: int) -> MachineLoop:
+        """The loop over the records of its body; `first` is the number of its inputs."""
+        body, n, length = scan.body, scan.carried, scan.length
+        end = len(body.outputs) + len(body.kept)
         carried = [layout.carried(bytes_of(spec)) for spec in body.specs[:n]]
         for k, each in enumerate(carried):
             layout.copy(each.now, Place(k), each.size)
@@ -52,14 +66,13 @@ class ScanMachine:
         ]
         outputs = [[each.next] for each in carried]
         outputs += [[layout.row(first + k, length, scan.reverse)] for k in range(n, end)]
-        self.draws = Draws(body)
         layout.turn(body, [slots[k] for k in scan.places], outputs, self.draws)
         layout.add(Kind.NEXT)
         layout.add(Kind.LEAVE)
         for k, each in enumerate(carried):
             layout.copy(Place(first + k), each.now, each.size)
         layout.add(Kind.END)
-        self.loop = told(MachineLoop(layout, length))
+        return MachineLoop(layout, length)
 
     def run(
         self, arrays: Sequence[Any], outs: Sequence[Any], drawing: ControlFlowDraws,

@@ -342,6 +342,7 @@ class Subgraph:
         self.drew: list[int] = []  # how many draws the last run made of each
         self.derivatives: dict[Any, Any] = {}
         self.called: list[str] = []  # ops for which a loop calls Python in each turn
+        self.by_records = ""  # why its loop is not one function
         self.machines: dict[Any, Any] = {}  # loops over it, by what they do with it
         # While loops that are bound to memory, by the first half of the numbers of their runs.
         self.bound: Any = weakref.WeakValueDictionary()
