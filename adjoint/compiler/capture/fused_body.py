@@ -18,16 +18,25 @@ from ...core.errors import NotTraceable
 from ...core.spec import prod
 from ...ir.compute import compute
 from ...ir.program import Node, Program, Value
-from ...ops.index.advanced import Overwrite
-from ...ops.index.slicing import AsStrided, OfMemory, Place
-from ...ops.linalg.fully_connected import Linear
+from ...ops.index.slicing import BasicIndex, Diagonal, Place, PlaceDiagonal, Unfold
+from ...ops.linalg.fully_connected import Linear, LinearInput, LinearWeight
 from ...ops.linalg.matrix_product import MatMul
 from ...ops.linalg.solving import Inverse, InverseOrInfinite, SLogDet, Solve
-from ...ops.shape.movement import Bitcast, Movement
+from ...ops.shape.arranging import Flip, Roll
+from ...ops.shape.concatenation import Cat, Stack
+from ...ops.shape.movement import Clone, Expand, Permute, Reshape
+from ...ops.shape.repeating import Tile
+from ...ops.shape.splitting import Split, Unbind
+from ...ops.shape.triangles import Triangle
+from ..passes.fusion_roles import role
 
 _LARGEST = 512  # numbers of a constant
 
-_NOT_MOVED = (Bitcast, AsStrided, OfMemory, Overwrite)
+_MOVING = (
+    Reshape, Permute, Expand, Clone, Tile, Cat, Stack, Triangle, Split, Unbind, Flip, Roll,
+    BasicIndex, Place, Diagonal, PlaceDiagonal, Unfold,
+)  # fmt: skip
+_PRODUCTS = (MatMul, Linear, LinearInput, LinearWeight)
 
 
 class BodyCode:
@@ -48,7 +57,11 @@ class BodyCode:
         for node in program.nodes:
             given = [values[x] if type(x) is Value else x for x in node.inputs]
             values.update(zip(node.outputs, self._node(node, given), strict=True))
-        return [values[y] for y in program.outputs]
+        return [self._whole(values[y], prod(y.shape)) for y in program.outputs]
+
+    def _whole(self, x: Array, count: int) -> Array:
+        """The array, each of whose elements there is."""
+        return x if x.count == count else self.registers.moved(x, np.zeros(count))
 
     def _constant(self, x: Value) -> Array:
         if not 0 < x.array.size <= _LARGEST:
@@ -61,16 +74,36 @@ class BodyCode:
             formulas.name_of(x.spec)
             if 0 in x.shape:
                 raise NotTraceable(f"{op.name}: arrays without elements")
-        if isinstance(op, Movement) and not isinstance(op, _NOT_MOVED):
-            return self._moved(node, given)
         r, shapes = self.registers, [x.shape for x in node.values]
-        if isinstance(op, MatMul):
-            return [matrices.product(r, *given, *shapes)]
+        if isinstance(op, _MOVING):
+            return self._moved(node, given)
+        if type(op) in _PRODUCTS:
+            return [self._product(node, given)]
         if type(op) in (Solve, Inverse, InverseOrInfinite, SLogDet) and len(shapes[0]) == 2:
             return self._system(node, given)
-        if isinstance(op, Linear):
-            raise NotTraceable(op.name)
+        what = role(node)
+        if isinstance(what, str):
+            raise NotTraceable(f"{op.name}: {what}")
         return formulas.computed(r, node, given)
+
+    def _product(self, node: Node, given: Sequence[Any]) -> Array:
+        r, (a, b, *bias) = self.registers, given
+        left, right = (x.shape for x in node.values[:2])
+        if isinstance(node.op, MatMul):
+            return matrices.product(r, a, b, left, right)
+        rows, inner = prod(left[:-1]), left[-1]
+        if isinstance(node.op, LinearWeight):
+            a = r.moved(a, np.arange(rows * inner).reshape(rows, inner).T)
+            return matrices.product(r, a, b, (inner, rows), (rows, right[-1]))
+        if isinstance(node.op, LinearInput):
+            return matrices.product(r, a, b, (rows, inner), right)
+        turned = r.moved(b, np.arange(prod(right)).reshape(right).T)
+        y = matrices.product(r, a, turned, (rows, inner), right[::-1])
+        if not bias:
+            return y
+        shape = node.values[2].shape
+        index = np.broadcast_to(np.arange(prod(shape)).reshape(shape), node.output.shape)
+        return r.op("add", y, r.moved(bias[0], index))
 
     def _system(self, node: Node, given: Sequence[Any]) -> Sequence[Array]:
         r, n = self.registers, node.inputs[0].shape[0]
@@ -91,6 +124,8 @@ class BodyCode:
             fill, op = op.value, dataclasses.replace(op, value=0)
         if len(node.values) != len(node.inputs):
             raise NotTraceable(f"{op.name} of a number")
+        if len({x.spec.dtype for x in (*node.values, *node.outputs)}) > 1:
+            raise NotTraceable(f"{op.name} of several dtypes")
         ends = np.cumsum([1, *(prod(x.shape) for x in node.values)])
         numbers = [
             np.arange(start, end).reshape(x.shape)

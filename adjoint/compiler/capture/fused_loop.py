@@ -14,7 +14,7 @@ import numpy as np
 from ...backends.native.loops import loop_code
 from ...backends.native.loops.loop_code import Carry, LoopCode, Row
 from ...backends.native.loops.registers import Array
-from ...backends.native.runtime.loop_record import LoopRecord, Place
+from ...backends.native.runtime.loop_record import LoopRecord, Place, Word
 from ...core import debug
 from ...core.arrays import address
 from ...core.errors import NotTraceable
@@ -160,11 +160,13 @@ class Plan:
 
 
 def inputs_of(
-    program: Program, code: LoopCode, slots: Sequence[Place | int], carried: Sequence[Array]
-) -> list[Array]:
-    """The inputs of a program: a carried value, by number, or the array at a place."""
+    program: Program, code: LoopCode, slots: Sequence[Place | int], carried: Sequence[Array],
+    known: dict[Place, Array],
+) -> list[Array]:  # fmt: skip
+    """The inputs of a program: a carried value, by number, or the array at a place, of which those
+    that were read before are `known`.
+    """
     found: list[Array] = []
-    known: dict[Place, Array] = {}
     for x, slot in zip(program.inputs, slots, strict=True):
         if isinstance(slot, Place):
             if slot not in known:
@@ -200,9 +202,83 @@ def fused_scan(
     def write(code: LoopCode, carried: Sequence[Array]) -> None:
         code.note_rows()
         written = BodyCode(code.registers)
-        own = inputs_of(program, code, [slots[k] for k in scan.places], carried)
+        own = inputs_of(program, code, [slots[k] for k in scan.places], carried, {})
         made = written.write(program, own)
         results = [(row(inputs + k, length, reverse), made[k]) for k in range(n, end)]
         code.end(made[:n], results, written.singular)
 
     return plan.loop([program], write, length, other)
+
+
+def fused_while(
+    loop: Any, given: Sequence[Spec | None], inputs: int, keep: bool,
+    other: Callable[[], MachineLoop],
+) -> FusedLoop:  # fmt: skip
+    """A while loop as one function; with `keep` what each turn begins with is noted in a stack, to
+    which the record's words behind its head point.
+
+    Errors: NotTraceable where its bodies are not.
+    """
+    n = loop.count
+    test, body = prepared(loop.test), prepared(loop.body)
+    carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(loop.specs[:n])]
+    plan = Plan(loop.title, given, carries)
+    plan.number = Place(inputs + n)
+    if keep:
+        plan.rows, plan.extra = [Row(k, None, Word.HEAD + k) for k in range(n)], n
+    slots: list[Place | int] = [*range(n), *(Place(k) for k in range(n, inputs))]
+
+    def write(code: LoopCode, carried: Sequence[Array]) -> None:
+        written, known = BodyCode(code.registers), {}
+        own = [
+            inputs_of(program, code, [slots[k] for k in places], carried, known)
+            for program, places in zip((test, body), loop.places, strict=True)
+        ]
+        [go] = written.write(test, own[0])
+        code.test(go)
+        code.note_rows()
+        made = written.write(body, own[1])
+        if written.singular:
+            raise NotTraceable("a system of equations, which may be singular")
+        code.end(made, [], [])
+
+    return plan.loop([test, body], write, None, other)
+
+
+def fused_while_gradient(
+    op: Any, given: Sequence[Spec], inputs: Sequence[Place | int], begin: int,
+    other: Callable[[], MachineLoop],
+) -> FusedLoop:  # fmt: skip
+    """The gradient of a while loop as one function. `inputs` are those of the body's derivative,
+    `begin` the number of the array with which the first carried gradient begins.
+
+    Errors: NotTraceable where the derivative is not one.
+    """
+    n = op.count
+    program = prepared(op.back.body)
+    ends = {slot: Place(len(given) + k) for k, slot in enumerate(op.ends)}
+    totals = {slot: n + k for k, slot in enumerate(slot for slot in op.ends if slot >= n)}
+    specs = dict(zip(op.ends, op.specs, strict=True))
+    carries = [
+        *(
+            Carry(spec, Place(begin + k), ends.get(k))
+            for k, spec in enumerate(op.loop.specs[:n])
+        ),
+        *(Carry(specs[slot], None, ends[slot]) for slot in totals),
+    ]  # fmt: skip
+    plan = Plan(op.title, [*given, *op.specs], carries)
+
+    def write(code: LoopCode, carried: Sequence[Array]) -> None:
+        r = code.registers
+        written = BodyCode(r)
+        made = written.write(program, inputs_of(program, code, inputs, carried, {}))
+        if written.singular:
+            raise NotTraceable("a system of equations, which may be singular")
+        following: list[Array] = [
+            made[op.reached[k]] if k in op.reached else r.number(0, carried[k].dtype)
+            for k in range(n)
+        ]
+        following += [r.op("add", carried[k], made[op.reached[slot]]) for slot, k in totals.items()]
+        code.end(following, [], [])
+
+    return plan.loop([program], write, 0, other)

@@ -42,6 +42,7 @@ class StepRow(NamedTuple):
     again: tuple[str, ...] = ()  # those of them that rematerialize values
     apart: int = 0  # number of the parallel section that it belongs to; 0 for none
     called: tuple[str, ...] = ()  # ops for which a loop calls Python in each turn
+    turns: str | None = None  # why a loop's turns are not one function; "" where they are
 
 
 class Peaks(NamedTuple):
@@ -121,6 +122,9 @@ class Explanation:
             if row.called:
                 names = ", ".join(row.called)
                 lines.append(f"  Python is called in each turn of {row.name}, for {names}")
+            if row.turns is not None:
+                how = f"go through records: {row.turns}" if row.turns else "are one function"
+                lines.append(f"  turns of {row.name} {how}")
         by_region = itertools.groupby(enumerate(rows, 1), lambda pair: pair[1].apart)
         regions = [[k for k, _ in pairs] for number, pairs in by_region if number]
         if regions:
@@ -189,10 +193,12 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
     nodes = [node for kernel in kernels for node in kernel.program.nodes]
     again = [kernel.program.nodes[k] for kernel in kernels for k in kernel.again]
     called = dict.fromkeys(name for step in steps for name in getattr(step.op, "called", ()))
+    turns = [each for step in steps if (each := getattr(step.op, "turns", None)) is not None]
     return StepRow(
         "_".join(names), steps[0].how, native and not called, operations, moved, seconds,
         tuple(node.op.name for node in nodes) if nodes[1:] else (),
         tuple(node.op.name for node in again), apart, tuple(called),
+        next(iter(turns), None),
     )  # fmt: skip
 
 

@@ -97,11 +97,8 @@ class LoopCode:
         self.done = b.alloca("i64")  # turns since the last look at the clock
         self.wanted = b.alloca("i64")
         self.slots = [
-            [
-                b.alloca(LLVM_TYPES[name_of(each.spec)], self.width)
-                for _ in range(self._chunks(each))
-            ]
-            for each in self.carries
+            [b.alloca(LLVM_TYPES[name], self.width) for _ in range(-(-count // self.width))]
+            for name, count in ((name_of(x.spec), prod(x.spec.shape)) for x in self.carries)
         ]
         b.put(self._word(Word.WHY), 0)
         b.put(self._word(Word.WORDS), b.convert("ptrtoint", words, "i64"))
@@ -135,9 +132,6 @@ class LoopCode:
         b.start(self.failed)
         self._stop(Stop.ELSE)
         b.lines.pop()  # the function's own end returns
-
-    def _chunks(self, each: Carry) -> int:
-        return -(-prod(each.spec.shape) // self.width)
 
     def _word(self, k: int, elem: str = "i64") -> Reg:
         return self.b.place(elem, self.table, 8 * k)

@@ -33,8 +33,11 @@ def product(r: Registers, a: Array, b: Array, left: Sequence[int], right: Sequen
     shape = (*batch, m, n)
     count = r.chunks_of(prod(shape))
     r.spend(k * count)  # before anything is written
-    if n == 1 and m > 1 and not batch:
+    if n == 1 and m > 1 and len(left) == 2:
         a, rows = _by_columns(r, a, rows)
+    if n > 1 and len(right) == 2:
+        b, turned = _by_columns(r, b, columns.T)
+        columns = turned.T
     parts = 1 if k < 8 else min(4, max(1, _STRANDS // count))
     sums: list[Array | None] = [None] * parts
     for term in range(k):

@@ -318,7 +318,7 @@ class Registers:
         return self.once(key, inputs, made)  # type: ignore[no-any-return]
 
     def combined(self, name: str, x: Array, kept: int) -> Held | Stored:
-        """Elements that lie `kept` apart combined by an op, as a tree: (n, kept) becomes (kept,)."""
+        """Elements `kept` apart combined by an op, as a tree: (n, kept) becomes (kept,)."""
         n = x.count // kept
         if n == 1:
             return self.held(x)
