@@ -118,7 +118,7 @@ class BodyCode:
         return [matrices.solved(r, of, None, n)]
 
     def _moved(self, node: Node, given: Sequence[Any]) -> Sequence[Array]:
-        """What moves arrays moves the numbers of their elements, from which its index is read."""
+        """Move the numbers of elements as the op moves elements: they are the index."""
         op, fill = node.op, 0.0
         if isinstance(op, Place):
             fill, op = op.value, dataclasses.replace(op, value=0)

@@ -166,15 +166,15 @@ def inputs_of(
     """The inputs of a program: a carried value, by number, or the array at a place, of which those
     that were read before are `known`.
     """
-    found: list[Array] = []
+    inputs: list[Array] = []
     for x, slot in zip(program.inputs, slots, strict=True):
         if isinstance(slot, Place):
             if slot not in known:
                 known[slot] = code.read(slot, x.spec)
-            found.append(known[slot])
+            inputs.append(known[slot])
         else:
-            found.append(carried[slot])
-    return found
+            inputs.append(carried[slot])
+    return inputs
 
 
 def fused_scan(

@@ -33,7 +33,7 @@ def name_of(spec: Spec) -> str:
     return name
 
 
-class _Along(NamedTuple):
+class _Spread(NamedTuple):
     """An array that lies row-major along some axes of an index space."""
 
     array: Array
@@ -61,7 +61,7 @@ class _Formula:
     def __init__(self, registers: Registers, tracer: Tracer, specs: Sequence[Spec]) -> None:
         self.registers, self.tracer, self.space = registers, tracer, tracer.space
         self.names = CompositeNames(tracer, specs)
-        self.inputs: list[_Along] = []
+        self.inputs: list[_Spread] = []
 
     def outputs(self, node: Node, given: Sequence[Any]) -> list[Array]:
         """The outputs for these arrays and numbers."""
@@ -88,29 +88,29 @@ class _Formula:
         axes = tuple(d for d, n in zip(dims, shape, strict=True) if n != 1)
         value = self.tracer.kernel.input(name_of(x.spec), axes)
         self.names.places.append(dims)
-        self.inputs.append(_Along(array, axes))
+        self.inputs.append(_Spread(array, axes))
         return Traced(self.tracer, value, shape, dims, x.spec.dtype.numpy)
 
-    def _written(self) -> dict[int, _Along]:
+    def _written(self) -> dict[int, _Spread]:
         """All values of the kernel, by number."""
-        values: dict[int, _Along] = {}
+        values: dict[int, _Spread] = {}
         for v in self.tracer.kernel.values:
             values[v.number] = self._value(v, [values[x.number] for x in v.inputs])
         return values
 
-    def _value(self, v: KernelValue, given: Sequence[_Along]) -> _Along:
+    def _value(self, v: KernelValue, given: Sequence[_Spread]) -> _Spread:
         registers = self.registers
         if v.op == "input":
             return self.inputs[v.attr[0]]
         if v.op == "const":
-            return _Along(registers.number(v.attr, v.dtype), ())
+            return _Spread(registers.number(v.attr, v.dtype), ())
         if v.op == "scalar":
-            return _Along(registers.number(self.tracer.numbers[v.attr[0]], v.dtype), ())
+            return _Spread(registers.number(self.tracer.numbers[v.attr[0]], v.dtype), ())
         if v.op == "size":
             count = prod([self.space[a] for a in v.attr])
-            return _Along(registers.number(count, v.dtype), ())
+            return _Spread(registers.number(count, v.dtype), ())
         if v.op == "index":
-            return _Along(registers.constant(np.arange(self.space[v.attr[0]]), v.dtype), v.axes)
+            return _Spread(registers.constant(np.arange(self.space[v.attr[0]]), v.dtype), v.axes)
         if v.op == "random":
             raise NotTraceable("random numbers")
         if v.op in REDUCTIONS:
@@ -120,12 +120,12 @@ class _Formula:
         if v.op == "cast":
             if v.attr[0] not in DTYPES:
                 raise NotTraceable(f"values of {v.attr[0]}")
-            return _Along(registers.cast(arrays[0], v.dtype), axes)
+            return _Spread(registers.cast(arrays[0], v.dtype), axes)
         if v.op == "where":
-            return _Along(registers.where(*arrays), axes)
-        return _Along(registers.op(v.op, *arrays), axes)
+            return _Spread(registers.where(*arrays), axes)
+        return _Spread(registers.op(v.op, *arrays), axes)
 
-    def _along(self, x: _Along, axes: tuple[int, ...], whole: bool = False) -> Array:
+    def _along(self, x: _Spread, axes: tuple[int, ...], whole: bool = False) -> Array:
         """The array along more axes; one number is not repeated unless it is to be `whole`."""
         if x.axes == axes or (x.array.count == 1 and not whole):
             return x.array
@@ -134,7 +134,7 @@ class _Formula:
         index = np.broadcast_to(index, [self.space[a] for a in axes])
         return self.registers.moved(x.array, index)
 
-    def _reduced(self, v: KernelValue, x: _Along) -> _Along:
+    def _reduced(self, v: KernelValue, x: _Spread) -> _Spread:
         over = tuple(a for a in v.attr if self.space[a] != 1)
         axes = tuple(sorted({*x.axes, *over}))
         array = self._along(x, axes, whole=True)
@@ -143,9 +143,9 @@ class _Formula:
         index = np.arange(array.count).reshape([self.space[a] for a in axes]).transpose(order)
         moved = self.registers.moved(array, index)
         kept = prod([self.space[a] for a in left])
-        return _Along(self.registers.combined(_COMBINED[v.op], moved, kept), left)
+        return _Spread(self.registers.combined(_COMBINED[v.op], moved, kept), left)
 
-    def _placed(self, values: dict[int, _Along], y: Any, spec: Spec) -> Array:
+    def _placed(self, values: dict[int, _Spread], y: Any, spec: Spec) -> Array:
         """An output, row-major."""
         if not isinstance(y, Traced) or prod(y.shape) != prod(spec.shape):
             raise NotTraceable("a result that is no array")

@@ -38,24 +38,22 @@ def product(r: Registers, a: Array, b: Array, left: Sequence[int], right: Sequen
     if n > 1 and len(right) == 2:
         b, turned = _by_columns(r, b, columns.T)
         columns = turned.T
-    parts = 1 if k < 8 else min(4, max(1, _STRANDS // count))
-    sums: list[Array | None] = [None] * parts
-    for term in range(k):
-        x = r.moved(a, _spread(rows[..., :, term, None], shape))
-        y = r.moved(b, _spread(columns[..., term, None, :], shape))
-        part = term * parts // k
-        before = sums[part]
-        if before is None:
-            sums[part] = r.op("mul", x, y)
-        elif a.dtype in FLOATS:
-            sums[part] = r.op("fma", x, y, before)
-        else:
-            sums[part] = r.op("add", before, r.op("mul", x, y))
+    parts = 1 if k < 8 or count > _STRANDS // 2 else min(4, _STRANDS // count)
+    parts -= parts == 3
+    sums: list[Array] = []
+    for part in range(parts):
+        for term in range(part * k // parts, (part + 1) * k // parts):
+            x = r.moved(a, _spread(rows[..., :, term, None], shape))
+            y = r.moved(b, _spread(columns[..., term, None, :], shape))
+            if len(sums) == part:
+                sums.append(r.op("mul", x, y))
+            elif a.dtype in FLOATS:
+                sums[part] = r.op("fma", x, y, sums[part])
+            else:
+                sums[part] = r.op("add", sums[part], r.op("mul", x, y))
     while len(sums) > 1:
-        sums = [r.op("add", x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]  # type: ignore[arg-type]
-    [total] = sums
-    assert total is not None
-    return r.moved(total, np.zeros(prod(shape))) if total.count != prod(shape) else total
+        sums = [r.op("add", x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0] if sums[0].count == prod(shape) else r.moved(sums[0], np.zeros(prod(shape)))
 
 
 def _spread(index: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -77,7 +75,7 @@ def _by_columns(r: Registers, a: Array, rows: np.ndarray) -> tuple[Array, np.nda
     key = "by columns", int(index[0, 0]), down, across, m, k
 
     def write() -> Stored:
-        return r.written(True, lambda: _copied(r, source, index, (down, across)))  # type: ignore[no-any-return]
+        return r.written(True, lambda: _copied(r, source, index, (down, across)))
 
     return r.once(key, [source], write), np.arange(m * k).reshape(k, m).T
 
@@ -118,7 +116,7 @@ def factored(r: Registers, a: Array, n: int) -> Factored:
     if n > _LARGEST or a.dtype not in FLOATS:
         raise NotTraceable(f"a system of {n} equations of {a.dtype}")
     a = r.held(a)
-    return r.once(("factored", n), [a], lambda: _eliminated(r, a, n))  # type: ignore[no-any-return]
+    return r.once(("factored", n), [a], lambda: _eliminated(r, a, n))
 
 
 def _eliminated(r: Registers, a: Array, n: int) -> Factored:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class Moved:
 
 
 Array: TypeAlias = "Held | Stored | Moved"
+T = TypeVar("T")
 
 
 class Registers:
@@ -72,15 +73,16 @@ class Registers:
 
     # ---- sections --------------------------------------------------------------------------------
 
-    def once(self, key: Hashable, inputs: Sequence[Any], write: Callable[[], Any]) -> Any:
-        """What `write` makes of these inputs, written once for each key."""
+    def once(self, key: Hashable, inputs: Sequence[Any], write: Callable[[], T]) -> T:
+        """Call `write` for these inputs once for each key; its result."""
         whole = key, *map(id, inputs)
         if whole not in self._known:
             self._known[whole] = write(), list(inputs)  # which keeps their ids theirs
-        return self._known[whole][0]
+        value: T = self._known[whole][0]
+        return value
 
-    def written(self, fixed: bool, write: Callable[[], Any]) -> Any:
-        """What `write` makes, in code before the loop if `fixed`."""
+    def written(self, fixed: bool, write: Callable[[], T]) -> T:
+        """Call `write`, whose code goes before the loop if `fixed`; its result."""
         present = self.b.lines
         self.b.lines = self.before if fixed else self.turn
         try:
@@ -109,7 +111,7 @@ class Registers:
         def write() -> Held:
             return Held(dtype, 1, [self.b.const(LLVM_TYPES[dtype], value, self.width)], True)
 
-        return self.once(("number", repr(value), dtype), (), write)  # type: ignore[no-any-return]
+        return self.once(("number", repr(value), dtype), (), write)
 
     def constant(self, array: np.ndarray, dtype: str) -> Held:
         """A known array."""
@@ -193,7 +195,7 @@ class Registers:
             x, flat = x.source, x.index[flat]
         if len(flat) == x.count and np.array_equal(flat, np.arange(x.count)):
             return x
-        return self.once(("moved", flat.tobytes()), [x], lambda: Moved(x, flat))  # type: ignore[no-any-return]
+        return self.once(("moved", flat.tobytes()), [x], lambda: Moved(x, flat))
 
     def held(self, x: Array) -> Held | Stored:
         """The array, with its elements in their places."""
@@ -224,7 +226,7 @@ class Registers:
             return Held(roots[int(which[0])].dtype, len(places), chunks, fixed)
 
         key = "gathered", which.tobytes(), places.tobytes()
-        return self.once(key, roots, write)  # type: ignore[no-any-return]
+        return self.once(key, roots, write)
 
     def _picked(self, roots: Sequence[Held | Stored], picks: Sequence[tuple[int, int]]) -> Reg:
         """A vector of elements: (source, element) for each lane."""
@@ -302,7 +304,7 @@ class Registers:
         self, key: tuple[Any, ...], dtype: str, cost: int, write: Callable[..., Reg],
         arrays: Sequence[Array],
     ) -> Held:  # fmt: skip
-        """What `write` makes of the chunks of arrays."""
+        """Return the array whose chunks `write` makes of the chunks of arrays."""
         inputs = [self.held(x) for x in arrays]
         count = max(x.count for x in inputs)
         fixed = all(x.fixed for x in inputs)
@@ -315,7 +317,7 @@ class Registers:
             )
             return Held(dtype, count, chunks, fixed)
 
-        return self.once(key, inputs, made)  # type: ignore[no-any-return]
+        return self.once(key, inputs, made)
 
     def combined(self, name: str, x: Array, kept: int) -> Held | Stored:
         """Elements `kept` apart combined by an op, as a tree: (n, kept) becomes (kept,)."""
