@@ -1,9 +1,8 @@
 """Loops whose body is one function, beside Python's loop over eager ops, and beside records."""
 
-from collections import _thread
 import threading
 import time
-from collections import Counter
+from collections import Counter, _thread
 
 import numpy as np
 import pytest
@@ -122,7 +121,7 @@ BINARY = {
     "atan2": ad.atan2,
     "hypot": lambda x, y: ad.hypot(x, y + 0.1) * 0.5,
     "lerp": lambda x, y: ad.lerp(x, y, 0.3),
-    "outer": lambda x, y: (ad.outer(x.reshape(-1), y.reshape(-1)).sum(1) * 0.1).reshape(x.shape),
+    "outer": lambda x, y: x + ad.outer(x.reshape(-1)[:8], y.reshape(-1)[:8]).sin().sum() * 0.01,
     "dot": lambda x, y: x + (x.reshape(-1) @ y.reshape(-1)) * 0.01,
     "rolled": lambda x, y: ad.roll(x, -1, 0) * y.tanh(),
 }
@@ -215,7 +214,7 @@ def test_shapes(shape, dtype, monkeypatch, made):
     assert list(ways) == ["one function"]
 
 
-@pytest.mark.parametrize("size", [20, 64])
+@pytest.mark.parametrize("size", [20, 40])
 def test_matrices_that_stay_in_memory(size, monkeypatch, made):
     ad.manual_seed(0)
     w, u = (ad.randn(size, size, dtype=ad.float64) / size**0.5 for _ in range(2))
@@ -287,7 +286,8 @@ def test_while_loops_and_their_gradients(turns, monkeypatch, made):
     y = x
     for _ in range(turns):
         y = (w @ y).sin() * 0.9 + x
-    for a, b in zip(found[2:], ad.autograd.grad((y * y).sum(), [x, w], allow_unused=True)):
+    wanted = ad.autograd.grad((y * y).sum(), [x, w], allow_unused=True)
+    for a, b in zip(found[2:], wanted, strict=True):
         b = ad.zeros_like(w) if b is None else b
         np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-9, 1e-12)
 
