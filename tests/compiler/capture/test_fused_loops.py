@@ -1,8 +1,9 @@
 """Loops whose body is one function, beside Python's loop over eager ops, and beside records."""
 
+import _thread
 import threading
 import time
-from collections import Counter, _thread
+from collections import Counter
 
 import numpy as np
 import pytest
