@@ -230,6 +230,22 @@ def test_matrices_that_stay_in_memory(size, monkeypatch, made):
         assert list(ways) == ["one function"]
 
 
+def test_matrices_that_come_with_each_turn(monkeypatch, made):
+    def turn(c, w):
+        c = (w @ c + w.T @ c + c @ w).tanh()
+        return c, c * 2
+
+    def f(c, rows):
+        return list(ad.scan(turn, c, rows))
+
+    given = ad.randn(20, dtype=ad.float64), ad.randn(3, 20, 20, dtype=ad.float64)
+    wanted = unrolled(turn, *given)
+    for found in (ad.compile(f)(*given), by_records(monkeypatch, f, *given)):
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x.numpy(), y.numpy(), 1e-10)
+    assert made["one function"] == 1
+
+
 def test_carries_of_several_dtypes(monkeypatch, made):
     def turn(carry, row):
         a, b, n, go = carry

@@ -15,6 +15,7 @@ from ...codegen.vector_instructions import memory_type
 from .registers import Array, Moved, Registers, Stored
 
 _LARGEST = 8  # unknowns of a system
+_COPIED = 1 << 17  # bytes of a copy on the stack
 _STRANDS = 8  # vectors that are summed at once, so that none waits for another
 
 
@@ -65,13 +66,15 @@ def _by_columns(r: Registers, a: Array, rows: np.ndarray) -> tuple[Array, np.nda
     """A matrix whose columns are contiguous: copied before the loop, if it stays in memory."""
     source = a.source if isinstance(a, Moved) else a
     index = a.index.reshape(rows.shape) if isinstance(a, Moved) else rows
-    if not isinstance(source, Stored) or not r.is_large(source):
+    if not isinstance(source, Stored) or not source.fixed or not r.is_large(source):
         return a, rows
     m, k = rows.shape
     down, across = (int(x[1] - x[0]) if len(x) > 1 else 0 for x in (index[:, 0], index[0, :]))
     expected = index[0, 0] + down * np.arange(m)[:, None] + across * np.arange(k)
     if down == 1 or not np.array_equal(index, expected):
         return a, rows
+    if index.size * ITEMSIZE[source.dtype] > _COPIED:
+        raise NotTraceable("a large matrix that is read by columns")
     key = "by columns", int(index[0, 0]), down, across, m, k
 
     def write() -> Stored:
