@@ -56,17 +56,14 @@ class FusedLoop(MachineLoop):
         self._words[0] = address(self._table.table)
         self._keeps = [loop_code.loaded(text)]
         self._code = self._keeps[0].address
-        self._other, self._else = other, None
+        self._other = other
+        self._else: MachineLoop | None = None
         self.full = None
 
     @property
     def count(self) -> np.ndarray:
         """The number of the last run, as an array of one element."""
         return self._table.count
-
-    def put(self, record: int, at: int) -> None:
-        """Set a word of the record, an address."""
-        self._table.table[record] = at
 
     def run_else(self, words: int) -> None:
         """Run all turns by another loop, for the run of these words."""

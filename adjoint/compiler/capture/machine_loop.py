@@ -19,7 +19,7 @@ from ...backends import native
 from ...backends.native.lowering.bound import bound_copy, dense
 from ...backends.native.runtime import launch_list, turn_code
 from ...backends.native.runtime.launch_list import Launch, LaunchList, joined
-from ...backends.native.runtime.loop_record import Place, Stop
+from ...backends.native.runtime.loop_record import LoopRecord, Place, Stop
 from ...backends.native.runtime.turn_code import Kind, Move, TurnTable
 from ...core import debug
 from ...core.arrays import address, call
@@ -301,7 +301,7 @@ class MachineLoop:
 
     def __init__(self, layout: Layout, length: int | None) -> None:
         self.title, self.slow = layout.title, layout.slow
-        self._table = layout.table(length)
+        self._table: LoopRecord = layout.table(length)
         self._python, self._lists, self._errors = layout.python, layout.lists, layout.errors
         self._keeps = layout.keeps
         self._given = layout.given

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....core.dispatch_log import reason_of
 from ....core.errors import NotTraceable
 from ....core.spec import Spec, prod
 from ....ir.program import Node, Value
@@ -70,10 +71,8 @@ class _Formula:
             symbols.append(self._input(x, array) if type(x) is Value else x)
         try:
             made = node.op.compute(self.names, *symbols)
-        except NotTraceable:
-            raise
         except Exception as error:
-            raise NotTraceable(f"{node.op.name}: {type(error).__name__}") from error
+            raise NotTraceable(f"{node.op.name}: {reason_of(error, node.op)}") from None
         if self.names.gathers:
             raise NotTraceable(f"{node.op.name}: a view within a formula")
         results = (made,) if len(node.outputs) == 1 else made

@@ -121,6 +121,10 @@ class LoopRecord:
         """
         self.table[Word.GOES_ON] = does
 
+    def put(self, record: int, at: int) -> None:
+        """Set the word of this number, an address."""
+        self.table[record] = at
+
     def let_in(self, turns: int) -> None:
         """Set how many turns there is room for."""
         self.table[Word.LENGTH] = turns
