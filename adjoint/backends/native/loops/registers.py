@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -191,11 +192,11 @@ class Registers:
     def moved(self, x: Array, index: np.ndarray) -> Array:
         """The elements of an array at an index, of any shape."""
         flat = np.ascontiguousarray(index, np.int64).reshape(-1)
-        if isinstance(x, Moved):
-            x, flat = x.source, x.index[flat]
-        if len(flat) == x.count and np.array_equal(flat, np.arange(x.count)):
-            return x
-        return self.once(("moved", flat.tobytes()), [x], lambda: Moved(x, flat))
+        source = x.source if isinstance(x, Moved) else x
+        flat = x.index[flat] if isinstance(x, Moved) else flat
+        if len(flat) == source.count and np.array_equal(flat, np.arange(source.count)):
+            return source
+        return self.once(("moved", flat.tobytes()), [source], lambda: Moved(source, flat))
 
     def held(self, x: Array) -> Held | Stored:
         """The array, with its elements in their places."""
@@ -222,7 +223,7 @@ class Registers:
                 span = slice(start, start + self.width)
                 picks = [(int(n), int(k)) for n, k in zip(which[span], places[span], strict=True)]
                 picks += picks[:1] * (self.width - len(picks))
-                chunks.append(self.written(fixed, lambda p=picks: self._picked(roots, p)))
+                chunks.append(self.written(fixed, partial(self._picked, roots, picks)))
             return Held(roots[int(which[0])].dtype, len(places), chunks, fixed)
 
         key = "gathered", which.tobytes(), places.tobytes()
