@@ -226,7 +226,8 @@ def fused_while(
     slots: list[Place | int] = [*range(n), *(Place(k) for k in range(n, inputs))]
 
     def write(code: LoopCode, carried: Sequence[Array]) -> None:
-        written, known = BodyCode(code.registers), {}
+        written = BodyCode(code.registers)
+        known: dict[Place, Array] = {}
         own = [
             inputs_of(program, code, [slots[k] for k in places], carried, known)
             for program, places in zip((test, body), loop.places, strict=True)
