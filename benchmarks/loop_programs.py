@@ -283,10 +283,140 @@ def cell(t: Any) -> tuple[Run, int]:
     return t.gradient(f, [t.tensor(x.astype(np.float32)) for x in given], 3), 1_000
 
 
+def lorenz(t: Any) -> tuple[Run, int]:
+    """Lorenz's equations by Heun's method with an adaptive step, while_loop, in float64."""
+
+    def slope(y: Any) -> Any:
+        a, b, c = y[:1], y[1:2], y[2:]
+        return t.cat([10.0 * (b - a), a * (28.0 - c) - b, a * b - 8 / 3 * c])
+
+    def f(y: Any, end: Any) -> Any:
+        def body(carry: Any) -> Any:
+            n, time, h, y = carry
+            first = slope(y)
+            coarse = y + h * first
+            fine = y + h / 2 * (first + slope(coarse))
+            error = abs(fine - coarse).max() / 1e-3
+            accept = error < 1
+            after = t.lib.where(accept, time + h, time), t.lib.where(accept, fine, y)
+            return n + 1, after[0], h * (0.9 / (error + 1e-9) ** 0.5).clip(0.2, 2.0), after[1]
+
+        start = t.tensor(0), end * 0, end * 0 + 1e-3, y
+        n, _, _, y = t.while_loop(lambda carry: carry[1] < end, body, start)
+        return n, y
+
+    run = t.ready(f, [t.tensor(np.array([1.0, 1.0, 20.0])), t.tensor(np.array(3.0))])
+    return run, int(run()[0])
+
+
+def neural_ode(t: Any) -> tuple[Run, int]:
+    """A network 2-32-32-2 as a differential equation, 200 steps by Runge-Kutta 4: the gradient by
+    its weights, in float32.
+    """
+
+    def f(a: Any, b: Any, c: Any, y: Any, xs: Any) -> Any:
+        def slope(y: Any) -> Any:
+            return c @ t.lib.tanh(b @ t.lib.tanh(a @ y))
+
+        def turn(y: Any, x: Any) -> Any:
+            h = 0.02
+            k1 = slope(y)
+            k2 = slope(y + h / 2 * k1)
+            k3 = slope(y + h / 2 * k2)
+            k4 = slope(y + h * k3)
+            return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4), x
+
+        y, _ = t.scan(turn, y, xs)
+        return (y * y).sum()
+
+    shapes = (32, 2), (32, 32), (2, 32), (2,), (200,)
+    given = [draw.standard_normal(shape) / max(shape) ** 0.5 for shape in shapes]
+    return t.gradient(f, [t.tensor(x.astype(np.float32)) for x in given], 3), 200
+
+
+def hidden_markov(t: Any) -> tuple[Run, int]:
+    """The forward algorithm of a hidden Markov model of 32 states, 1,000 observations: the gradient
+    by the transitions, in float64.
+    """
+
+    def f(moves: Any, first: Any, seen: Any) -> Any:
+        def turn(carry: Any, likely: Any) -> Any:
+            p, total = carry
+            p = (p @ moves) * likely
+            size = p.sum()
+            return (p / size, total + t.lib.log(size)), size
+
+        return t.scan(turn, (first, first.sum() * 0), seen)[0][1]
+
+    moves = draw.random((32, 32))
+    given = moves / moves.sum(1, keepdims=True), np.full(32, 1 / 32), draw.random((1000, 32))
+    return t.gradient(f, [t.tensor(x) for x in given], 1), 1_000
+
+
+def gru(t: Any) -> tuple[Run, int]:
+    """A GRU cell of 32 units, batch 1, 500 steps: the gradient by its weights, in float32."""
+
+    def f(w: Any, u: Any, v: Any, h: Any, xs: Any) -> Any:
+        def turn(h: Any, x: Any) -> Any:
+            gates = 1 / (1 + t.lib.exp(-(w @ h + x[:64])))
+            reset, keep = gates[:32], gates[32:]
+            new = t.lib.tanh(u @ x[64:] + reset * (v @ h))
+            h = keep * h + (1 - keep) * new
+            return h, h
+
+        _, ys = t.scan(turn, h, xs)
+        return (ys * ys).mean()
+
+    given = (
+        draw.standard_normal((64, 32)) / 6, draw.standard_normal((32, 32)) / 6,
+        draw.standard_normal((32, 32)) / 6, np.zeros(32), draw.standard_normal((500, 96)),
+    )  # fmt: skip
+    return t.gradient(f, [t.tensor(x.astype(np.float32)) for x in given], 3), 500
+
+
+def options(t: Any) -> tuple[Run, int]:
+    """Black-Scholes by Monte Carlo, 64 paths of 252 steps: the price of an option and its Greeks,
+    in float64.
+    """
+
+    def f(spot: Any, sigma: Any, rate: Any, paths: Any, noise: Any) -> Any:
+        dt = 1 / 252
+
+        def turn(s: Any, z: Any) -> Any:
+            drift = (rate - 0.5 * sigma * sigma) * dt
+            return s * t.lib.exp(drift + sigma * dt**0.5 * z), z
+
+        s, _ = t.scan(turn, paths * spot, noise)
+        return ((s - 100.0).clip(0.0) * t.lib.exp(-rate)).mean()
+
+    given = 100.0, 0.2, 0.03, np.ones(64), draw.standard_normal((252, 64))
+    return t.gradient(f, [t.tensor(np.asarray(x)) for x in given], 3), 252
+
+
+def bodies(t: Any) -> tuple[Run, int]:
+    """Sixteen bodies that attract each other, 500 steps, in float32."""
+
+    def f(x: Any, v: Any, xs: Any) -> Any:
+        def turn(carry: Any, unused: Any) -> Any:
+            x, v = carry
+            apart = x.reshape(16, 1, 3) - x.reshape(1, 16, 3)
+            near = ((apart * apart).sum(2) + 0.1) ** -1.5
+            v = v - 0.001 * (apart * near.reshape(16, 16, 1)).sum(1)
+            return (x + 0.001 * v, v), unused
+
+        return t.scan(turn, (x, v), xs)[0]
+
+    given = draw.standard_normal((16, 3)), draw.standard_normal((16, 3)), np.zeros(500)
+    return t.ready(f, [t.tensor(x.astype(np.float32)) for x in given]), 500
+
+
 ROWS = {
     each.__name__: each
-    for each in (matrix, pendulums, pendulums_gradient, ring, kalman, newton, cell)
-}
+    for each in (
+        matrix, pendulums, pendulums_gradient, ring, kalman, newton, cell, lorenz, neural_ode,
+        hidden_markov, gru, options, bodies,
+    )
+}  # fmt: skip
 
 
 def main(library: str, row: str) -> None:

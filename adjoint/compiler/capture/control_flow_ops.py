@@ -103,6 +103,14 @@ class ControlFlow(Op, abstract=True):
                 names.update(dict.fromkeys(getattr(node.op, "called", ())))
         return tuple(names)
 
+    @property
+    def turns(self) -> str | None:
+        """Why turns go through records rather than are one function; "" where they are, None where
+        there are none.
+        """
+        said = [body.by_records for body in self.subgraphs() if body.by_records is not None]
+        return said[0] if said else None
+
     def bind(
         self, arrays: Sequence[Any], outs: Sequence[Any], scratch: Scratch
     ) -> list[Any] | None:

@@ -13,11 +13,13 @@ import numpy as np
 
 from ...backends.native.lowering.bound import bound_op
 from ...backends.native.runtime.launch_list import joined
-from ...backends.native.runtime.turn_code import Kind, Place
+from ...backends.native.runtime.loop_record import Place, Word
+from ...backends.native.runtime.turn_code import Kind
 from ...core.arrays import address
 from ...core.dtype import int64
 from ...core.spec import Spec
 from ...ops.elementwise.arithmetic import Add
+from .fused_loop import fused, fused_scan, fused_while, fused_while_gradient
 from .machine_loop import NOWHERE, Draws, Layout, MachineLoop, bytes_of, told
 
 if TYPE_CHECKING:
@@ -34,10 +36,22 @@ class ScanMachine:
 
     def __init__(self, scan: Scan, given: int) -> None:
         """`given` is the number of its inputs."""
-        body, n, length = scan.body, scan.carried, scan.length
         inputs, specs = _inputs(scan, given), scan.specs[: len(scan.specs) - len(scan.drawing)]
-        layout = Layout(scan.title, [*inputs, *specs])
-        first, end = len(inputs), len(body.outputs) + len(body.kept)
+        arrays = [*inputs, *specs]
+        self.draws = Draws(scan.body)
+        layout = Layout(scan.title, arrays)
+
+        def by_records() -> MachineLoop:
+            return self._by_records(scan, layout, len(inputs))
+
+        self.loop = fused(
+            scan.body, lambda: fused_scan(scan, arrays, len(inputs), layout.row, by_records)
+        ) or told(by_records())
+
+    def _by_records(self, scan: Scan, layout: Layout, first: int) -> MachineLoop:
+        """The loop over the records of its body; `first` is the number of its inputs."""
+        body, n, length = scan.body, scan.carried, scan.length
+        end = len(body.outputs) + len(body.kept)
         carried = [layout.carried(bytes_of(spec)) for spec in body.specs[:n]]
         for k, each in enumerate(carried):
             layout.copy(each.now, Place(k), each.size)
@@ -52,14 +66,13 @@ class ScanMachine:
         ]
         outputs = [[each.next] for each in carried]
         outputs += [[layout.row(first + k, length, scan.reverse)] for k in range(n, end)]
-        self.draws = Draws(body)
         layout.turn(body, [slots[k] for k in scan.places], outputs, self.draws)
         layout.add(Kind.NEXT)
         layout.add(Kind.LEAVE)
         for k, each in enumerate(carried):
             layout.copy(Place(first + k), each.now, each.size)
         layout.add(Kind.END)
-        self.loop = told(MachineLoop(layout, length))
+        return MachineLoop(layout, length)
 
     def run(
         self, arrays: Sequence[Any], outs: Sequence[Any], drawing: ControlFlowDraws,
@@ -159,13 +172,32 @@ class WhileMachine:
     def __init__(self, loop: Loop, given: int, keep: bool) -> None:
         """`given` is the number of its inputs; with `keep` its turns are kept."""
         n, self.specs = loop.count, list(loop.specs[: loop.count])
-        inputs = _read(loop, given)
-        layout = Layout(loop.title, [*inputs, *self.specs, Spec((), int64)])
-        first = len(inputs)
-        place, count = layout.memory(8)
-        self._count = count.view(np.int64)
+        arrays = [*_read(loop, given), *self.specs, Spec((), int64)]
+        self.draws = Draws(loop.test, loop.body)
+        self._rows: list[int] = []  # by which the loop knows where it writes rows of the stack
+        self._last = _FEWEST  # number of turns of the last run
+        self._stack: Any = None
+
+        def by_records() -> MachineLoop:
+            return self._by_records(loop, Layout(loop.title, arrays), given, keep)
+
+        self.loop = fused(loop.body, lambda: fused_while(loop, arrays, given, keep, by_records))
+        if self.loop is None:
+            self.loop = told(by_records())
+            self._count = self._counted.view(np.int64)
+        else:
+            self._count = self.loop.count
+            self._rows = [Word.HEAD + k for k in range(n * keep)]
         self.name = next(_machines)
         self._count[0] = self.name << 32
+        if keep:
+            self.loop.full = self._grow
+            self.take_stack()
+
+    def _by_records(self, loop: Loop, layout: Layout, first: int, keep: bool) -> MachineLoop:
+        """The loop over the records of its bodies; `first` is the number of its inputs."""
+        n = loop.count
+        place, self._counted = layout.memory(8)
         layout.add(Kind.COUNT, place.offset)
         layout.copy(Place(first + n), place, 8)
         carried = [layout.carried(bytes_of(spec)) for spec in self.specs]
@@ -173,9 +205,8 @@ class WhileMachine:
             layout.copy(each.now, Place(k), each.size)
         layout.add(Kind.TURN)
         slots = [*(each.now for each in carried), *(Place(k) for k in range(n, first))]
-        self.draws = Draws(loop.test, loop.body)
         over = self._test(layout, loop.test, [slots[k] for k in loop.places[0]])
-        self._rows = [  # numbers of the records that write them
+        self._rows = [
             layout.copy(Place(NOWHERE, 0, each.size), each.now, each.size)
             for each in carried[: n * keep]
         ]
@@ -189,12 +220,7 @@ class WhileMachine:
         for k, each in enumerate(carried):
             layout.copy(Place(first + k), each.now, each.size)
         layout.add(Kind.END)
-        self.loop = told(MachineLoop(layout, None))
-        self._last = _FEWEST  # number of turns of the last run
-        self._stack: Any = None
-        if keep:
-            self.loop.full = self._grow
-            self.take_stack()
+        return MachineLoop(layout, None)
 
     def _test(self, layout: Layout, test: Subgraph, inputs: Sequence[Place]) -> int:
         """Add the records that end the loop where `test` gives false; the number of the jump."""
@@ -290,9 +316,31 @@ class WhileGradientMachine:
         self.stacked = n
         met_specs = body.input_specs[len(own) + len(back.seeds) :]
         given = [*carried_specs, *outside, *carried_specs, *met_specs]
+        begin = n + len(outside)
+        # What a turn began with is the row before that of the turn that followed it.
+        slots = [
+            *(Place(k, 0, -bytes_of(spec)) for k, spec in enumerate(carried_specs)),
+            *(Place(n + k) for k in range(len(outside))),
+            *back.seeds,
+            *(Place(begin + n + k) for k in range(len(met_specs))),
+        ]
+        self.run_states: list[Any] = []
+        self._op = op
+
+        def by_records() -> MachineLoop:
+            return self._by_records(op, given, slots, begin)
+
+        made = fused(body, lambda: fused_while_gradient(op, given, slots, begin, by_records))
+        self.loop = made or told(by_records())
+
+    def _by_records(
+        self, op: LoopGradient, given: Sequence[Spec], slots: Sequence[Place | int], begin: int
+    ) -> MachineLoop:
+        """The loop over the records of the body's derivative."""
+        body, n = op.back.body, op.count
+        carried_specs = list(op.loop.specs[:n])
         layout = Layout(op.title, [*given, *op.specs])
         carried = [layout.carried(bytes_of(spec)) for spec in carried_specs]
-        begin = n + len(outside)
         for k, each in enumerate(carried):
             layout.copy(each.now, Place(begin + k), each.size)
         zeros, _ = layout.memory(
@@ -305,17 +353,9 @@ class WhileGradientMachine:
                 totals[slot] = layout.fixed(total), total
                 layout.copy(totals[slot][0], zeros, bytes_of(spec))
         layout.add(Kind.TURN)
-        self.run_states: list[Any] = []
         if op.loop.body.streams.all:
             layout.call(self._draw)
-        self._op = op
-        # What a turn began with is the row before that of the turn that followed it.
-        inputs = [
-            *(Place(k, 0, -bytes_of(spec)) for k, spec in enumerate(carried_specs)),
-            *(Place(n + k) for k in range(len(outside))),
-            *(carried[k].now for k in back.seeds),
-            *(Place(begin + n + k) for k in range(len(met_specs))),
-        ]
+        inputs = [slot if isinstance(slot, Place) else carried[slot].now for slot in slots]
         outputs: list[list[Place]] = [[] for _ in body.outputs]
         computed: dict[int, np.ndarray] = {}
         for slot, k in op.reached.items():
@@ -341,7 +381,7 @@ class WhileGradientMachine:
             source = carried[slot].now if slot < n else totals[slot][0]
             layout.copy(Place(k), source, bytes_of(spec))
         layout.add(Kind.END)
-        self.loop = told(MachineLoop(layout, 0))
+        return MachineLoop(layout, 0)
 
     def _draw(self) -> None:
         self._op.loop.body.draw_from(self.run_states[len(self.run_states) - 1 - self.loop.turn])

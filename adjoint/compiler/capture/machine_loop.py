@@ -19,7 +19,8 @@ from ...backends import native
 from ...backends.native.lowering.bound import bound_copy, dense
 from ...backends.native.runtime import launch_list, turn_code
 from ...backends.native.runtime.launch_list import Launch, LaunchList, joined
-from ...backends.native.runtime.turn_code import Kind, Move, Place, Stop, TurnTable
+from ...backends.native.runtime.loop_record import LoopRecord, Place, Stop
+from ...backends.native.runtime.turn_code import Kind, Move, TurnTable
 from ...core import debug
 from ...core.arrays import address, call
 from ...core.errors import Unsupported
@@ -300,7 +301,7 @@ class MachineLoop:
 
     def __init__(self, layout: Layout, length: int | None) -> None:
         self.title, self.slow = layout.title, layout.slow
-        self._table = layout.table(length)
+        self._table: LoopRecord = layout.table(length)
         self._python, self._lists, self._errors = layout.python, layout.lists, layout.errors
         self._keeps = layout.keeps
         self._given = layout.given
@@ -330,17 +331,20 @@ class MachineLoop:
         """
         own = [_as_given(x, spec) for x, spec in zip(arrays, self._given, strict=False)]
         homes = [y if y.flags.c_contiguous else np.empty(y.shape, y.dtype) for y in outs]
-        for k, x in enumerate((*own, *homes)):
-            self._words[1 + k] = address(x)
+        self.run_for([address(x) for x in (*own, *homes)])
+        for y, home in zip(outs, homes, strict=True):
+            if home is not y:
+                y[...] = home
+
+    def run_for(self, places: Sequence[int]) -> None:
+        """Run all turns for contiguous arrays at these addresses."""
+        self._words[1:-1] = places
         for each in self._lists:
             each.hire()
         self._table.go_on(False)
         call(self._code, 1, address(self._words), None, False)
         if self._words[-1]:
             self.go_on()
-        for y, home in zip(outs, homes, strict=True):
-            if home is not y:
-                y[...] = home
 
     def bound(self, arrays: Sequence[Any], outs: Sequence[Any]) -> list[Any] | None:
         """Calls that run all turns for arrays that stay where they are, or move as those of any
@@ -367,6 +371,9 @@ class MachineLoop:
         try:
             while True:
                 words = table.words
+                if table.why == Stop.ELSE:
+                    self.run_else(words)
+                    return
                 self._attend()
                 if table.begun != begun:
                     raise Unsupported(
@@ -380,6 +387,10 @@ class MachineLoop:
         except BaseException:
             table.go_on(False)
             raise
+
+    def run_else(self, words: int) -> None:
+        """Run all turns in another way, for the run of these words."""
+        raise NotImplementedError(f"{type(self).__name__}.run_else")
 
     def _attend(self) -> None:
         """Do what the loop has stopped for."""

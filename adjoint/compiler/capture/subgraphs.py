@@ -342,6 +342,7 @@ class Subgraph:
         self.drew: list[int] = []  # how many draws the last run made of each
         self.derivatives: dict[Any, Any] = {}
         self.called: list[str] = []  # ops for which a loop calls Python in each turn
+        self.by_records: str | None = None  # why its loop is not one function; "" where it is
         self.machines: dict[Any, Any] = {}  # loops over it, by what they do with it
         # While loops that are bound to memory, by the first half of the numbers of their runs.
         self.bound: Any = weakref.WeakValueDictionary()
@@ -375,7 +376,7 @@ class Subgraph:
         """
         made = copy.copy(self)
         made.lock, made.derivatives, made.machines = fork_safety.lock(), {}, {}
-        made.bound, made._ready = weakref.WeakValueDictionary(), None
+        made.bound, made._ready, made.by_records = weakref.WeakValueDictionary(), None, None
         made.streams = fill(self.streams)
         made._program = fill(self.program())
         return made

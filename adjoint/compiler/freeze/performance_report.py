@@ -29,6 +29,13 @@ _SIDES = 384, 1024  # sizes of the peak's products: a busy machine interrupts sh
 _ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
 
 
+class LoopTurns(NamedTuple):
+    """How the turns of a loop run."""
+
+    called: tuple[str, ...] = ()  # ops for which Python is called in each turn
+    records: str | None = None  # why they are not one function; "" where they are
+
+
 class StepRow(NamedTuple):
     """Measurements of a kernel, a product, a host call, or an optimizer's step."""
 
@@ -41,7 +48,12 @@ class StepRow(NamedTuple):
     fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
     again: tuple[str, ...] = ()  # those of them that rematerialize values
     apart: int = 0  # number of the parallel section that it belongs to; 0 for none
-    called: tuple[str, ...] = ()  # ops for which a loop calls Python in each turn
+    turns: LoopTurns = LoopTurns()  # of a loop
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Ops for which a loop calls Python in each turn."""
+        return self.turns.called
 
 
 class Peaks(NamedTuple):
@@ -121,6 +133,10 @@ class Explanation:
             if row.called:
                 names = ", ".join(row.called)
                 lines.append(f"  Python is called in each turn of {row.name}, for {names}")
+            why = row.turns.records
+            if why is not None:
+                how = f"go through records: {why}" if why else "are one function"
+                lines.append(f"  turns of {row.name} {how}")
         by_region = itertools.groupby(enumerate(rows, 1), lambda pair: pair[1].apart)
         regions = [[k for k, _ in pairs] for number, pairs in by_region if number]
         if regions:
@@ -189,10 +205,12 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
     nodes = [node for kernel in kernels for node in kernel.program.nodes]
     again = [kernel.program.nodes[k] for kernel in kernels for k in kernel.again]
     called = dict.fromkeys(name for step in steps for name in getattr(step.op, "called", ()))
+    turns = [each for step in steps if (each := getattr(step.op, "turns", None)) is not None]
     return StepRow(
         "_".join(names), steps[0].how, native and not called, operations, moved, seconds,
         tuple(node.op.name for node in nodes) if nodes[1:] else (),
-        tuple(node.op.name for node in again), apart, tuple(called),
+        tuple(node.op.name for node in again), apart,
+        LoopTurns(tuple(called), next(iter(turns), None)),
     )  # fmt: skip
 
 

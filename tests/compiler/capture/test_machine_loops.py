@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.compiler.capture import control_flow_ops, machine_loop
+from adjoint.compiler.capture import control_flow_ops, fused_loop, machine_loop
 from adjoint.compiler.capture.loop_products import summed
 from adjoint.core.errors import Unsupported
 from tests.native import needs_native
@@ -29,6 +29,12 @@ def by_python(monkeypatch, function, *given):
         return ad.compile(function)(*given)
 
 
+@pytest.fixture
+def by_records(monkeypatch):
+    """Loops that go through records, also where the body could be one function."""
+    monkeypatch.setattr(fused_loop, "is_on", lambda: False)
+
+
 def bits(results):
     return [(y.shape, str(y.dtype), y.detach().numpy().tobytes()) for y in results]
 
@@ -37,7 +43,7 @@ def bits(results):
     ("first", "count"),
     [*((50 * k, 50) for k in range(4)), *(swept((250 * k, 250)) for k in range(1, 21))],
 )
-def test_random_loops_have_the_bits_of_loops_in_python(first, count, monkeypatch):
+def test_random_loops_have_the_bits_of_loops_in_python(first, count, monkeypatch, by_records):
     for seed in range(first, first + count):
         loop = RandomLoop(seed)
         given = loop.arguments(seed)
@@ -55,7 +61,7 @@ def total(carry, row):
     return carry + row, carry * row
 
 
-def test_an_op_that_only_numpy_computes_is_called_each_turn_and_named():
+def test_an_op_that_only_numpy_computes_is_called_each_turn_and_named(by_records):
     def f(c, rows):
         return ad.scan(lambda c, row: (ad.linalg.inv(c + row) * 0.5, c.sum()), c, rows)
 
@@ -202,7 +208,7 @@ def test_rows_of_any_layout(kind):
 
 @pytest.mark.parametrize("size", [1, 3, 20_000, 200_000])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_large_values_and_threads(size, threads, monkeypatch):
+def test_large_values_and_threads(size, threads, monkeypatch, by_records):
     before = ad.get_num_threads()
     ad.set_num_threads(threads)
     try:
@@ -253,8 +259,10 @@ def test_gradients_of_matrices_are_products_behind_the_loop(length, reverse, mon
 
 
 @pytest.mark.parametrize("how", ["bound", "by an observer"])
-def test_after_an_interrupt_a_loop_begins_anew(how):
-    length = 400_000
+@pytest.mark.parametrize("fused", [False, True])
+def test_after_an_interrupt_a_loop_begins_anew(how, fused, monkeypatch):
+    monkeypatch.setattr(fused_loop, "is_on", lambda: fused)
+    length = 4_000_000 if fused else 400_000
     state = ad.zeros(())
 
     def f(c, xs):
@@ -293,7 +301,7 @@ def test_after_an_interrupt_a_loop_begins_anew(how):
     assert hits
 
 
-def test_a_loop_that_is_run_while_it_runs_says_so():
+def test_a_loop_that_is_run_while_it_runs_says_so(by_records):
     depth = []
 
     def f(c, xs):

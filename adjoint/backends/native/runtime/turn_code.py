@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import sys
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,19 +23,17 @@ import numpy as np
 from ....core.arrays import address
 from ...codegen.emit import Module, Reg
 from . import object_code
+from .loop_record import LoopRecord, Place, Stop, Word, write_clock, write_look
 from .shared_code import Writer, function
 
-# Words of a table.
+# Words of a table, behind those of any loop's record.
 (
-    _GOES_ON, _TURN, _AT, _WHY, _NUMBER, _LENGTH, _FIRST, _END, _LEFT, _BATCH, _SINCE, _LAST,
-    _SLICE, _SHORT, _RUN_LIST, _RECORDS, _ONCE, _ONCE_COUNT, _EACH, _EACH_COUNT, _AFTER,
-    _AFTER_COUNT, _OPEN, _GIVEN, _WORDS, _BEGUN, _HEAD,
-) = range(27)  # fmt: skip
+    _AT, _FIRST, _END, _RUN_LIST, _RECORDS, _ONCE, _ONCE_COUNT, _EACH, _EACH_COUNT, _AFTER,
+    _AFTER_COUNT, _GIVEN, _HEAD,
+) = range(Word.HEAD, Word.HEAD + 13)  # fmt: skip
 RECORD = 5  # words of a record: what it is, three more, and the number by which Python knows it
 _MOVE = 5  # words of a move
 _LARGEST_BATCH = 1024  # turns without a look at the clock
-_PATIENCE = 0.025  # seconds of a stretch without Python
-_ENDLESS = 1 << 62
 
 
 class Kind(enum.IntEnum):
@@ -56,33 +52,6 @@ class Kind(enum.IntEnum):
     END = 10  # all is over
 
 
-class Stop(enum.IntEnum):
-    """Why the loop has stopped, at a record with a number."""
-
-    OVER = 0
-    REFUSED = 1  # a launch list has refused its arrays
-    PYTHON = 2
-    FAILED = 3  # a check
-    TIME = 4  # let Python handle signals
-    FULL = 5  # as many turns as the table has room for
-
-
-class Place(NamedTuple):
-    """Where something lies in a turn: `offset` bytes from a pointer of the run (-1: from 0), plus
-    `step` bytes for each turn before, plus `swap` bytes in each second one.
-    """
-
-    pointer: int
-    offset: int = 0
-    step: int = 0
-    swap: int = 0
-
-    @property
-    def moves(self) -> bool:
-        """Whether it is another one in another turn."""
-        return bool(self.step or self.swap)
-
-
 class Move(NamedTuple):
     """A word that is set to a place, `beyond` bytes further."""
 
@@ -96,7 +65,7 @@ class Move(NamedTuple):
         return self.word, pointer + 1, offset + self.beyond, step, swap
 
 
-class TurnTable:
+class TurnTable(LoopRecord):
     """Records of a loop, laid out with its moves, and the state of its run."""
 
     def __init__(
@@ -131,69 +100,17 @@ class TurnTable:
             np.array([move.words() for move in part], np.int64).reshape(-1, _MOVE)
             for part in (once, each, behind)
         ]
-        table = self.table = np.zeros(_HEAD, np.int64)
+        super().__init__(_HEAD, length)
+        table = self.table
         table[_FIRST], table[_END] = first, end
-        table[_LENGTH] = _ENDLESS if length is None else length
-        table[_OPEN], table[_GIVEN], table[_RUN_LIST] = length is None, given, run_list
-        table[_BATCH] = table[_LEFT] = 1
-        table[_SINCE] = table[_LAST] = time.monotonic_ns() if sys.platform != "win32" else 0
-        ticks = _ticks()
-        table[_SLICE], table[_SHORT] = int(_PATIENCE * ticks), int(_PATIENCE / 25 * ticks)
-        table[_RECORDS] = start
+        table[_GIVEN], table[_RUN_LIST], table[_RECORDS] = given, run_list, start
         for k, part in zip((_ONCE, _EACH, _AFTER), self._moves, strict=True):
             table[k], table[k + 1] = address(part), len(part)
-
-    @property
-    def why(self) -> Stop:
-        """Why the loop has stopped."""
-        return Stop(int(self.table[_WHY]))
-
-    @property
-    def number(self) -> int:
-        """The number by which Python knows the record at which it has stopped."""
-        return int(self.table[_NUMBER])
-
-    @property
-    def turn(self) -> int:
-        """Number of the turn, or of turns when the loop is over."""
-        return int(self.table[_TURN])
-
-    @property
-    def words(self) -> int:
-        """Address of the words of the run that has stopped."""
-        return int(self.table[_WORDS])
-
-    @property
-    def begun(self) -> int:
-        """How often the loop has begun."""
-        return int(self.table[_BEGUN])
-
-    def go_on(self, does: bool) -> None:
-        """Let the next call go on where the loop has stopped, or begin anew. Calls begin anew
-        unless this was just asked for: an exception may have come between a stop and who knows of
-        it.
-        """
-        self.table[_GOES_ON] = does
 
     def put(self, record: int, at: int) -> None:
         """Let the copy that is this record begin at an address in the first turn."""
         each = self._moves[1]
         each[each[:, 0] == address(self._records[record]) + 8, 2] = at
-
-    def let_in(self, turns: int) -> None:
-        """Set how many turns there is room for."""
-        self.table[_LENGTH] = turns
-
-
-def _ticks() -> float:
-    """Ticks of the clock that the loop reads, a second."""
-    if sys.platform != "win32":
-        return 1e9
-    import ctypes
-
-    frequency = ctypes.c_int64()
-    ctypes.windll.kernel32.QueryPerformanceFrequency(ctypes.byref(frequency))
-    return float(frequency.value)
 
 
 @functools.cache
@@ -206,7 +123,7 @@ def code() -> int:
 
 def _text() -> str:
     module = Module()
-    _write_clock(module)
+    write_clock(module)
     with function(module, "void @move(ptr %words, ptr %moves, i64 %count, i64 %turn)") as (
         b, words, moves, count, turn,
     ):  # fmt: skip
@@ -214,32 +131,6 @@ def _text() -> str:
     with function(module, "void @turns(i64 %begin, i64 %end, ptr %words)") as (b, _, _, words):
         _Writing(b, words).write()
     return str(module)
-
-
-def _write_clock(module: Module) -> None:
-    """Write `i64 @clock()`, which counts ticks since some time."""
-    if sys.platform == "win32":
-        module.declare("QueryPerformanceCounter", "i32", ["ptr"])
-        module.functions["clock"] = """
-define internal i64 @clock() {
-  %now = alloca i64
-  %status = call i32 @QueryPerformanceCounter(ptr %now)
-  %ticks = load i64, ptr %now
-  ret i64 %ticks
-}"""
-        return
-    module.declare("clock_gettime", "i32", ["i32", "ptr"])
-    module.functions["clock"] = f"""
-define internal i64 @clock() {{
-  %now = alloca [2 x i64]
-  %status = call i32 @clock_gettime(i32 {int(time.CLOCK_MONOTONIC)}, ptr %now)
-  %seconds = load i64, ptr %now
-  %place = getelementptr i64, ptr %now, i64 1
-  %rest = load i64, ptr %place
-  %whole = mul i64 %seconds, 1000000000
-  %ticks = add i64 %whole, %rest
-  ret i64 %ticks
-}}"""
 
 
 def _write_moves(b: Writer, words: Reg, moves: Reg, count: Reg, turn: Reg) -> None:
@@ -292,8 +183,8 @@ class _Writing:
         )
         number = b.binary("sdiv", record - first, 8 * RECORD)
         b.put(self._word(_AT), number + behind)
-        b.put(self._word(_WHY), why)
-        b.put(self._word(_NUMBER), self._own(RECORD - 1))
+        b.put(self._word(Word.WHY), why)
+        b.put(self._word(Word.NUMBER), self._own(RECORD - 1))
         b.put(self.stopped, why != Stop.OVER)
         b.ret()
         b.start(b.label())
@@ -301,14 +192,14 @@ class _Writing:
     def write(self) -> None:
         """Write all."""
         b = self.b
-        b.put(self._word(_WHY), 0)
-        b.put(self._word(_WORDS), b.convert("ptrtoint", self.words, "i64"))
-        goes_on = b.compare("ne", self._get(_GOES_ON), 0)
-        b.put(self._word(_GOES_ON), 0)
+        b.put(self._word(Word.WHY), 0)
+        b.put(self._word(Word.WORDS), b.convert("ptrtoint", self.words, "i64"))
+        goes_on = b.compare("ne", self._get(Word.GOES_ON), 0)
+        b.put(self._word(Word.GOES_ON), 0)
         with b.when(~goes_on):
-            b.put(self._word(_BEGUN), self._get(_BEGUN) + 1)
+            b.put(self._word(Word.BEGUN), self._get(Word.BEGUN) + 1)
             b.put(self._word(_AT), 0)
-            b.put(self._word(_TURN), 0)
+            b.put(self._word(Word.TURN), 0)
             self._move(_ONCE, b.const("i64", 0))
         self._go_to(self._get(_AT))
         with b.forever() as (again, _):
@@ -320,7 +211,7 @@ class _Writing:
                 (Kind.TURN, lambda: self._turn(again)),
                 (Kind.UNLESS, lambda: self._unless(again)),
                 (Kind.GO, lambda: self._jump(self._own(1), again)),
-                (Kind.LEAVE, lambda: self._move(_AFTER, self._get(_TURN))),
+                (Kind.LEAVE, lambda: self._move(_AFTER, self._get(Word.TURN))),
                 (Kind.CHECK, self._check),
                 (Kind.COUNT, self._count),
                 (Kind.PYTHON, lambda: self._stop(Stop.PYTHON, 1)),
@@ -356,7 +247,7 @@ class _Writing:
 
     def _next(self) -> None:
         b = self.b
-        b.put(self._word(_TURN), self._get(_TURN) + 1)
+        b.put(self._word(Word.TURN), self._get(Word.TURN) + 1)
         self._go_to(self._get(_FIRST))
 
     def _jump(self, number: Reg, again: str) -> None:
@@ -367,31 +258,23 @@ class _Writing:
 
     def _turn(self, again: str) -> None:
         b = self.b
-        turn = self._get(_TURN)
-        with b.when(turn >= self._get(_LENGTH)):
-            with b.when(b.compare("ne", self._get(_OPEN), 0)):
+        turn = self._get(Word.TURN)
+        with b.when(turn >= self._get(Word.LENGTH)):
+            with b.when(b.compare("ne", self._get(Word.OPEN), 0)):
                 self._stop(Stop.FULL, 0)
             self._jump(self._get(_END), again)
         self._move(_EACH, turn)
-        left = self._get(_LEFT) - 1
-        b.put(self._word(_LEFT), left)
+        left = self._get(Word.LEFT) - 1
+        b.put(self._word(Word.LEFT), left)
         with b.when(left <= 0):
             self._look()
 
     def _look(self) -> None:
         """Look at the clock: stop after a while, and look more seldom where turns are short."""
         b = self.b
-        now = b.call("clock", "i64", 0, [])
-        short = (now - self._get(_LAST)) < self._get(_SHORT)
-        batch = self._get(_BATCH)
-        more = b.minmax("min", batch * 2, b.const("i64", _LARGEST_BATCH), False)
-        less = b.minmax("max", b.binary("sdiv", batch, 2), b.const("i64", 1), False)
-        batch = b.select(short, more, less)
-        b.put(self._word(_BATCH), batch)
-        b.put(self._word(_LEFT), batch)
-        b.put(self._word(_LAST), now)
-        with b.when((now - self._get(_SINCE)) > self._get(_SLICE)):
-            b.put(self._word(_SINCE), now)
+        now = write_look(b, self._word, _LARGEST_BATCH)
+        with b.when((now - self._get(Word.SINCE)) > self._get(Word.SLICE)):
+            b.put(self._word(Word.SINCE), now)
             self._stop(Stop.TIME, 1)
 
     def _unless(self, again: str) -> None:
