@@ -42,6 +42,7 @@ from ..ops.create.conversion import strided
 from ..ops.random.generators import is_following
 from ..optim import optimizer
 from ..optim.learning_rate import OPTIONS
+from ..runtime.cells import users_frame
 from ..runtime.lazy import LazyValue, concrete
 from .capture.call_ops import CallOps, are_recorded
 from .capture.drop_grads import dropping
@@ -112,7 +113,8 @@ def compile(
     The same values, gradients, states and random numbers as without it. Calls with other dtypes or
     Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
     variables, containers) and has changed: up to `recompile_limit` (16) programs, past which calls
-    run eagerly, with one warning, or an error with `fullgraph=True`. Other sizes are
+    run eagerly, with one warning (whatever `fallback` says), or an error with `fullgraph=True`. At
+    4 and at 8 programs a warning names what changes. Other sizes are
     any number of programs, of which those used last are kept: from its second size on a dimension
     is a number of what is captured, which stands for others, too; with `dynamic=True` from the
     first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an
@@ -193,7 +195,8 @@ class CompiledFunction:
     _unread = frozenset(
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
-         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled")
+         "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
+         "_changes", "_warned")
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +212,8 @@ class CompiledFunction:
         self._full = False  # whether the limit was met
         self._filled = 0  # how many captures have filled an lru_cache of the user's
         self.reasons: list[str] = []  # why each program was compiled
+        self._changes: list[str] = []  # the reasons of those that the limit counts
+        self._warned = 0  # the number of programs at which a warning came last
         self._fallback, self._limit, self._called = fallback, limit, name
         self._fullgraph = fullgraph
         self._dynamic = dynamic
@@ -437,7 +442,7 @@ class CompiledFunction:
             if self._fullgraph:
                 raise
             self._full = True
-            warnings.warn(f"{error}; other calls run eagerly", stacklevel=4)
+            warnings.warn(f"{error}; other calls run eagerly", stacklevel=users_frame()[0])
             return self._body(*given[0], **given[1])
         except Unsupported as error:
             told = _told(error)
@@ -503,7 +508,7 @@ class CompiledFunction:
             if self._fallback != "eager":
                 raise
             nodes.inlined = True
-            warnings.warn(f"{error}: so it is, from now on", stacklevel=4)
+            warnings.warn(f"{error}: so it is, from now on", stacklevel=users_frame()[0])
             return self._body(*args, **kwargs)
 
     def _fitting(
@@ -549,7 +554,8 @@ class CompiledFunction:
         self._eagerly = why
         if "compile" in debug.on:
             debug.say("compile", f"{self._called}: runs eagerly: {why}")
-        warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
+        told = f"compile: {self._called} runs eagerly: {why}"
+        warnings.warn(told, stacklevel=users_frame()[0])
         self._programs.clear()
         self._latest = self._entry = None
         return self._body(*args, **kwargs)
@@ -566,7 +572,8 @@ class CompiledFunction:
         form = without_sizes(key)
         same_form = [each for each in self._programs if without_sizes(each) == form]
         is_resized = self._sizes and same_form and key not in self._programs
-        if self._count() >= self._limit and not is_resized:
+        count = self._count()
+        if count >= self._limit and not is_resized:
             raise RecompileLimit(
                 f"compile: {self._called} has {self._limit} programs, and would need another one "
                 f"because {why}; let what changes be a tensor, or give recompile_limit=..."
@@ -597,13 +604,30 @@ class CompiledFunction:
                 f"compile: {self._called} is compiled again for sizes that it was compiled for "
                 f"before ({why}); programs for {policy.COMPILED_SIZES} sizes and "
                 f"{policy.COMPILED_BYTES >> 20} MiB are kept: pad what varies",
-                stacklevel=5,
+                stacklevel=users_frame()[0],
             )
         self.reasons.append(why)
+        if self._count() > count > 0:
+            self._warn_of_changes(why, count + 1)
         if "compile" in debug.on:
             number = len(self.reasons)
             debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
+
+    def _warn_of_changes(self, why: str, count: int) -> None:
+        """Warn at two numbers of programs, below the limit, and say what the programs differ by."""
+        self._changes.append(why)
+        first = policy.COMPILED_WARNED
+        if self._warned >= count or count not in (first, 2 * first) or count >= self._limit:
+            return
+        self._warned = count
+        warnings.warn(
+            f"compile: {self._called} has {count} programs, since this changes: "
+            f"{_summed(self._changes)}; compiling takes longer than a call: let what changes be a "
+            f"tensor; past {self._limit} programs (recompile_limit) calls "
+            f"{'are an error' if self._fullgraph else 'run eagerly'}",
+            stacklevel=users_frame()[0],
+        )
 
     def _of_template(
         self, same_form: Sequence[Any], tensors: list[Any], listing: dict[str, str]
@@ -1016,6 +1040,18 @@ def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) ->
     for name, x in kwargs.items():
         add(name, x)
     return described
+
+
+def _summed(reasons: Sequence[str]) -> str:
+    """The last of the reasons for each thing that changed, with how often it did."""
+    by_thing: dict[str, list[str]] = {}
+    for each in reasons:
+        by_thing.setdefault(each.partition(" was ")[0], []).append(each)
+    said = [
+        each[-1] if len(each) == 1 else f"{each[-1]} ({len(each)} times)"
+        for each in by_thing.values()
+    ]
+    return "; ".join(said)
 
 
 def _containers(copies: dict[int, object]) -> list[object]:

@@ -282,6 +282,7 @@ INTERNED = _bound("INTERNED", 1024)  # ops of one class, by their fields
 INTERNED_TYPED = _bound("INTERNED_TYPED", 4096)  # of all classes where types of fields count
 FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 COMPILED_PROGRAMS = _bound("COMPILED_PROGRAMS", 16)  # of one compiled function
+COMPILED_WARNED = _bound("COMPILED_WARNED", 4)  # of them, from which a warning says why; and twice
 CACHE_FILLS = _bound("CACHE_FILLS", 8)  # captures after which an lru_cache is taken to fill in each
 COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
