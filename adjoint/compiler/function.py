@@ -36,6 +36,7 @@ from ..core.overrides import FOLLOWED, is_apart
 from ..core.signal_deferral import DEFERRED, complete
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
+from ..core.tracebacks import cut
 from ..nn import hooks
 from ..nn.modules.module import Module
 from ..ops.create.conversion import strided
@@ -258,17 +259,21 @@ class CompiledFunction:
             result = entry.run(mode, args, kwargs)
             if result is not OTHER:
                 return result
-        if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
-            if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
-                return self._run(mode, args, kwargs, None)
-            return self._body(*args, **kwargs)  # each op is recorded, or looked at
-        if mode.inlines:
-            return self._body(*args, **kwargs)
-        if self._eagerly:
-            return observed(self._title, self._body, *args, **kwargs)
-        if mode.observer is not None:
-            return observed(self._title, self._run, mode, args, kwargs, mode.observer)
-        return self._run(mode, args, kwargs, None)
+        try:
+            if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
+                if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
+                    return self._run(mode, args, kwargs, None)
+                return self._body(*args, **kwargs)  # each op is recorded, or looked at
+            if mode.inlines:
+                return self._body(*args, **kwargs)
+            if self._eagerly:
+                return observed(self._title, self._body, *args, **kwargs)
+            if mode.observer is not None:
+                return observed(self._title, self._run, mode, args, kwargs, mode.observer)
+            return self._run(mode, args, kwargs, None)
+        except Exception as error:
+            cut(error)
+            raise
 
     @property
     def _title(self) -> str:
@@ -448,7 +453,7 @@ class CompiledFunction:
             told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), *given)
-            raise Unsupported(told) from error
+            raise Unsupported(told).with_traceback(error.__traceback__) from None
 
     def _compiled_and_run(
         self,
