@@ -284,6 +284,7 @@ FROZEN_PLANS = _bound("FROZEN_PLANS", 16)  # shapes of inputs of a frozen module
 COMPILED_PROGRAMS = _bound("COMPILED_PROGRAMS", 16)  # of one compiled function
 COMPILED_WARNED = _bound("COMPILED_WARNED", 4)  # of them, from which a warning says why; and twice
 CACHE_FILLS = _bound("CACHE_FILLS", 8)  # captures after which an lru_cache is taken to fill in each
+PAGE_INLINE = _bound("PAGE_INLINE", 1 << 20)  # bytes of a page that a notebook holds
 COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
 SIZED_CAPTURES = _bound("SIZED_CAPTURES", 4)  # of one signature, with sizes that are numbers

@@ -91,6 +91,14 @@ class Explanation:
         """
         return self.least(row) / row.seconds if row.seconds else 0.0
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.title}: {len(self.rows)} steps; print it>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_text
+
+        return of_text(self, str(self))
+
     def __str__(self) -> str:
         total = sum(row.seconds for row in self.rows)
         operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9

@@ -227,6 +227,13 @@ class Program:
 
         return listing(self._source.title, self._first.schedule, self.memory)
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_graph
+        from ..report.pictures import snapshot
+
+        schedule = self._first.schedule
+        return of_graph(self, snapshot(self._source.title, schedule.graph, schedule))
+
     def __repr__(self) -> str:
         shapes = ", ".join(str(spec.shape) for spec in self._examples)
         return f"<Program {self._source.title}: {len(self.nodes)} nodes for {shapes}>"
