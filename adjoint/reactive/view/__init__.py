@@ -87,7 +87,7 @@ def _save_html(
 
 
 def _repr_mimebundle_(graph: Graph, **_: Any) -> dict[str, str]:
-    """What notebooks show: the graph as it stands."""
+    """The bundle that notebooks show: the graph as it stands."""
     from .notebook import of_graph
 
     return of_graph(graph, _snapshot(graph))
