@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..core.errors import AdjointError, Unsupported
+from ..core.errors import AdjointError, InvalidType, Unsupported
 
 __all__ = ["locate"]
 
@@ -19,6 +19,8 @@ def locate(error: AdjointError, module: Any) -> None:
     """
     if error.module or isinstance(error, Unsupported) or len(error.args) != 1:
         return
+    if isinstance(error, InvalidType) and not str(error).startswith(f"{type(module).__name__}: "):
+        return  # it names what was called around this module, with its argument
     for root in _calling(module):
         path = _path(root, module)
         if path:
