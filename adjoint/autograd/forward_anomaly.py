@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..core.errors import AutogradError
 from ..core.mode import MODE, mode_with
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["execute_without_nan"]
 
 
-def execute_without_nan(op: Op, inputs: tuple[Any, ...]) -> Any:
+def execute_without_nan(op: Op, inputs: tuple[object, ...]) -> object:
     """The result of an operation.
 
     Errors: AutogradError that names operation, line and inputs where NaN is in the result; not in
