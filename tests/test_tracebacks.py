@@ -414,3 +414,18 @@ def test_names_and_keywords_that_were_meant(wrong, meant):
 @pytest.mark.parametrize("told", [lambda x: print(x), lambda x: print(f"{x}")])
 def test_print_in_a_compiled_function_is_called_that(told):
     assert "print" in str(met(lambda: ad.compile(lambda x: (told(x), x * 2)[1])(ones(2))))
+
+
+def test_an_error_that_is_not_on_purpose_keeps_all_frames(monkeypatch):
+    """One that a library raises which this package has called, as of the user's data."""
+
+    from adjoint.nn.modules import linear
+
+    def fails(*args):
+        return traceback.format_list(3)  # of the library, which raises
+
+    broken = types.FunctionType(fails.__code__, {**vars(linear), "traceback": traceback})
+    monkeypatch.setattr(linear.F, "linear", broken)
+    error = met(lambda: ad.nn.Sequential(ad.nn.Linear(2, 2))(ones(1, 2)))
+    assert type(error) is TypeError
+    assert any(name.endswith("container.py") for name in files(error))

@@ -6,6 +6,7 @@ the backward pass. Nothing here runs in a call that succeeds. `ADJOINT_DEBUG=tra
 
 from __future__ import annotations
 
+import sysconfig
 from types import TracebackType
 
 from . import debug
@@ -23,19 +24,20 @@ def is_ours(module: str) -> bool:
 def cut(error: BaseException) -> None:
     """Drop this package's frames from the traceback of an error that is being handled, and raised
     on by a bare `raise` (which then adds no frame). Frames of others stay, as does all of an error
-    that this package, or NumPy called by it, did not raise on purpose.
+    that this package, or a library that it called, did not raise on purpose.
     """
     trace = first = error.__traceback__
     kept: list[TracebackType] = []
-    module = ""
+    called: TracebackType | None = None  # by this package, last
     while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__") or ""
-        if not is_ours(module):
+        if is_ours(trace.tb_frame.f_globals.get("__name__") or ""):
+            called = trace.tb_next
+        else:
             kept.append(trace)
         trace = trace.tb_next
     if "traceback" in debug.on or first is None:
         return
-    if not isinstance(error, AdjointError) and (is_ours(module) or _is_numpys(module)):
+    if not isinstance(error, AdjointError) and (called is None or _is_librarys(called)):
         return
     for n, each in enumerate(kept):
         each.tb_next = kept[n + 1] if n + 1 < len(kept) else None
@@ -45,5 +47,8 @@ def cut(error: BaseException) -> None:
     error.__traceback__ = rest
 
 
-def _is_numpys(module: str) -> bool:
-    return module.partition(".")[0] == "numpy"
+def _is_librarys(trace: TracebackType) -> bool:
+    """Whether a frame is of Python's library, or of what was installed."""
+    file = trace.tb_frame.f_code.co_filename
+    folders = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    return file.startswith(("<frozen", *folders))
