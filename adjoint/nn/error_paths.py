@@ -1,4 +1,4 @@
-"""Paths of modules in error messages: an error says in which layer of a model it was met."""
+"""Paths of modules: an error says in which layer of a model it was met."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import AdjointError, InvalidType, Unsupported
 
-__all__ = ["locate"]
+__all__ = ["locate", "path_within"]
 
 _COMPILED = "_orig_mod."  # what is in place of a module that is compiled
 
@@ -22,7 +22,7 @@ def locate(error: AdjointError, module: Any) -> None:
     if isinstance(error, InvalidType) and not str(error).startswith(f"{type(module).__name__}: "):
         return  # it names what was called around this module, with its argument
     for root in _calling(module):
-        path = _path(root, module)
+        path = path_within(root, module)
         if path:
             error.module = path.removeprefix(_COMPILED)
             error.args = (f"in {error.module}: {error.args[0]}",)
@@ -41,7 +41,7 @@ def _calling(module: Any) -> list[Any]:
     return roots[::-1]
 
 
-def _path(root: Any, module: Any) -> str:
+def path_within(root: Any, module: Any) -> str:
     """The path of a module below another; empty where it is not below it."""
     seen: set[int] = set()
     stack = [("", root)]

@@ -15,6 +15,7 @@ from ...core.mode import MODE, Mode, mode_with
 from ...core.op import Op
 from ...core.package import FOLDER
 from ...core.tensor_base import TensorBase
+from ...nn.error_paths import path_within
 from ...nn.hooks import EVERYWHERE, Entry, add
 from ...reactive.view.table import multiply_adds
 from ...runtime.cells import Cell
@@ -295,6 +296,11 @@ class EventRecorder:
 
     def _name_of(self, module: Any) -> str:
         name = self._modules.get(module)
+        if name is None and self._calls:  # by its path in the model that is called
+            model = self._calls[0][0]
+            path = path_within(model, module)
+            if path:
+                name = self._modules[module] = f"{self._name_of(model)}.{path}"
         if name is None:
             kind = type(module).__name__
             number = self._classes.get(kind, 0)
