@@ -32,7 +32,6 @@ class Output:
     count: int
 
 
-@pytest.mark.filterwarnings("ignore:compile. .* has [48] programs")
 def test_arguments_and_results_in_any_form():
     def function(batch, scale, *rest, pair=None, name="a", flag=True):
         x = batch["x"] * scale + rest[0][1] + pair.first - pair.second
@@ -110,7 +109,6 @@ def test_models_and_optimizers_as_arguments():
     assert len(compiled.programs) == 2
 
 
-@pytest.mark.filterwarnings("ignore:compile. .* has [48] programs")
 def test_modes_have_programs_of_their_own():
     layer = nn.Linear(3, 2)
     compiled = ad.compile(lambda x: layer(x))
@@ -161,7 +159,8 @@ def changing(limit=16, **options):
     return ad.compile(lambda x, name: x * len(name), recompile_limit=limit, **options)
 
 
-def test_a_warning_at_4_and_at_8_programs_names_what_changes():
+def test_a_warning_at_4_and_at_8_programs_names_what_changes(monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_WARNED", policy.LIMITS["COMPILED_WARNED"].value)
     compiled = changing()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -177,7 +176,8 @@ def test_a_warning_at_4_and_at_8_programs_names_what_changes():
     assert len(compiled.programs) == 11
 
 
-def test_sizes_that_one_capture_stands_for_are_no_reason_to_warn():
+def test_sizes_that_one_capture_stands_for_are_no_reason_to_warn(monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_WARNED", 2)
     compiled = ad.compile(lambda x: x * 2)
     for n in range(12):
         assert compiled(ad.ones(n)).shape == (n,)
@@ -198,7 +198,6 @@ def test_at_the_limit_calls_run_eagerly_whatever_cannot_be_captured_means(limit)
             whole(ad.ones(2), "x" * n)
 
 
-@pytest.mark.filterwarnings("ignore:compile. .* has [48] programs")
 def test_numbers_among_arguments_are_inputs_from_the_second_value_on():
     """Whatever is made of them: a factor, a branch, a size, a keyword."""
 

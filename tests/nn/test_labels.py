@@ -35,7 +35,6 @@ def test_classes_of_another_kind_are_refused(name, kind):
         LOSSES[name](scores(), labels)
 
 
-@pytest.mark.filterwarnings("ignore:compile. .* has [48] programs")  # one for each dtype
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "int32"])
 def test_integers_of_all_widths_are_classes(name, kind):
