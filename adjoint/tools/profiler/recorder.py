@@ -15,7 +15,6 @@ from ...core.mode import MODE, Mode, mode_with
 from ...core.op import Op
 from ...core.package import FOLDER
 from ...core.tensor_base import TensorBase
-from ...nn.error_paths import path_within
 from ...nn.hooks import EVERYWHERE, Entry, add
 from ...reactive.view.table import multiply_adds
 from ...runtime.cells import Cell
@@ -297,6 +296,8 @@ class EventRecorder:
     def _name_of(self, module: Any) -> str:
         name = self._modules.get(module)
         if name is None and self._calls:  # by its path in the model that is called
+            from ...nn.error_paths import path_within  # which few programs need
+
             model = self._calls[0][0]
             path = path_within(model, module)
             if path:
