@@ -6,7 +6,6 @@ the backward pass. Nothing here runs in a call that succeeds. `ADJOINT_DEBUG=tra
 
 from __future__ import annotations
 
-import sysconfig
 from types import TracebackType
 
 from . import debug
@@ -49,6 +48,8 @@ def cut(error: BaseException) -> None:
 
 def _is_librarys(trace: TracebackType) -> bool:
     """Whether a frame is of Python's library, or of what was installed."""
+    import sysconfig  # for errors alone
+
     file = trace.tb_frame.f_code.co_filename
     folders = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
     return file.startswith(("<frozen", *folders))
