@@ -18,6 +18,7 @@ from hypothesis import settings  # noqa: E402
 
 import adjoint  # noqa: E402
 from adjoint import extensions  # noqa: E402
+from adjoint.core import policy  # noqa: E402
 from adjoint.ir import rewriting  # noqa: E402
 from adjoint.nn.roots import ROOTS  # noqa: E402
 from tests.programs import Programs  # noqa: E402
@@ -34,6 +35,9 @@ collect_ignore += ["adjoint/torch_api/alias/ops.py"]  # it has every name
 if importlib.util.find_spec("ray") is None:
     collect_ignore += ["adjoint/distributed/ray.py"]  # importing it says what installs Ray
 collect_ignore += ["tests/ecosystem"]  # programs for an environment of their own: make ecosystem
+
+# Tests compile one function many times on purpose; those of the warning set its number.
+policy.COMPILED_WARNED = 1 << 30
 
 settings.register_profile("adjoint", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("adjoint")

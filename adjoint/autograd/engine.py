@@ -20,6 +20,7 @@ from ..core.errors import AutogradError, DTypeError, InvalidType, ShapeError
 from ..core.mode import MODE, Mode, mode_with, unobserved
 from ..core.overrides import WALKING, ask_again
 from ..core.tensor_base import TensorBase
+from ..core.tracebacks import cut
 from ..ir import compute
 from ..ir.compute import quietly
 from ..ops.reduce.reduction import Sum
@@ -76,6 +77,9 @@ def run_backward(
         reached = _walk(
             roots, awaited, goals, retain_graph, create_graph, accumulate, looks, observer
         )
+    except Exception as error:
+        cut(error)
+        raise
     finally:
         MODE.set(mode)
         if observer is not None:

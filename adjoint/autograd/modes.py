@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
+from ..core.errors import GraphError
 from ..core.mode import MODE, Mode, ModeSwitch, ModeSwitchAtOnce, mode_with
 
 __all__ = [
@@ -156,9 +157,12 @@ class inference_mode(_ModeSwitch):  # noqa: N801 - PyTorch's name
 
 class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
     """Name the op whose gradient became NaN, and the line that called it; without `check_nan`, only
-    record the lines.
+    record the lines. With `forward` the results of operations are looked at as well, and the error
+    of the first NaN names operation, module, line and the range of the inputs; it is slow.
 
-    Errors: AutogradError from backward at the first op whose gradient contains NaN.
+    Errors: AutogradError from backward at the first op whose gradient contains NaN, with `forward`
+    from the first op whose result does; GraphError for `forward` where operations are recorded, in
+    a graph or lazily.
     Source: https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection
 
     >>> x = ad.tensor(-1.0, requires_grad=True)
@@ -170,9 +174,22 @@ class detect_anomaly(_ModeSwitch):  # noqa: N801 - PyTorch's name
     Function 'SqrtBackward0' returned nan values
     """
 
-    def __init__(self, check_nan: bool = True) -> None:
+    def __init__(self, check_nan: bool = True, forward: bool = False) -> None:
         super().__init__()
         self.changes = {"anomaly": True, "checks_nan": bool(check_nan)}
+        self._forward = bool(forward)
+
+    def _inside(self, mode: Mode) -> Mode:
+        if not self._forward:
+            return super()._inside(mode)
+        from .forward_anomaly import execute_without_nan  # which few programs need
+
+        if mode.executor not in (None, execute_without_nan):
+            raise GraphError(
+                "detect_anomaly: forward=True looks at results, and here operations are recorded; "
+                "open it outside of graphs and lazy blocks"
+            )
+        return mode_with(mode, **self.changes, executor=execute_without_nan)
 
 
 class set_detect_anomaly(set_grad_enabled):  # noqa: N801 - PyTorch's name

@@ -39,12 +39,14 @@ from ..core.overrides import FOLLOWED, is_apart
 from ..core.signal_deferral import DEFERRED, complete
 from ..core.spec import Size
 from ..core.tensor_base import TensorBase
+from ..core.tracebacks import cut
 from ..nn import hooks
 from ..nn.modules.module import Module
 from ..ops.create.conversion import strided
 from ..ops.random.generators import is_following
 from ..optim import optimizer
 from ..optim.learning_rate import OPTIONS
+from ..runtime.cells import users_frame
 from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import Node
 from ..runtime.tensors import wrap
@@ -71,7 +73,7 @@ from .capture.step_capture import (
     capture,
 )
 from .device.device_step import lowered
-from .freeze.performance_report import Explanation, Timer
+from .freeze.performance_report import EXPLAINED, Explanation, Timer
 from .guards.code_observer import place_of
 from .guards.number_arguments import NumberArguments
 from .guards.python_state import Guards, watched
@@ -119,7 +121,8 @@ def compile(
     The same values, gradients, states and random numbers as without it. Calls with other dtypes or
     Python values compile anew, as does whatever the function's Python read elsewhere (attributes,
     variables, containers) and has changed: up to `recompile_limit` (16) programs, past which calls
-    run eagerly, with one warning, or an error with `fullgraph=True`. Other sizes are
+    run eagerly, with one warning (whatever `fallback` says), or an error with `fullgraph=True`. At
+    4 and at 8 programs a warning names what changes. Other sizes are
     any number of programs, of which those used last are kept: from its second size on a dimension
     is a number of what is captured, which stands for others, too; with `dynamic=True` from the
     first call on, with `dynamic=False` never, and each size counts. What cannot be captured is an
@@ -202,7 +205,7 @@ class CompiledFunction:
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
          "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
-         "_failures")
+         "_changes", "_failures", "_warned")
     )  # fmt: skip
 
     def __init__(
@@ -219,6 +222,8 @@ class CompiledFunction:
         self._filled = 0  # how many captures have filled an lru_cache of the user's
         self.reasons: list[str] = []  # why each program was compiled
         self._failures: Counter[str] = Counter()  # of guards, by what is guarded
+        self._changes: list[str] = []  # the reasons of those that the limit counts
+        self._warned = 0  # the number of programs at which a warning came last
         self._fallback, self._limit, self._called = fallback, limit, name
         self._fullgraph = fullgraph
         self._dynamic = dynamic
@@ -263,17 +268,21 @@ class CompiledFunction:
             result = entry.run(mode, args, kwargs)
             if result is not OTHER:
                 return result
-        if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
-            if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
-                return self._run(mode, args, kwargs, None)
-            return self._body(*args, **kwargs)  # each op is recorded, or looked at
-        if mode.inlines:
-            return self._body(*args, **kwargs)
-        if self._eagerly:
-            return observed(self._title, self._body, *args, **kwargs)
-        if mode.observer is not None:
-            return observed(self._title, self._run, mode, args, kwargs, mode.observer)
-        return self._run(mode, args, kwargs, None)
+        try:
+            if mode.executor is not None or mode.saved_hooks is not None or mode.anomaly:
+                if are_recorded(mode, ()) and mode.saved_hooks is None and not mode.anomaly:
+                    return self._run(mode, args, kwargs, None)
+                return self._body(*args, **kwargs)  # each op is recorded, or looked at
+            if mode.inlines:
+                return self._body(*args, **kwargs)
+            if self._eagerly:
+                return observed(self._title, self._body, *args, **kwargs)
+            if mode.observer is not None:
+                return observed(self._title, self._run, mode, args, kwargs, mode.observer)
+            return self._run(mode, args, kwargs, None)
+        except Exception as error:
+            cut(error)
+            raise
 
     @property
     def _title(self) -> str:
@@ -296,9 +305,11 @@ class CompiledFunction:
         return over(self, loader, self._called)
 
     def explain(self, *args: object, **kwargs: object) -> Explanation:
-        """Call the function once more, and say what its program does: kernels with operations,
-        bytes, time and share of the machine's measured peak, host calls, why kernels are not one,
-        and memory. Each step is timed alone, which takes longer than the call.
+        """Call the function once more, and say what its program does, the slowest steps first:
+        kernels with operations, bytes, time and share of the machine's measured peak, host calls
+        and memory; `table(verbose=True)` has the reasons, too. Each step is timed alone, which
+        takes longer than the call. A function that changes nothing is called 5 times, and the
+        least time of each step counts; one that does (a training step) once.
 
         Errors: those of the call; Unsupported where it runs eagerly.
 
@@ -306,9 +317,11 @@ class CompiledFunction:
         >>> [row.name for row in doubled.explain(ad.ones(4)).rows]
         ['mul_exp']
         """
-        timer = Timer()
-        if not self._eagerly:
+        taken: list[list[float]] = []
+        while not self._eagerly and len(taken) < (EXPLAINED if self._changes_nothing() else 1):
+            timer = Timer()
             self._run(MODE.get(), args, kwargs, timer)
+            taken.append(timer.seconds)
         if self._eagerly:
             raise Unsupported(f"explain: {self._called} runs eagerly: {self._eagerly}")
         if self._latest is None:
@@ -316,7 +329,17 @@ class CompiledFunction:
                 f"explain: {self._called} ran eagerly, since its optimizers had no state before "
                 "the first call; explain another one"
             )
-        return explanation(self._called, self._latest.program, timer.seconds, self.reasons)
+        least = [min(each) for each in zip(*taken, strict=True)]
+        return explanation(self._called, self._latest.program, least, self.reasons)
+
+    def _changes_nothing(self) -> bool:
+        """Whether a call of the last program leaves all but what it returns as it was."""
+        if self._latest is None or self._learnt.slots or self._latest.arguments.any:
+            return False
+        whole = self._latest.program.captured
+        return not any(
+            (whole.written, whole.leaves, whole.dropped, whole.updates, whole.streams, whole.calls)
+        )
 
     def graph(self, *args: object, **kwargs: object) -> PassTrace:
         """The program for a call like this one before its passes and after each: a table to print,
@@ -447,13 +470,13 @@ class CompiledFunction:
             if self._fullgraph:
                 raise
             self._full = True
-            warnings.warn(f"{error}; other calls run eagerly", stacklevel=4)
+            warnings.warn(f"{error}; other calls run eagerly", stacklevel=users_frame()[0])
             return self._body(*given[0], **given[1])
         except Unsupported as error:
             told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), *given)
-            raise Unsupported(told) from error
+            raise Unsupported(told).with_traceback(error.__traceback__) from None
 
     def _compiled_and_run(
         self,
@@ -513,7 +536,7 @@ class CompiledFunction:
             if self._fallback != "eager":
                 raise
             nodes.inlined = True
-            warnings.warn(f"{error}: so it is, from now on", stacklevel=4)
+            warnings.warn(f"{error}: so it is, from now on", stacklevel=users_frame()[0])
             return self._body(*args, **kwargs)
 
     def _fitting(
@@ -559,7 +582,8 @@ class CompiledFunction:
         self._eagerly = why
         if "compile" in debug.on:
             debug.say("compile", f"{self._called}: runs eagerly: {why}")
-        warnings.warn(f"compile: {self._called} runs eagerly: {why}", stacklevel=4)
+        told = f"compile: {self._called} runs eagerly: {why}"
+        warnings.warn(told, stacklevel=users_frame()[0])
         self._programs.clear()
         self._latest = self._entry = None
         return self._body(*args, **kwargs)
@@ -576,7 +600,8 @@ class CompiledFunction:
         form = without_sizes(key)
         same_form = [each for each in self._programs if without_sizes(each) == form]
         is_resized = self._sizes and same_form and key not in self._programs
-        if self._count() >= self._limit and not is_resized:
+        count = self._count()
+        if count >= self._limit and not is_resized:
             raise RecompileLimit(
                 f"compile: {self._called} has {self._limit} programs, and would need another one "
                 f"because {why}; let what changes be a tensor, or give recompile_limit=..."
@@ -607,13 +632,30 @@ class CompiledFunction:
                 f"compile: {self._called} is compiled again for sizes that it was compiled for "
                 f"before ({why}); programs for {policy.COMPILED_SIZES} sizes and "
                 f"{policy.COMPILED_BYTES >> 20} MiB are kept: pad what varies",
-                stacklevel=5,
+                stacklevel=users_frame()[0],
             )
         self.reasons.append(why)
+        if self._count() > count > 0:
+            self._warn_of_changes(why, count + 1)
         if "compile" in debug.on:
             number = len(self.reasons)
             debug.say("compile", report(self._called, number, why, listing, variant.program))
         return variant
+
+    def _warn_of_changes(self, why: str, count: int) -> None:
+        """Warn at two numbers of programs, below the limit, and say what the programs differ by."""
+        self._changes.append(why)
+        first = policy.COMPILED_WARNED
+        if self._warned >= count or count not in (first, 2 * first) or count >= self._limit:
+            return
+        self._warned = count
+        warnings.warn(
+            f"compile: {self._called} has {count} programs, since this changes: "
+            f"{_summed(self._changes)}; compiling takes longer than a call: let what changes be a "
+            f"tensor; past {self._limit} programs (recompile_limit) calls "
+            f"{'are an error' if self._fullgraph else 'run eagerly'}",
+            stacklevel=users_frame()[0],
+        )
 
     def _of_template(
         self, same_form: Sequence[Any], tensors: list[Any], listing: dict[str, str]
@@ -1112,6 +1154,18 @@ def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) ->
     for name, x in kwargs.items():
         add(name, x)
     return described
+
+
+def _summed(reasons: Sequence[str]) -> str:
+    """The last of the reasons for each thing that changed, with how often it did."""
+    by_thing: dict[str, list[str]] = {}
+    for each in reasons:
+        by_thing.setdefault(each.partition(" was ")[0], []).append(each)
+    said = [
+        each[-1] if len(each) == 1 else f"{each[-1]} ({len(each)} times)"
+        for each in by_thing.values()
+    ]
+    return "; ".join(said)
 
 
 def _containers(copies: dict[int, object]) -> list[object]:

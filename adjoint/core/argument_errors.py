@@ -12,17 +12,19 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from . import config
-from .errors import AdjointError, InvalidType, ShapeError
+from .errors import AdjointError, AutogradError, DeviceError, IndexingError, InvalidType, ShapeError
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
-from .package import NAME
 from .tensor_base import TensorBase
+from .tracebacks import cut, is_ours
 
 __all__ = [
-    "MISTAKES", "assert_tensor", "described", "explain", "has_a_say", "misplaced", "placed",
-    "remedy",
+    "MISTAKES", "assert_tensor", "described", "explain", "explained", "has_a_say", "misplaced",
+    "placed", "remedy",
 ]  # fmt: skip
 
-MISTAKES = (AttributeError, TypeError, ValueError)  # what Python and NumPy say of wrong arguments
+MISTAKES = (  # what Python and NumPy say of wrong arguments, and what is said on purpose
+    AttributeError, TypeError, ValueError, AutogradError, DeviceError, IndexingError,
+)  # fmt: skip
 
 _NONE: Any = object()
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "Maximum allowed size")  # NumPy's
@@ -113,9 +115,8 @@ def explain(
             f"{_name(function)}: Storage size calculation overflowed ({error}); use fewer elements"
         ) from error
     value, due = getattr(error, "unnamed", (_NONE, "a tensor"))
-    if value is _NONE and isinstance(error, AdjointError):
-        return
-    if not _is_ours(_innermost(error.__traceback__)):
+    ours = not isinstance(error, AdjointError) and is_ours(_innermost(error.__traceback__))
+    if value is _NONE and not ours:
         return
     signature = _signature(function)
     name = _name(function)
@@ -126,7 +127,8 @@ def explain(
             signature.bind(*args, **kwargs)
         except TypeError as wrong:
             raise InvalidType(
-                f"{name}: {wrong}; it is called as {name}{_shown(signature)}"
+                f"{name}: {wrong}; {_meant(kwargs, signature)}it is called as "
+                f"{name}{_shown(signature)}"
             ) from None
     calls = [*_calls(sys._getframe(1)), (name, _bound(signature, args, kwargs))]
     if value is _NONE:
@@ -142,6 +144,23 @@ def explain(
             raise _error(value, called, argument, due) from None
 
 
+def explained(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Exception:
+    """The error to raise for `error`, met in `function(*args, **kwargs)`: itself, or one that names
+    the argument (see `explain`), with no frames yet.
+    """
+    if not isinstance(error, MISTAKES):
+        return error
+    try:
+        explain(error, function, args, kwargs)
+    except AdjointError as better:
+        return better.with_traceback(None)
+    finally:
+        del args, kwargs  # this frame may be in a traceback: a cycle, with all tensors in it
+    return error
+
+
 def placed(error: AdjointError, called: str = "") -> AdjointError:
     """`error`, met in an op, whose message names the public function that was called, too, where
     that is another: the outermost one of the package, or `called` where that one is compiled.
@@ -150,7 +169,7 @@ def placed(error: AdjointError, called: str = "") -> AdjointError:
         return error
     text = str(error)
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame is not None and is_ours(frame.f_globals.get("__name__", "")):
         code = frame.f_code
         name = code.co_name
         if code.co_varnames[:1] == ("input",):  # a function or method of tensors
@@ -162,6 +181,15 @@ def placed(error: AdjointError, called: str = "") -> AdjointError:
     if called not in text:
         error.args = (f"{called}: {text}",)
     return error
+
+
+def settled(error: AdjointError, called: str = "") -> None:
+    """Prepare an error of an op, which is being handled, for a bare `raise`: `placed`, without
+    frames of this package and without what was handled when it was raised.
+    """
+    placed(error, called)
+    error.__suppress_context__ = True
+    cut(error)
 
 
 REFLECTED: dict[Callable[..., Any], str] = {}  # operators: what Python asks of the right side
@@ -197,8 +225,17 @@ def recovered(
                 stacklevel=3,
             )
             return asking(*older[0], **older[1])
-        explain(error, function, args, kwargs)
-        raise placed(error) if isinstance(error, AdjointError) else error
+        error = explained(error, function, args, kwargs)
+        if error is sys.exc_info()[1]:
+            if isinstance(error, AdjointError):
+                placed(error)
+            cut(error)
+            raise  # what the caller handles; so this frame is not added
+        try:
+            raise error
+        except AdjointError:
+            cut(error)
+            raise
     finally:
         del error, args, kwargs  # this frame is in the traceback: a cycle, with all tensors in it
 
@@ -265,11 +302,7 @@ def _is_named(kind: type, text: str, error: Exception) -> bool:
 
 def _is_foreign(value: object) -> bool:
     """Whether a value may have been taken for a tensor."""
-    return not isinstance(value, (TensorBase, type(sys))) and not _is_ours(type(value).__module__)
-
-
-def _is_ours(module: str) -> bool:
-    return module == NAME or module.startswith(NAME + ".")
+    return not isinstance(value, (TensorBase, type(sys))) and not is_ours(type(value).__module__)
 
 
 def _innermost(trace: TracebackType | None) -> str:
@@ -298,7 +331,7 @@ def _calls(frame: FrameType | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     and the arguments by name. Wrappers, which take any arguments, are left out.
     """
     frames = []
-    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame is not None and is_ours(frame.f_globals.get("__name__", "")):
         frames.append(frame)
         frame = frame.f_back
     for each in reversed(frames):
@@ -340,6 +373,17 @@ def _bound(
 def _name(function: Callable[..., Any]) -> str:
     owner = getattr(function, "__self__", None)  # a layer's `forward`
     return type(owner).__name__ if owner is not None else function.__name__
+
+
+def _meant(kwargs: Mapping[str, Any], signature: inspect.Signature) -> str:
+    """The question whether another keyword was meant; empty where none is like one given."""
+    from .missing_names import nearest
+
+    for each in kwargs:
+        near = "" if each in signature.parameters else nearest(each, signature.parameters)
+        if near:
+            return f"did you mean {near}? "
+    return ""
 
 
 def _shown(signature: inspect.Signature) -> str:

@@ -33,7 +33,8 @@ SWITCHES = (
     Switch(
         "ADJOINT_DEBUG",
         "",
-        "what to hear on stderr: dispatch,compile,passes,kernels,code,collectives or some",
+        "what to hear on stderr: dispatch,compile,passes,kernels,code,collectives or some; "
+        "traceback: our frames, too",
     ),
     Switch(
         "ADJOINT_ENGINE", "", "what carries messages between ranks: gloo or mpi (`adjoint run`)"

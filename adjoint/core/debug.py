@@ -10,6 +10,7 @@ from .errors import InvalidArgument
 LEVELS = {
     "dispatch": "which way each call went, and why (dispatch_log.py)",
     "compile": "why each program of ad.compile was compiled, and what it depends on",
+    "traceback": "errors with the frames of this package, which are else cut (tracebacks.py)",
     "passes": "each program after each pass that changed it",
     "kernels": "each kernel as it is made, in its own form",
     "collectives": "errors where ranks are about to do different things (adjoint.distributed)",

@@ -13,6 +13,8 @@ __all__ = [
 class AdjointError(Exception):
     """Base of every error that adjoint raises on purpose."""
 
+    module: str = ""  # path of the module in which it was met, below the one that was called
+
 
 class ShapeError(AdjointError, RuntimeError, ValueError):
     """Shapes do not fit an operation."""

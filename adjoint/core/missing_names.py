@@ -8,11 +8,13 @@ stops where a name has no reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from . import config
 from .errors import MissingName, Unsupported
+from .package import NAME
 
 Reasons = tuple[tuple[str, str], ...]
 
@@ -96,17 +98,27 @@ def why(space: str, name: str) -> str | None:
     return None
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The name that another one may have been meant for; empty where there is none."""
+    import difflib  # which costs an import that nobody else makes
+
+    alike = [each for each in names if abs(len(each) - len(name)) < 3]
+    swapped = [each for each in alike if sorted(each) == sorted(name)]
+    return (swapped or difflib.get_close_matches(name, alike, 1, 0.75) or [""])[0]
+
+
 def missing(space: str, name: str) -> AttributeError:
     """The error for an absent name, which says what to use instead."""
     place = f"{space}." if space else ""
     reason = MODULES.get(name) if not space else None
+    near = "" if reason else nearest(name, dir(sys.modules[f"{NAME}.{space}".rstrip(".")]))
     if name.startswith("__"):
         return AttributeError(f"module {config.CALLED}.{place} has no attribute {name!r}")
     if reason is None:
         reason = why(space, name) or "docs/pytorch.md lists what there is"
     return MissingName(
         f"module '{config.CALLED}{'.' + space if space else ''}' has no attribute {name!r}: "
-        f"{reason}"
+        f"{f'did you mean {near}? Else: ' if near else ''}{reason}"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..core import dispatch_log, policy
-from ..core.argument_errors import misplaced, placed
+from ..core.argument_errors import misplaced, settled
 from ..core.arrays import signature
 from ..core.device import device_of, namespace_of, space
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
@@ -143,7 +143,8 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
             remember(op, arrays, launcher_of(op, xp, alone), result)
         return result
     except AdjointError as error:
-        raise placed(error) from error.__cause__  # alone: not what NumPy has said before it
+        settled(error)  # alone: not what NumPy has said before it
+        raise
     except Exception as error:
         for array in arrays:
             if array is None or isinstance(array, (str, list, tuple, dict)):
@@ -163,8 +164,11 @@ def refuse_inputs(op: Op, specs: Iterable[Spec | None]) -> Spec | Sequence[Spec]
     """
     try:
         return op.infer(*specs)
+    except AdjointError as error:
+        settled(error)
+        raise
     except Exception as error:
-        raise placed(error) if isinstance(error, AdjointError) else error from None
+        raise error from None
 
 
 def _namespace(op: Op, array: object) -> Any:
@@ -282,7 +286,8 @@ def compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:
     try:
         return xp.run(op, arrays)
     except AdjointError as error:
-        raise placed(error) from error.__cause__
+        settled(error)
+        raise
     except Exception:
         refuse_inputs(op, map(spec_of, arrays))
         raise
@@ -299,7 +304,8 @@ def write_arrays(op: Op, arrays: list[Any]) -> None:
     try:
         quietly(op.write, xp, *arrays)
     except AdjointError as error:
-        raise placed(error) from error.__cause__
+        settled(error)
+        raise
     except Exception:
         refuse_inputs(op, map(spec_of, arrays))
         raise

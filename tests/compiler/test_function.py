@@ -153,6 +153,50 @@ def test_each_program_says_why_and_their_number_is_bounded():
         once(ad.ones(1)), once(ad.ones(2))
 
 
+def changing(limit=16, **options):
+    """A compiled function of which each call needs a program, for the text has changed."""
+    return ad.compile(lambda x, name: x * len(name), recompile_limit=limit, **options)
+
+
+def test_a_warning_at_4_and_at_8_programs_names_what_changes(monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_WARNED", policy.LIMITS["COMPILED_WARNED"].value)
+    compiled = changing()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for n in range(1, 12):
+            compiled(ad.ones(2), "x" * n)
+    said = [str(each.message) for each in caught]
+    assert [each.partition(",")[0] for each in said] == [
+        "compile: <lambda> has 4 programs", "compile: <lambda> has 8 programs"
+    ]  # fmt: skip
+    assert "argument 1 was 'xxx' and is 'xxxx' (3 times)" in said[0]
+    assert "past 16 programs (recompile_limit) calls run eagerly" in said[0]
+    assert {each.filename for each in caught} == {__file__}
+    assert len(compiled.programs) == 11
+
+
+def test_sizes_that_one_capture_stands_for_are_no_reason_to_warn(monkeypatch):
+    monkeypatch.setattr(policy, "COMPILED_WARNED", 2)
+    compiled = ad.compile(lambda x: x * 2)
+    for n in range(12):
+        assert compiled(ad.ones(n)).shape == (n,)
+    assert len(compiled.programs) == 12
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_at_the_limit_calls_run_eagerly_whatever_cannot_be_captured_means(limit):
+    compiled = changing(limit)  # with fallback="error"
+    with pytest.warns(UserWarning, match=f"has {limit} programs, and would need") as caught:
+        for n in range(1, 6):
+            assert compiled(ad.ones(2), "x" * n).tolist() == [n, n]
+    assert [each.filename for each in caught] == [__file__]
+    assert len(compiled.programs) == limit
+    with pytest.raises(Unsupported, match=f"has {limit} programs, and would need"):
+        whole = changing(limit, fullgraph=True)
+        for n in range(1, 6):
+            whole(ad.ones(2), "x" * n)
+
+
 def test_numbers_among_arguments_are_inputs_from_the_second_value_on():
     """Whatever is made of them: a factor, a branch, a size, a keyword."""
 

@@ -262,7 +262,7 @@ def test_a_layer_within_a_users_module_is_named():
             return self.layer(x)
 
     with pytest.raises(
-        ad.InvalidType, match=r"^Linear: .* 'input', got list of 1 with tensors; .*stack"
+        ad.InvalidType, match=r"^in layer: Linear: .* 'input', got list of 1 with tensors; .*stack"
     ):
         Model()([ad.ones(3)])
 

@@ -944,8 +944,8 @@ _SELECTED = (
     "values tell (it reads a value); return where(mask, x, 0), or x and the mask"
 )
 _READS = (
-    "compile: the function reads a value (item, bool, int, a loop over a tensor), on which a "
-    "program cannot depend; use where(), or read it after the call"
+    "compile: the function reads a value (item, bool, int, print, a loop over a tensor), on which "
+    "a program cannot depend; use where(), or read it after the call"
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...backends.native.gemm.products import matmul
 from ...core.device import device, transfer
+from ...core.errors import UnknownColumn
 from ...core.spec import prod
 from ...core.tensor_base import TensorBase
 from ...ir.program import Value
@@ -25,6 +26,7 @@ from ..passes.kernels import Kernel
 from ..schedule.listing import size
 from ..schedule.steps import Step
 
+EXPLAINED = 5  # calls, of which the fastest time of each step is reported
 _SIDES = 384, 1024  # sizes of the peak's products: a busy machine interrupts short ones less
 _ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
 
@@ -84,7 +86,7 @@ class Explanation:
         self.memory = memory  # bytes of what lies between kernels, at its peak
         self.without_reuse = without_reuse
         self.reasons = list(reasons)  # why each program of the function was compiled
-        self.peaks = peaks
+        self.peaks = _mended(peaks, rows)
         self.gradients = gradients  # bytes of those that leaves have after a call
 
     @property
@@ -98,12 +100,37 @@ class Explanation:
         return max(operations / self.peaks.operations, row.bytes / self.peaks.bytes)
 
     def share(self, row: StepRow) -> float:
-        """Ratio of that lower bound to the measured time; more than 1 where everything was in the
-        caches.
-        """
+        """Ratio of that lower bound to the measured time, at most 1."""
         return self.least(row) / row.seconds if row.seconds else 0.0
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.title}: {len(self.rows)} steps; print it>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_text
+
+        return of_text(self, str(self))
+
     def __str__(self) -> str:
+        return self.table()
+
+    def table(
+        self, sort_by: str | None = "seconds", row_limit: int = 15, verbose: bool = False
+    ) -> str:
+        """The report as text: the steps of the call, the slowest first.
+
+        `sort_by` names a number of a row ("seconds", "bytes", "operations") or "share", of which
+        the least comes first; None leaves the order of the call. `row_limit` of -1 shows all steps.
+        With `verbose` also: what was fused, why kernels are not one, threads, why each program was
+        compiled.
+        Errors: UnknownColumn for `sort_by` of something else.
+
+        >>> step = ad.compile(lambda x: (x * 2).exp())
+        >>> print(step.explain(ad.ones(4)).table(row_limit=1).splitlines()[2].split()[:2])
+        ['mul_exp', 'kernel']
+        """
+        if sort_by is not None and sort_by not in _SORTS:
+            raise UnknownColumn(f"table: sort_by={sort_by!r}; one of {', '.join(_SORTS)}")
         total = sum(row.seconds for row in self.rows)
         operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
         lines = [
@@ -113,14 +140,45 @@ class Explanation:
             f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
             f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
         ]
-        for row in self.rows:
+        ordered = self.rows
+        if sort_by == "share":
+            ordered = sorted(self.rows, key=self.share)
+        elif sort_by is not None:
+            ordered = sorted(self.rows, key=lambda row: -getattr(row, sort_by))
+        shown = ordered if row_limit < 0 else ordered[:row_limit]
+        for row in shown:
             of_time = f"{row.seconds / total:7.1%}" if total else ""
             lines.append(
                 f"{_line(row)}  {row.seconds * 1e6:8.1f}  {of_time}  {self.share(row):7.1%}"
             )
+        rest = len(ordered) - len(shown)
+        if rest:
+            took = sum(row.seconds for row in ordered[len(shown) :])
+            lines.append(f"  and {rest} more, {took * 1e6:.1f} us (row_limit=-1 shows all)")
         if self.backward:
             lines.append("  when gradients of what was returned come in:")
             lines += map(_line, self.backward)
+        if any(row.how == "optimizer" for row in self.rows):
+            kept = size(self.gradients) if self.gradients else "none"
+            lines.append(f"  gradients that are kept (.grad): {kept}")
+        return "\n".join([*lines, *(self._reasons() if verbose else self._python())])
+
+    def _python(self) -> list[str]:
+        """Lines about loops: for which ops each turn calls Python, and how turns run."""
+        lines: list[str] = []
+        for row in (*self.rows, *self.backward):
+            if row.called:
+                names = ", ".join(row.called)
+                lines.append(f"  Python is called in each turn of {row.name}, for {names}")
+            why = row.turns.records
+            if why is not None:
+                how = f"go through records: {why}" if why else "are one function"
+                lines.append(f"  turns of {row.name} {how}")
+        return lines
+
+    def _reasons(self) -> list[str]:
+        """Lines about the reasons for the program as it is."""
+        lines: list[str] = []
         rows = (*self.rows, *self.backward)
         again = [(row.name, row.again) for row in rows if row.again]
         for what, grouped in (
@@ -129,14 +187,7 @@ class Explanation:
         ):
             for (name, ops), count in Counter(grouped).items():
                 lines.append(f"  {what}, {name} ({count}): {_counted(ops)}")
-        for row in rows:
-            if row.called:
-                names = ", ".join(row.called)
-                lines.append(f"  Python is called in each turn of {row.name}, for {names}")
-            why = row.turns.records
-            if why is not None:
-                how = f"go through records: {why}" if why else "are one function"
-                lines.append(f"  turns of {row.name} {how}")
+        lines += self._python()
         by_region = itertools.groupby(enumerate(rows, 1), lambda pair: pair[1].apart)
         regions = [[k for k, _ in pairs] for number, pairs in by_region if number]
         if regions:
@@ -144,13 +195,18 @@ class Explanation:
             lines.append(f"  threads go apart, with rows or steps of their own, through {said}")
         for (name, why), count in Counter(self.cuts).items():
             lines.append(f"  not in the kernel before, {name} ({count}): {why}")
-        if any(row.how == "optimizer" for row in rows):
-            kept = size(self.gradients) if self.gradients else "none"
-            lines.append(f"  gradients that are kept (.grad): {kept}")
-        lines += [f"  compiled: {reason}" for reason in self.reasons]
-        return "\n".join(lines)
+        return [*lines, *(f"  compiled: {reason}" for reason in self.reasons)]
 
 
+def _mended(peaks: Peaks, rows: Sequence[StepRow]) -> Peaks:
+    """The peaks, or what a step reached that was faster: small arrays stay in the caches."""
+    timed = [row for row in rows if row.seconds > 0]
+    products = [row.operations / row.seconds for row in timed if row.how in _PRODUCTS]
+    moved = [row.bytes / row.seconds for row in timed]
+    return Peaks(max([peaks.operations, *products]), max([peaks.bytes, *moved]))
+
+
+_SORTS = ("seconds", "operations", "bytes", "share")
 _PRODUCTS = ("product", "oneDNN", "panels")
 
 

@@ -34,14 +34,13 @@ from ..passes.static_layers import fuse_epilogues
 from ..schedule.schedule import Schedule
 from ..schedule.workspace import Workspace
 from .inputs import CallTree, Inputs
-from .performance_report import Explanation, Timer, peaks, rows_of
+from .performance_report import EXPLAINED, Explanation, Timer, peaks, rows_of
 from .static_capture import FrozenSource, capture
 
 if TYPE_CHECKING:
     from ...backends.native.onednn.fused_layers import Packing
 
 LONG = 150  # nodes from which a progress bar shows, on a terminal
-EXPLAINED = 5  # calls, of which the fastest time of each step is reported
 
 
 @dataclass(eq=False)
@@ -235,6 +234,13 @@ class Program:
         from ..schedule.listing import listing
 
         return listing(self._source.title, self._first.schedule, self.memory)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_graph
+        from ..report.pictures import snapshot
+
+        schedule = self._first.schedule
+        return of_graph(self, snapshot(self._source.title, schedule.graph, schedule))
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(spec.shape) for spec in self._examples)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...core import policy
 from ...core.errors import InvalidArgument
 from ...core.tensor_base import TensorBase
 from ...ir.listing import listing
@@ -93,8 +94,7 @@ class PassTrace:
             shown = self.changed if not stage else [self[stage]]
             text = stages_to_html(self.title, [each.snapshot() for each in shown])
         else:
-            runs = [each for each in self.stages if each.name == RUNS] or self.stages
-            picture = (self[stage] if stage else max(runs, key=lambda x: x.nodes)).snapshot()
+            picture = (self[stage] if stage else self._largest).snapshot()
             text = picture.to_svg() if path.suffix == ".svg" else picture.to_dot()
         path.write_text(text, encoding="utf-8")
         return path
@@ -106,6 +106,21 @@ class PassTrace:
             count = str(each.changes or "--") if each.name not in (CAPTURED, RUNS) else ""
             lines.append(f"  {each.title:{width}}  {count:>7}  {each.nodes:5}")
         return "\n".join(lines)
+
+    @property
+    def _largest(self) -> PassResult:
+        """The largest part of the program as it runs."""
+        runs = [each for each in self.stages if each.name == RUNS] or self.stages
+        return max(runs, key=lambda each: each.nodes)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_graph, of_page
+
+        last = self._largest.snapshot()
+        if sum(each.nodes for each in self.changed) << 6 > policy.PAGE_INLINE:
+            return of_graph(self, last)
+        shown = [each.snapshot() for each in self.changed]
+        return of_page(self, last, stages_to_html(self.title, shown))
 
     def __repr__(self) -> str:
         return f"<Stages {self.title!r}: {len(self.stages)}>"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...core.argument_errors import MISTAKES, explain, misplaced
+from ...core.argument_errors import explained, misplaced
 from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
-from ...core.errors import InvalidArgument, InvalidType
+from ...core.errors import AdjointError, InvalidArgument, InvalidType
 from ...core.faces import load
 from ...core.mode import MODE
+from ...core.tracebacks import cut
 from ...ops.create.creation import empty
 from ...tensor import RemovableHandle, Tensor
 from .. import state
@@ -123,9 +124,19 @@ class Module:
             elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this
                 return executor.call_module(self, args, kwargs)
             return self._call_impl(*args, **kwargs)
-        except MISTAKES as error:
-            explain(error, self.forward, args, kwargs)
-            raise
+        except Exception as error:
+            better = explained(error, self.forward, args, kwargs)
+            try:
+                if isinstance(better, AdjointError):
+                    from ..error_paths import locate  # for errors alone
+
+                    locate(better, self)
+                if better is not error:
+                    raise better
+                cut(error)
+                raise
+            finally:
+                del better  # this frame may be in a traceback: a cycle, with all tensors in it
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if self._call_hooks is None and not EVERYWHERE:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.argument_errors import assert_tensor, placed
+from ...core.argument_errors import assert_tensor, settled
 from ...core.errors import InvalidType, ShapeError
 from ...core.mode import MODE
 from ...core.op import Op, Sample
@@ -412,7 +412,8 @@ def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = 
     try:
         result = _fitted(input, infer_size(wanted, input._data.size, "view"), wanted)
     except ShapeError as error:
-        raise placed(error, "view") from None
+        settled(error, "view")
+        raise
     if input._data.size and not _shares(result._data, input):
         raise ShapeError(
             f"view: view size {list(wanted)} is not compatible with input tensor's size "

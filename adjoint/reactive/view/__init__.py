@@ -86,9 +86,17 @@ def _save_html(
     return _snapshot(graph, log, title, **modules).save_html(path)
 
 
+def _repr_mimebundle_(graph: Graph, **_: Any) -> dict[str, str]:
+    """The bundle that notebooks show: the graph as it stands."""
+    from .notebook import of_graph
+
+    return of_graph(graph, _snapshot(graph))
+
+
 Tensor.graph = graph  # type: ignore[attr-defined]
 for _name, _function in {
-    "snapshot": _snapshot, "to_dot": _to_dot, "to_svg": _to_svg, "save_html": _save_html
+    "snapshot": _snapshot, "to_dot": _to_dot, "to_svg": _to_svg, "save_html": _save_html,
+    "_repr_mimebundle_": _repr_mimebundle_,
 }.items():  # fmt: skip
     setattr(Graph, _name, _function)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from math import isqrt
@@ -193,8 +193,10 @@ def _divide(groups: list[Group], g: int, count: int, when: list[int]) -> None:
         size = min(64, isqrt(len(items)) + 1)
         parts = [items[i : i + size] for i in range(0, len(items), size)]
         items = []
+        names = [each.name for each in groups]
         for number, members in enumerate(parts, 1):
-            part = Group(f"part {number} of {len(parts)}", g, f"{group.path}#{len(groups)}")
+            name = _named(names, members, count) or f"part {number} of {len(parts)}"
+            part = Group(name, g, f"{group.path}#{len(groups)}")
             part.nodes = [i for i in members if i < count]
             part.groups = [i - count for i in members if i >= count]
             for child in part.groups:
@@ -202,6 +204,14 @@ def _divide(groups: list[Group], g: int, count: int, when: list[int]) -> None:
             items.append(count + len(groups))
             groups.append(part)
         group.nodes, group.groups = [], [i - count for i in items]
+
+
+def _named(names: Sequence[str], items: Sequence[int], count: int) -> str:
+    """Name of a part by the modules in it, from the first to the last; empty without any."""
+    inside = [names[i - count] for i in items if i >= count]
+    if not inside:
+        return ""
+    return inside[0] if inside[0] == inside[-1] else f"{inside[0]} to {inside[-1]}"
 
 
 # ---- layers and order in one group ---------------------------------------------------------------
@@ -388,5 +398,6 @@ def describe(snapshot: Snapshot, groups: list[Group]) -> list[str]:
     texts = []
     for group, ops in zip(groups, counts, strict=True):
         most = [f"{op} x{n}" if n > 1 else op for op, n in ops.most_common(3)]
-        texts.append(f"{group.size:,} nodes: {', '.join(most)}{', ...' if len(ops) > 3 else ''}")
+        nodes = f"{group.size:,} node{'s' if group.size != 1 else ''}"
+        texts.append(f"{nodes}: {', '.join(most)}{', ...' if len(ops) > 3 else ''}")
     return texts

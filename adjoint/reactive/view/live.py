@@ -148,6 +148,9 @@ class LiveServer:
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         self._thread.start()
 
+    def __repr__(self) -> str:
+        return f"<LiveServer at {self.url}, {'closed' if self.closed.is_set() else 'open'}>"
+
     @property
     def port(self) -> int:
         """The port that the system chose."""

@@ -20,7 +20,7 @@ READ_AT_MOST = 20_000_000  # elements, of all nodes together, that statistics re
 
 def to_html(snapshot: Snapshot, live: bool = False) -> str:
     """The page; a live page asks its server for details and follows the graph."""
-    return _page(snapshot.title, {**page_data(snapshot, details=not live), "live": live})
+    return page_of(snapshot.title, {**page_data(snapshot, details=not live), "live": live})
 
 
 def stages_to_html(title: str, snapshots: Sequence[Snapshot]) -> str:
@@ -28,10 +28,11 @@ def stages_to_html(title: str, snapshots: Sequence[Snapshot]) -> str:
     first.
     """
     stages = [page_data(each) for each in snapshots]
-    return _page(title, {**stages[-1], "title": title, "live": False, "stages": stages})
+    return page_of(title, {**stages[-1], "title": title, "live": False, "stages": stages})
 
 
-def _page(title: str, data: dict[str, Any]) -> str:
+def page_of(title: str, data: dict[str, Any]) -> str:
+    """The page with this data (see `page_data`), and whether it is `live`."""
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     connects = "self" if data["live"] else "none"

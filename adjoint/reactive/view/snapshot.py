@@ -168,5 +168,10 @@ class Snapshot:
         target.write_text(self.to_html(), encoding="utf-8")
         return target
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from .notebook import of_graph
+
+        return of_graph(self, self)
+
     def __repr__(self) -> str:
         return f"<Snapshot {self.title!r}: {len(self.nodes)} nodes, {len(self.edges)} edges>"

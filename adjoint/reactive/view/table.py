@@ -77,6 +77,11 @@ class Summary:
 
     __repr__ = __str__
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from .notebook import of_text
+
+        return of_text(self, str(self))
+
 
 def _cells(row: Row) -> tuple[str, ...]:
     depth = row.path.count(".") + bool(row.path)

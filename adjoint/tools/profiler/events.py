@@ -266,3 +266,8 @@ class EventList(list):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ...reactive.view.notebook import of_text
+
+        return of_text(self, self.table())

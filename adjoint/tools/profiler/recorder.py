@@ -295,6 +295,13 @@ class EventRecorder:
 
     def _name_of(self, module: Any) -> str:
         name = self._modules.get(module)
+        if name is None and self._calls:  # by its path in the model that is called
+            from ...nn.error_paths import path_within  # which few programs need
+
+            model = self._calls[0][0]
+            path = path_within(model, module)
+            if path:
+                name = self._modules[module] = f"{self._name_of(model)}.{path}"
         if name is None:
             kind = type(module).__name__
             number = self._classes.get(kind, 0)

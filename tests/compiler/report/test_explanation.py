@@ -44,8 +44,12 @@ def test_a_training_step():
     assert found.host_calls == found.backward == []
     assert ("linear_relu", "a library or a routine computes it") in found.cuts
     assert 0 < found.memory <= found.without_reuse
-    text = str(found)
-    assert "compiled: first call" in text and text.count("\n  linear ") == 1
+    text = found.table(verbose=True)
+    assert (
+        "compiled:" not in str(found)
+        and "compiled: first call" in text
+        and text.count("\n  linear ") == 1
+    )
     slope = next(row for row in found.rows if row.name.startswith("relu_gradient"))
     assert slope.operations >= 5 * 8 and found.share(slope) > 0
 
@@ -95,7 +99,7 @@ def test_what_was_fused_and_what_is_computed_again():
         name in {"sub", "mul", "add", "relu"} for row in again for name in row.again
     )
     assert not any(row.fused for row in found.rows if row.how == "product")
-    text = str(found)
+    text = found.table(verbose=True)
     assert f"  computed again rather than kept, {again[0].name} (" in text
     assert f"  fused, {again[0].name} (" in text
 
@@ -106,9 +110,54 @@ def test_nothing_is_fused_or_computed_again_where_there_is_one_op():
     assert row.fused == row.again == ()
     [row] = ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4)).rows
     assert row.fused == ("exp", "mul", "mul", "add", "sub") and not row.again
-    assert "fused, exp_mul_mul_... (1): exp, mul (2), add, sub" in str(
-        ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4))
-    )
+    found = ad.compile(lambda x: (x.exp() * 2 + x * 2) - 1).explain(ad.ones(4))
+    assert "fused, exp_mul_mul_... (1): exp, mul (2), add, sub" in found.table(verbose=True)
+
+
+def test_the_slowest_come_first_and_as_many_as_asked_for():
+    layers = [x for _ in range(20) for x in (nn.Linear(8, 8), nn.Softmax(1))]
+    found = ad.compile(nn.Sequential(*layers)).explain(ad.randn(4, 8))
+
+    def named(text):
+        return [line.split()[0] for line in text.splitlines()[2:] if line.startswith("  ")]
+
+    slowest = sorted(found.rows, key=lambda row: -row.seconds)
+    assert named(str(found))[:15] == [row.name for row in slowest[:15]]
+    assert f"and {len(found.rows) - 15} more" in str(found)
+    everything = found.table(sort_by=None, row_limit=-1)
+    assert named(everything)[: len(found.rows)] == [row.name for row in found.rows]
+    assert "more" not in everything and found.table(row_limit=0).count("more, ") == 1
+    for key in ("operations", "bytes", "share"):
+        assert found.table(sort_by=key)
+    with pytest.raises(ad.InvalidArgument, match=r"table: sort_by='time'; one of seconds, "):
+        found.table(sort_by="time")
+
+
+def test_shares_are_of_the_fastest_that_was_seen():
+    found = ad.compile(lambda x: x.exp()).explain(ad.ones(64))
+    assert all(0 <= found.share(row) <= 1 for row in found.rows)
+    rows = [found.rows[0]._replace(bytes=1 << 40, seconds=1e-6), found.rows[0]]
+    mended = type(found)("", rows, (), (), 0, 0, (), found.peaks)
+    assert mended.share(rows[0]) == 1 and mended.peaks.bytes == rows[0].bytes / 1e-6
+
+
+def test_only_what_changes_nothing_is_called_several_times():
+    layer, calls, factor = nn.Linear(2, 1), [], ad.zeros(())
+    compiled = ad.compile(lambda x: layer(x))
+    plain = compiled._run
+    compiled._run = lambda *given: calls.append(1) or plain(*given)
+    compiled.explain(ad.ones(3, 2))
+    assert len(calls) == 5
+    counting = ad.compile(lambda x: (factor.add_(1), x + factor)[1])
+    counting.explain(ad.ones(2))
+    assert factor.item() == 1
+    drawing = ad.compile(lambda x: x + ad.rand(2))
+    ad.manual_seed(3)
+    drawing.explain(ad.ones(2))
+    after = ad.rand(1)
+    ad.manual_seed(3)
+    ad.rand(2)
+    assert after.item() == ad.rand(1).item()
 
 
 class Reducing:
@@ -131,4 +180,4 @@ def test_a_guard_that_fails_says_which_line_read_it_and_how_often():
     assert "kind was 'sum' and is 'mean', read (" in second
     assert f"test_explanation.py:{line}, in __call__)" in second and "times" not in second
     assert third.endswith("; it has changed 2 times") and "is 'median'" in third
-    assert third in str(compiled.explain(x))
+    assert third in compiled.explain(x).table(verbose=True)

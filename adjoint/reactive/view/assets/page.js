@@ -877,9 +877,10 @@ function legend() {
   const made = ["op", "parameter", "frozen", "input", "constant"].filter(kind => kinds.has(kind))
     .map(kind => entry(kind, colors[kind], colors[kind + "-line"]));
   if (kinds.has("boundary")) made.push(entry("detached", colors.boundary, colors["boundary-line"], "dashed"));
-  if (states.has("stale")) made.push(entry("stale", colors.op, colors.stale, "dashed"));
+  if (states.has("stale") || data.live) made.push(entry("stale", colors.op, colors.stale, "dashed"));
+  if (data.live) made.push(entry("computed just now", colors.run, colors.run));
   if (groups.length > 1) made.push(entry("module, click to unfold", colors.folded, colors["folded-line"]));
-  $("legend").replaceChildren(...made, element("span", `${count.toLocaleString("en")} nodes`));
+  $("legend").replaceChildren(...made, element("span", `${count.toLocaleString("en")} node${count === 1 ? "" : "s"}`));
 }
 
 read(data);
