@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import types
 import warnings
 from collections import Counter
@@ -838,7 +837,7 @@ class _Variant:
         places: Sequence[tuple[int, int]] = (),
     ) -> None:  # fmt: skip
         self.learnt, self.leaves = learnt, signature.leaves
-        self._given = list(signature.tensors)
+        self.given = list(signature.tensors)
         self._containers = list(signature.containers)
         self.objects = list(signature.objects)  # kept alive, since they are guarded by id
         self.operands = ScalarInputs()
@@ -880,10 +879,10 @@ class _Variant:
         self.values = self.operands.function(captured.returned.numbers)
         if self.operands.resized is not None:
             self.template = ShapePolymorphicProgram(captured, self.operands.resized)
-            if not self._fill(self._given):
+            if not self._fill(self.given):
                 raise Unsupported("compile: sizes that are numbers in what knows them only")
         self.arguments.end()
-        del self._given, self._containers, self.operands
+        del self.given, self._containers, self.operands
         return captured
 
     def _fill(self, tensors: Sequence[Any]) -> bool:
@@ -923,13 +922,13 @@ class _Variant:
         places = self.places = LiftedState(slots, self.learnt, self.operands)
         self.operands.reads = reads
         self.operands.resized = (
-            SymbolicArgumentSizes(self._resized, len(self._given)) if self._resized else None
+            SymbolicArgumentSizes(self._resized, len(self.given)) if self._resized else None
         )
         current = places.values()
         arguments = self.arguments
         signed, _ = places.split(current)
         leaves = self.leaves
-        signature = Signature(leaves, self._given)
+        signature = Signature(leaves, self.given)
         signature.add_all(signed)
         tensors = signature.tensors
         self.signature += signature.key
@@ -1032,7 +1031,7 @@ class _Derivation:
         self._function, self._body, self._numbers = function, body, numbers
         self._mode = mode if mode.observer is None else mode_with(mode, observer=None)
         self._settings = get_default_dtype(), is_following()
-        blanks = (wrap(np.zeros(())) for _ in itertools.count())
+        blanks = map(_blank, variant.given)
         self._call = replaced(call, self._leaves, blanks, {})
 
     def of(self, variant: _Variant, nearly: bool) -> _Derivation:
@@ -1065,6 +1064,11 @@ class _Derivation:
             if variant.signature != self.signature:
                 raise Unsupported("lifted state has another form than when the function was called")
             return lowered(*variant.found, self.nearly), variant.values
+
+
+def _blank(x: TensorBase) -> Any:
+    """A tensor of the shape and dtype of `x` without memory of its own."""
+    return wrap(np.broadcast_to(np.zeros((), x._data.dtype), tuple(x._data.shape)))
 
 
 def _stand_in(x: Any) -> Any:
@@ -1160,7 +1164,8 @@ def _summed(reasons: Sequence[str]) -> str:
     """The last of the reasons for each thing that changed, with how often it did."""
     by_thing: dict[str, list[str]] = {}
     for each in reasons:
-        by_thing.setdefault(each.partition(" was ")[0], []).append(each)
+        change = each.partition("; it has changed ")[0]
+        by_thing.setdefault(each.partition(" was ")[0], []).append(change)
     said = [
         each[-1] if len(each) == 1 else f"{each[-1]} ({len(each)} times)"
         for each in by_thing.values()

@@ -5,7 +5,6 @@ What is not known is said (`NotTraceable`), and the loop goes through records in
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ...backends.native.loops.loop_code import Carry, LoopCode, Row
 from ...backends.native.loops.registers import Array
 from ...backends.native.runtime.loop_record import LoopRecord, Place, Word
 from ...core import debug
-from ...core.arrays import address
+from ...core.arrays import address, array_at
 from ...core.errors import NotTraceable
 from ...core.spec import Spec
 from ...ir.program import Program
@@ -70,8 +69,8 @@ class FusedLoop(MachineLoop):
         if self._else is None:
             self._else = self._other()
         count = len(self._given) + 2
-        given = (ctypes.c_int64 * count).from_address(words)
-        self._else.run_for(list(given)[1:-1])
+        given = array_at(words, (count,), np.dtype(np.int64), (8,))
+        self._else.run_for(given[1:-1].tolist())
 
 
 def is_on() -> bool:

@@ -24,6 +24,7 @@ from .machine_loop import NOWHERE, Draws, Layout, MachineLoop, bytes_of, told
 
 if TYPE_CHECKING:
     from .control_flow_ops import Branch, Scan
+    from .fused_loop import FusedLoop
     from .loops import Loop, LoopGradient
     from .random_state import ControlFlowDraws
     from .subgraphs import Subgraph
@@ -181,12 +182,13 @@ class WhileMachine:
         def by_records() -> MachineLoop:
             return self._by_records(loop, Layout(loop.title, arrays), given, keep)
 
-        self.loop = fused(loop.body, lambda: fused_while(loop, arrays, given, keep, by_records))
-        if self.loop is None:
+        made = fused(loop.body, lambda: fused_while(loop, arrays, given, keep, by_records))
+        self.loop: FusedLoop | MachineLoop
+        if made is None:
             self.loop = told(by_records())
             self._count = self._counted.view(np.int64)
         else:
-            self._count = self.loop.count
+            self.loop, self._count = made, made.count
             self._rows = [Word.HEAD + k for k in range(n * keep)]
         self.name = next(_machines)
         self._count[0] = self.name << 32
@@ -318,7 +320,7 @@ class WhileGradientMachine:
         given = [*carried_specs, *outside, *carried_specs, *met_specs]
         begin = n + len(outside)
         # What a turn began with is the row before that of the turn that followed it.
-        slots = [
+        slots: list[Place | int] = [
             *(Place(k, 0, -bytes_of(spec)) for k, spec in enumerate(carried_specs)),
             *(Place(n + k) for k in range(len(outside))),
             *back.seeds,

@@ -588,7 +588,8 @@ def test_what_python_read_in_a_branch_is_guarded():
     assert step(ad.tensor(True), ad.ones(2)).tolist() == [2.0, 2.0]
     scale[0] = 3.0
     assert step(ad.tensor(True), ad.ones(2)).tolist() == [3.0, 3.0]
-    assert step.reasons == ["first call", "what scale contains was changed"]
+    first, second = step.reasons
+    assert first == "first call" and second.startswith("what scale contains was changed, read (")
 
 
 @needs_native

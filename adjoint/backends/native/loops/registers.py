@@ -76,10 +76,10 @@ class Registers:
 
     def once(self, key: Hashable, inputs: Sequence[Any], write: Callable[[], T]) -> T:
         """Call `write` for these inputs once for each key; its result."""
-        whole = key, *map(id, inputs)
-        if whole not in self._known:
-            self._known[whole] = write(), list(inputs)  # which keeps their ids theirs
-        value: T = self._known[whole][0]
+        key = key, *map(id, inputs)
+        if key not in self._known:
+            self._known[key] = write(), list(inputs)  # which keeps their ids theirs
+        value: T = self._known[key][0]
         return value
 
     def written(self, fixed: bool, write: Callable[[], T]) -> T:
