@@ -68,6 +68,10 @@ class Adagrad(ElementwiseOptimizer):
             for p in group["params"]:
                 self.state[p].update(self.begin(p, group))
 
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """The sum of squares."""
+        return ("sum",)
+
     def begin(self, p: Any, group: Group) -> State:
         """The sum begins with `initial_accumulator_value`."""
         start = group["initial_accumulator_value"]

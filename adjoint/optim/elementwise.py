@@ -61,7 +61,6 @@ class ElementwiseOptimizer(Optimizer):
     _read_by_name: ClassVar[tuple[str, ...] | None] = ("param_groups", "state")
     by_element: ClassVar[bool] = True
     takes_sparse: ClassVar[bool | None] = False
-    zeros: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ("step",)  # of the state: one number for all elements
     _kernels: dict[Any, Variants] | None = None  # of the formula, by names and dtypes
     _small_steps = 0

@@ -70,6 +70,10 @@ class NAdam(ElementwiseOptimizer):
     zeros = ("exp_avg", "exp_avg_sq")
     scalars = ("step", "mu_product")
 
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """The two means, and the product of the first's weights."""
+        return (*self.zeros, "mu_product")
+
     def begin(self, p: Any, group: Group) -> State:
         """The product of the momenta begins with 1."""
         state = super().begin(p, group)

@@ -83,6 +83,8 @@ class Optimizer:
     _read_always: ClassVar[tuple[str, ...]] = ("_hooks",)  # and what they follow in any case
     # Whether a step treats every element alike, so that parts of parameters can be given to it.
     by_element: ClassVar[bool] = False
+    # Names of the tensors like a parameter that each state has, and that begin as zeros.
+    zeros: ClassVar[tuple[str, ...]] = ()
     # Whether a step takes sparse gradients, by `update_sparse`; None: its own code sees to them.
     takes_sparse: ClassVar[bool | None] = None
     state: defaultdict[Any, Any]
@@ -437,7 +439,8 @@ class Optimizer:
         Args:
             state_dict: State, as `state_dict()` of such an optimizer gives it.
 
-        Errors: CheckpointError (a ValueError) where the groups do not match.
+        Errors: CheckpointError (a ValueError) where the groups do not match, or a state lacks what
+        this optimizer keeps: it is another's.
         Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html
 
         >>> p = ad.nn.Parameter(ad.ones(1))
@@ -467,6 +470,9 @@ class Optimizer:
         keys = chain.from_iterable(group["params"] for group in saved)
         by_key = dict(zip(keys, self._parameters(), strict=True))
         state: defaultdict[Any, Any] = defaultdict(dict)
+        for group in saved:
+            for key in group["params"]:
+                self._assert_own(key, state_dict["state"].get(key), {**self.defaults, **group})
         for key, value in state_dict["state"].items():
             if key in by_key:
                 state[by_key[key]] = _like(value, by_key[key])
@@ -485,6 +491,20 @@ class Optimizer:
         self.__setstate__({"state": state, "param_groups": self.param_groups})
         for hook in self._hooks["after_load"].values():
             hook(self)
+
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """Names that each state of such a group has once it was made."""
+        return self.zeros
+
+    def _assert_own(self, key: Any, state: Any, group: Group) -> None:
+        """Check that a parameter's state has what every state of this optimizer has."""
+        lacks = [name for name in self.state_names(group) if name not in state] if state else []
+        if lacks:
+            raise CheckpointError(
+                f"{type(self).__name__}: the loaded state of parameter {key} lacks "
+                f"{', '.join(lacks)}; it has {', '.join(map(str, state))}, so it is another "
+                "optimizer's: load it into that one, or start without a state"
+            )
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False

@@ -96,6 +96,10 @@ class SGD(ElementwiseOptimizer):
             if each.get("momentum_buffer", each) is None:
                 del each["momentum_buffer"]
 
+    def state_names(self, group: Group) -> tuple[str, ...]:
+        """The buffer, where there is momentum."""
+        return ("momentum_buffer",) if group["momentum"] else ()
+
     def begin(self, p: Any, group: Group) -> State:
         """The velocity, where there is momentum."""
         return {"momentum_buffer": zeros_like(p)} if group["momentum"] else {}

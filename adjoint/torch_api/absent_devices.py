@@ -7,7 +7,7 @@ Questions have answers, as on a machine without the device; what needs one is re
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core.errors import DeviceError
 from ..namespaces.cuda import Event, Stream, StreamContext
@@ -39,10 +39,10 @@ def functions(kind: str, names: str) -> dict[str, Any]:
 
 
 def _function(kind: str, name: str) -> Callable[..., Any]:
-    def answer(*args: Any, **kwargs: Any) -> Any:
+    def answer(*args: object, **kwargs: object) -> Any:
         return ANSWERS[name]
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise DeviceError(
             f"{kind}.{name}: there are no {kind} devices here; ask {kind}.is_available() first, or "
             "use the CPU"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -387,3 +388,35 @@ def test_what_has_a_gradient_is_stepped_also_where_none_is_asked_for(name):
         found.append(x.tolist())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
     assert found[0][0] < 0
+
+
+KEEPING = {
+    "SGD": {"lr": 0.1, "momentum": 0.9}, "Adam": {}, "AdamW": {}, "RMSprop": {}, "Adagrad": {},
+    "Adadelta": {}, "Rprop": {}, "ASGD": {}, "NAdam": {}, "RAdam": {}, "Adamax": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_another_optimizers_state_says_when_loaded_what_it_lacks(name):
+    def stepped(kind):
+        p = ad.nn.Parameter(ad.ones(2))
+        p.grad = ad.ones(2)
+        optimizer = getattr(ad.optim, kind)([p], **KEEPING[kind])
+        optimizer.step()
+        return optimizer
+
+    refused = 0
+    for other in KEEPING:
+        optimizer = stepped(name)
+        before = optimizer.state_dict()["state"][0].keys()
+        try:
+            optimizer.load_state_dict(stepped(other).state_dict())
+        except ad.CheckpointError as error:
+            refused += 1
+            assert re.search(
+                rf"^{name}: the loaded state of parameter 0 lacks \w+.*; it has", str(error)
+            )
+            assert other != name and optimizer.state_dict()["state"][0].keys() == before
+        else:
+            optimizer.step()  # it has all that a step reads
+    assert 6 < refused < len(KEEPING)

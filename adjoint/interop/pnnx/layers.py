@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import nn
-from ...core.errors import CheckpointError
+from ...core.errors import CheckpointError, InvalidType
 from ...namespaces.random import fork_rng
 from ...nn import Module, Parameter
 from ...tensor import Tensor
-from .step import GraphStep, operator, words
+from .step import GraphStep, operator, run_layer, words
 from .text import Operator, product
 
 SMALL = 1 << 16  # elements that a layer may have without the file having as many
@@ -75,7 +75,29 @@ def make_layer(op: Operator, params: dict[str, Any], weights: dict[str, Tensor])
         )
     if op.kind in RECURRENT and arguments.get("num_layers", 1) > len(weights):
         raise CheckpointError(f"{op.label} has more layers than weights")
-    layer = bare(getattr(nn, op.kind[3:]), arguments)
+    return _with_weights(op, bare(getattr(nn, op.kind[3:]), arguments), weights)
+
+
+def make_own(
+    op: Operator, params: dict[str, Any], weights: dict[str, Tensor], make: Callable[..., Any]
+) -> Module:
+    """The module that `make` gives for an operator of the user's, with its weights. Constants of
+    its forward, which pnnx keeps beside them, are those of the module.
+
+    Errors: InvalidType where that is no module; CheckpointError where the weights are others.
+    """
+    layer = make(**params)
+    if not isinstance(layer, Module):
+        raise InvalidType(
+            f"pnnx.load: operators={{{op.kind!r}: ...}} gave {type(layer).__name__}; give a class "
+            "of modules, or a function that returns one"
+        )
+    own = {name: x for name, x in weights.items() if not name.startswith("pnnx_")}
+    return _with_weights(op, layer, own)
+
+
+def _with_weights(op: Operator, layer: Module, weights: dict[str, Tensor]) -> Module:
+    """The layer, with these in place of its parameters and buffers."""
     state = dict(layer.state_dict(keep_vars=True))
     missing = [name for name in state if name not in weights and name != "num_batches_tracked"]
     extra = [name for name in weights if name not in state]
@@ -129,13 +151,9 @@ def _leave() -> None:
 # ---- running -------------------------------------------------------------------------------------
 
 
-def _run(s: GraphStep, *xs: Any) -> Any:
-    return s.layer(*xs)
-
-
 for _name in LAYERS:
     if _name not in ("LSTM", "MultiheadAttention", "Linear", "Embedding"):
-        operator(f"nn.{_name}")(_run)
+        operator(f"nn.{_name}")(run_layer)
 
 
 @operator("nn.LSTM")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...core.errors import AdjointError, CheckpointError, InvalidType, ShapeError, Unsupported
+from ...core.errors import (
+    AdjointError,
+    CheckpointError,
+    InvalidArgument,
+    InvalidType,
+    ShapeError,
+    Unsupported,
+)
 from ...io.imported import FAULTS, ImportedGraph, last_uses, needed, refuse, refusing, several
 from ...io.source import Source, opened
 from ...io.zip_archive import Archive
@@ -17,7 +25,7 @@ from ...tensor import Tensor
 from . import operators as _operators  # noqa: F401 - enters them
 from .batch import Batch, batch_of, shapes_of
 from .expression import compiled
-from .layers import make_layer
+from .layers import make_layer, make_own
 from .names import converted
 from .order import sorted_operators
 from .step import TABLE, GraphStep
@@ -25,6 +33,7 @@ from .text import TEXT, Operator, read_operators
 from .weights import Weights
 
 T = TypeVar("T")
+Makes = Callable[..., Module]  # a class of modules, or a function that returns one
 # operators that may give numbers or lists, which other operators take as parameters
 NUMBERS = {"pnnx.Expression", "pnnx.SliceIndexes", "Tensor.size", "Tensor.dim", "aten::numel"}
 BY_VALUE = {"torch.masked_select"}  # whose shapes depend on values
@@ -33,7 +42,9 @@ LEVELS = "convert with optlevel=1 or 2, which is pnnx's default"
 CONSTANT = "pnnx_fold"  # how pnnx names what it has computed of constants
 
 
-def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
+def load(
+    param_path: Any, bin_path: Any = None, *, operators: Mapping[str, Makes] | None = None
+) -> PnnxModule:
     """Read a PNNX model, its `.pnnx.param` and its `.pnnx.bin`, as a Module.
 
     Its layers are ours, under their names in PyTorch's module, and run in the graph's topological
@@ -43,8 +54,11 @@ def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
 
     Shapes: two paths, or files open for reading bytes. One path stands for both files: that of the
     text, that of the weights, or what their names have in common (`net.pnnx`, `net`).
-    Errors: CheckpointError for a file that is malformed; Unsupported names an operator that is not
-    there.
+    `operators` has the modules that pnnx kept whole (`moduleop=models.yolo.Detect`): a class, or a
+    function that returns a module, by the name in the file. It is called for each of them, gets the
+    weights of the file, and runs for each batch as it is.
+    Errors: CheckpointError for a file that is malformed, or weights that are not the module's;
+    Unsupported names an operator that is not there; InvalidType for `operators` of other things.
     Source: https://github.com/Tencent/ncnn/tree/master/tools/pnnx
 
     >>> import io
@@ -64,11 +78,18 @@ def load(param_path: Any, bin_path: Any = None) -> PnnxModule:
         if source.size > TEXT:
             raise CheckpointError(f"pnnx.load: {source.name} has {source.size} bytes of text")
         name = source.name
-        operators = _read(name, lambda: read_operators(source.read(0, source.size)))
+        steps = _read(name, lambda: read_operators(source.read(0, source.size)))
+    own = dict(operators or {})
+    for kind in own:
+        if kind in TABLE:
+            raise InvalidArgument(
+                f"pnnx.load: operators has {kind!r}, which is known; put another layer in its "
+                "place when the model is loaded (model.name = ...)"
+            )
     if bin_path is None:
-        return _read(name, lambda: PnnxModule(operators))
+        return _read(name, lambda: PnnxModule(steps, own=own))
     with _opened(bin_path) as source:
-        return _read(f"{name}, {source.name}", lambda: PnnxModule(operators, _archive(source)))
+        return _read(f"{name}, {source.name}", lambda: PnnxModule(steps, _archive(source), own))
 
 
 def _pair(path: Path) -> tuple[Path, Path | None]:
@@ -127,7 +148,10 @@ class PnnxModule(ImportedGraph):
     )
     """
 
-    def __init__(self, operators: list[Operator], archive: Archive | None = None) -> None:
+    def __init__(
+        self, operators: list[Operator], archive: Archive | None = None,
+        own: Mapping[str, Makes] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         super().__init__("pnnx")
         ends = {kind: [op for op in operators if op.kind == kind] for kind in _ENDS}
         self._traced: list[tuple[tuple[int | None, ...], str] | None] = []  # of the inputs
@@ -144,12 +168,13 @@ class PnnxModule(ImportedGraph):
         if not self.output_names:
             raise CheckpointError(f"the graph has no output{_reason(operators)}")
         order = needed(sorted_operators(operators), self.output_names)
-        unknown = [op for op in order if op.kind not in TABLE and op.kind not in _ENDS]
+        known = {*TABLE, *_ENDS, *own}
+        unknown = [op for op in order if op.kind not in known]
         if unknown:
             kinds = list(dict.fromkeys(op.kind[:60] for op in unknown))
             raise Unsupported(
                 f"operators that are not supported: {', '.join(kinds[:8])} (the first is called "
-                f"{unknown[0].name[:60]!r}){_reason(operators)}"
+                f"{unknown[0].name[:60]!r}){_reason(operators) or _remedy(unknown[0])}"
             )
         _keep_keys(operators)
         order = needed(order, self.output_names)
@@ -160,7 +185,7 @@ class PnnxModule(ImportedGraph):
             if op.kind == "pnnx.Attribute":
                 self._keep_constant(op, weights.of(op))
             elif op.kind not in _ENDS:
-                steps.append(self._step_of(op, weights.of(op), numbers))
+                steps.append(self._step_of(op, weights.of(op), numbers, own.get(op.kind)))
         self._steps = steps
         self._drops = last_uses(steps, self.output_names)
         self._shapes: dict[Any, dict[str, Any]] = {}  # of all values, by those of the inputs
@@ -177,13 +202,15 @@ class PnnxModule(ImportedGraph):
         self._register(f"{op.name}.{key}", tensor, is_buffer)
         self._places[name] = self._places.pop(f"{op.name}.{key}")
 
-    def _step_of(self, op: Operator, weights: dict[str, Tensor], numbers: set[str]) -> GraphStep:
+    def _step_of(
+        self, op: Operator, weights: dict[str, Tensor], numbers: set[str], own: Makes | None
+    ) -> GraphStep:
         with refusing(op.label):
             layer: Module | None = None
             path: tuple[str, ...] = ()
             params = converted(op.params)
-            if op.kind.startswith("nn."):
-                layer = _made(op, params, weights)
+            if own is not None or op.kind.startswith("nn."):
+                layer = _made(op, params, weights, own)
                 parent, path, leaf = self._parent(op.name)
                 parent.add_module(leaf, layer)
                 path = (*path, leaf)
@@ -335,8 +362,20 @@ def _remember(table: dict[Any, Any], key: Any, value: Any) -> None:
     table[key] = value
 
 
-def _made(op: Operator, params: dict[str, Any], weights: dict[str, Tensor]) -> Module:
+def _remedy(op: Operator) -> str:
+    """What to do about a module that pnnx kept whole: one whose kind is a path of Python's."""
+    if not re.fullmatch(r"(?!F\.|nn\.|torch\.|Tensor\.|pnnx\.)[A-Za-z_]\w*(\.\w+)+", op.kind):
+        return ""
+    name = op.kind[:60]
+    return f"; where it is a module of yours, load(..., operators={{{name!r}: the class}})"
+
+
+def _made(
+    op: Operator, params: dict[str, Any], weights: dict[str, Tensor], own: Makes | None
+) -> Module:
     """The layer of an operator; what a layer says of its arguments is the file's fault."""
+    if own is not None:
+        return make_own(op, params, weights, own)
     try:
         return make_layer(op, params, weights)
     except CheckpointError:

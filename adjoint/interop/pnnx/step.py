@@ -32,7 +32,7 @@ class GraphStep:
     call: Any = None
 
     def __post_init__(self) -> None:
-        self.call = TABLE[self.kind]
+        self.call = TABLE.get(self.kind, run_layer)  # which a module of the user's is
 
     @property
     def label(self) -> str:
@@ -76,6 +76,11 @@ class GraphStep:
     def unsupported(self, what: str) -> Unsupported:
         """The error for a gap."""
         return Unsupported(f"pnnx: {self.label}: {what} is not supported")
+
+
+def run_layer(s: GraphStep, *xs: Any) -> Any:
+    """Call the step's module."""
+    return s.layer(*xs)
 
 
 def operator(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

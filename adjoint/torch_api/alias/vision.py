@@ -21,6 +21,7 @@ import adjoint as ad
 
 from ...core.errors import ShapeError
 from ...core.missing_names import refused
+from ...ops.index.boxes import nms
 from ..library import Library
 
 __all__ = ["deform_conv2d", "nms", "ps_roi_align", "roi_align", "roi_pool"]
@@ -28,34 +29,6 @@ __all__ = ["deform_conv2d", "nms", "ps_roi_align", "roi_align", "roi_pool"]
 Tensor = ad.Tensor
 
 PIECE = 1 << 22  # numbers that are gathered at once: temporary memory of some 100 MB
-
-
-def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
-    """The places of the boxes that stay where each, from the highest score on, removes those that
-    overlap it by more than `iou_threshold` (intersection over union).
-
-    Errors: ShapeError where there are not as many boxes (N, 4) as scores (N,).
-    """
-    if dets.ndim != 2 or dets.shape[1] != 4 or scores.ndim != 1 or len(dets) != len(scores):
-        raise ShapeError(
-            f"nms: boxes {tuple(dets.shape)} and scores {tuple(scores.shape)}; (N, 4) and (N,)"
-        )
-    boxes = dets.detach().cpu().numpy().T
-    order = scores.detach().argsort(descending=True, stable=True).cpu().numpy()
-    x1, y1, x2, y2 = (side[order] for side in boxes)
-    areas = (x2 - x1) * (y2 - y1)
-    stays = np.ones(len(order), bool)
-    with np.errstate(all="ignore"):
-        for i in range(len(order)):
-            if not stays[i]:
-                continue
-            rest = slice(i + 1, None)
-            width = np.minimum(x2[i], x2[rest]) - np.maximum(x1[i], x1[rest])
-            height = np.minimum(y2[i], y2[rest]) - np.maximum(y1[i], y1[rest])
-            shared = np.maximum(width, 0) * np.maximum(height, 0)
-            overlap = shared / (areas[i] + areas[rest] - shared)
-            stays[rest] &= ~(overlap.astype(np.float64) > iou_threshold)
-    return ad.from_numpy(order[stays]).to(dets.device)
 
 
 def roi_align(

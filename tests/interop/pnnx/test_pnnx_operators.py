@@ -752,3 +752,61 @@ def test_recurrence_that_is_no_layer(kind, both):
     for batch in (6, 4):  # the state is a constant of the traced batch
         x = floats(2, batch, 10)
         assert_same(module(ad.tensor(x)), layer(torch.from_numpy(x)))
+
+
+# ---- modules that pnnx kept whole ----------------------------------------------------------------
+
+
+class Scaled(ad.nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.layer = ad.nn.Linear(width, width)
+        self.register_buffer("factor", ad.ones(width))
+
+    def forward(self, x, y):
+        return self.layer(x) * self.factor + y
+
+
+def own_files(kind="mine.Scaled"):
+    weights = {"layer.weight": floats(3, 3), "layer.bias": floats(3), "factor": floats(3)}
+    return operator_files(kind, [M[:, :3], M[:, :3]], {}, (), 1, {**weights, "pnnx_00": floats(2)})
+
+
+def loaded(operators, kind="mine.Scaled"):
+    text, weights = own_files(kind)
+    return adjoint.pnnx.load(io.BytesIO(text), io.BytesIO(weights), operators=operators)
+
+
+@pytest.mark.parametrize("make", [Scaled, lambda: Scaled(3)])
+def test_a_module_of_ones_own_gets_the_weights_of_the_file(make):
+    model = loaded({"mine.Scaled": make})
+    layer, x = model.get_submodule("op"), ad.tensor(floats(5, 3))
+    assert set(layer.state_dict()) == {"layer.weight", "layer.bias", "factor"}
+    assert model(x, x).tolist() == layer(x, x).tolist()
+    assert layer.layer.weight.min().item() >= 0.1  # the file's
+
+
+@pytest.mark.parametrize(
+    ("operators", "error", "said"),
+    [
+        (None, ad.Unsupported, r"mine\.Scaled.*operators=\{'mine\.Scaled': the class\}"),
+        ({"mine.Other": Scaled}, ad.Unsupported, r"operators=\{'mine\.Scaled'"),
+        ({"mine.Scaled": lambda: 3}, ad.InvalidType, "gave int; give a class"),
+        ({"mine.Scaled": ad.nn.ReLU}, ad.CheckpointError, "are not of such a layer"),
+        (
+            {"mine.Scaled": lambda: Scaled(4)},
+            ad.CheckpointError,
+            r"should be \(4, 4\), is \(3, 3\)",
+        ),
+        ({"nn.ReLU": Scaled}, ad.InvalidArgument, "'nn.ReLU', which is known"),
+    ],
+)
+def test_what_is_no_such_module_is_refused(operators, error, said):
+    with pytest.raises(error, match=said):
+        loaded(operators)
+
+
+def test_names_that_are_no_modules_are_not_said_to_be():
+    with pytest.raises(ad.Unsupported) as raised:
+        loaded({}, "torch.unheard_of")
+    assert "operators=" not in str(raised.value)
