@@ -72,7 +72,7 @@ from .capture.step_capture import (
     capture,
 )
 from .device.device_step import lowered
-from .freeze.performance_report import EXPLAINED, Explanation, Timer
+from .freeze.performance_report import Explanation, Timer
 from .guards.code_observer import place_of
 from .guards.number_arguments import NumberArguments
 from .guards.python_state import Guards, watched
@@ -317,7 +317,9 @@ class CompiledFunction:
         ['mul_exp']
         """
         taken: list[list[float]] = []
-        while not self._eagerly and len(taken) < (EXPLAINED if self._changes_nothing() else 1):
+        while not self._eagerly and len(taken) < (
+            policy.EXPLAINED if self._changes_nothing() else 1
+        ):
             timer = Timer()
             self._run(MODE.get(), args, kwargs, timer)
             taken.append(timer.seconds)

@@ -111,9 +111,12 @@ def missing(space: str, name: str) -> AttributeError:
     """The error for an absent name, which says what to use instead."""
     place = f"{space}." if space else ""
     reason = MODULES.get(name) if not space else None
-    near = "" if reason else nearest(name, dir(sys.modules[f"{NAME}.{space}".rstrip(".")]))
     if name.startswith("__"):
         return AttributeError(f"module {config.CALLED}.{place} has no attribute {name!r}")
+    near = ""
+    asking = sys._getframe(2)  # who asks for the attribute: an import first asks for a submodule
+    if reason is None and not asking.f_code.co_filename.startswith("<frozen importlib"):
+        near = nearest(name, dir(sys.modules[f"{NAME}.{space}".rstrip(".")]))
     if reason is None:
         reason = why(space, name) or "docs/pytorch.md lists what there is"
     return MissingName(

@@ -300,6 +300,7 @@ GUARDED_BYTES = _bound("GUARDED_BYTES", 1 << 20)
 GUARDED_SLOTS = _bound("GUARDED_SLOTS", 1 << 17)
 # code objects whose names are kept: fewer than one snapshot goes through would be none at all
 CODE_FACTS = _bound("CODE_FACTS", 1 << 14)
+EXPLAINED = _bound("EXPLAINED", 5)  # calls of which explain() reports each step's fastest time
 # values of steps of a graph: blocks in which nobody asks for them until they are forgotten, how
 # many one block may note at a time, bytes of what is kept; nanoseconds that looking for a value
 # costs, blocks until that is tried again where it did not pay

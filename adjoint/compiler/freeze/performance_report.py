@@ -26,7 +26,6 @@ from ..passes.kernels import Kernel
 from ..schedule.listing import size
 from ..schedule.steps import Step
 
-EXPLAINED = 5  # calls, of which the fastest time of each step is reported
 _SIDES = 384, 1024  # sizes of the peak's products: a busy machine interrupts short ones less
 _ARRAY = 1 << 24  # elements of the array that is changed in place for the bandwidth
 

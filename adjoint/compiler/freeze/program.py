@@ -34,7 +34,7 @@ from ..passes.static_layers import fuse_epilogues
 from ..schedule.schedule import Schedule
 from ..schedule.workspace import Workspace
 from .inputs import CallTree, Inputs
-from .performance_report import EXPLAINED, Explanation, Timer, peaks, rows_of
+from .performance_report import Explanation, Timer, peaks, rows_of
 from .static_capture import FrozenSource, capture
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class Program:
         schedule = self._planned(tuple(map(spec_of, arrays)), form).schedule
         space = Workspace(schedule, lambda: None, apart=True)
         taken = []
-        for _ in range(EXPLAINED):
+        for _ in range(policy.EXPLAINED):
             timer = Timer()
             space.run(arrays, timer)
             taken.append(timer.seconds)

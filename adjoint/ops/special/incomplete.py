@@ -308,6 +308,9 @@ class GammaTail(Floating):
         with np.errstate(all="ignore"):
             upper = np.log(x) > xp.digamma(a)
             weight = np.exp(a * np.log(x) - x - xp.lgamma(a))
+            apart = (x - a) / a  # of a large shape the exponent's terms nearly cancel: Stirling's
+            large = np.exp(a * (np.log1p(apart) - apart) - 1 / (12 * a) + 1 / (360 * a * a * a))
+            weight = np.where(a > 100, large * np.sqrt(a / (2 * np.pi)), weight)
             part = weight * GammaMoment().compute(xp, a, x)  # negative for the upper tail
             if self.complement:
                 return np.where(upper, -part, 1.0 - part)

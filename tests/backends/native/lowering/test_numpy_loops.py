@@ -73,8 +73,8 @@ def test_a_singular_matrix_in_a_turn_is_named():
     compiled = ad.compile(f)
     c, xs = ad.randn(3, 2, dtype=ad.float64), ad.randn(9, 3, 3, dtype=ad.float64)
     found = compiled(c, xs)
-    for x, y in zip(found, f(c, xs), strict=True):
-        np.testing.assert_array_equal(x.numpy(), y.numpy())
+    for x, y in zip(found, f(c, xs), strict=True):  # small systems are solved in the loop itself
+        np.testing.assert_allclose(x.numpy(), y.numpy(), 1e-10)
     wrong = xs.clone()
     wrong[7] = 0
     with pytest.raises(LinalgError) as caught:
