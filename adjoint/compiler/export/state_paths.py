@@ -139,7 +139,7 @@ def _parts(x: object) -> Iterator[tuple[str, Any]]:
         for n, value in enumerate(x):
             yield str(n), value
     elif getattr(type(x), "_unread", None) is not None:  # a compiled function: not its programs
-        yield "", x.function  # type: ignore[attr-defined]
+        yield "", vars(x)["function"]
     else:
         if isinstance(x, Module):
             yield from x._modules.items()
