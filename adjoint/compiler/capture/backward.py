@@ -199,17 +199,26 @@ class CallInputs:
 
     __slots__ = ("_arrays", "_versions", "arguments", "behind", "drawing", "numbers", "results")
 
-    results: list[Callable[[], Node | None]]  # weak references to the nodes of the results
+    results: list[Callable[[], Node | None]]  # weak references to nodes of several results
     behind: Sequence[Callable[[], Node | None]]  # and to those that a derivative stands for
 
-    def __init__(self, arguments: list[Any], states: Sequence[Any], drawing: list[Any]) -> None:
-        self.arguments = arguments
-        self.drawing = drawing
-        self.numbers: Any = ()  # those of lifted state
-        self.behind = ()
+    def __init__(
+        self, arguments: list[Any], states: Sequence[Any], drawing: list[Any], numbers: Any,
+        behind: Sequence[Callable[[], Node | None]],
+    ) -> None:  # fmt: skip
+        """`numbers` are those of lifted state."""
+        self.arguments, self.drawing, self.numbers, self.behind = (
+            arguments,
+            drawing,
+            numbers,
+            behind,
+        )
         both = [*arguments, *states]
         self._arrays = [x._data for x in both]
-        self._versions = _counts(both)
+        self._versions = [
+            0 if (version := x._changes) is None or version is INFERENCE else version.count
+            for x in both
+        ]
 
     def assert_unchanged(self, states: Sequence[Any], read: Iterable[int]) -> None:
         """Refuse tensors, by number among arguments and `states`, that have been changed since the
@@ -220,7 +229,7 @@ class CallInputs:
         both = [*self.arguments, *states]
         for n in read:
             x = both[n]
-            assert_unchanged("compile", x, self._versions[n] if self._versions else 0)
+            assert_unchanged("compile", x, self._versions[n])
             if x._data is not self._arrays[n]:
                 raise _other_data(x)
 
@@ -239,15 +248,6 @@ class CallInputs:
                     "the way of a second derivative, which does not call it; remove it before that "
                     "backward, or put it on result.clone()"
                 )
-
-
-def _counts(tensors: Sequence[Any]) -> Sequence[int] | None:
-    """The versions of tensors, 0 for inference tensors, which have none; None where all are 0."""
-    try:
-        return versions_of(tensors)
-    except AutogradError:
-        versions = [None if x._changes is INFERENCE else x._changes for x in tensors]
-        return [0 if version is None else version.count for version in versions]
 
 
 def _other_data(x: TensorBase) -> AutogradError:
@@ -337,6 +337,8 @@ def history(
         op, parents, (lease, *read), versions_of(read),
         () if only is None else only.shape, None if only is None else only.dtype,
     )  # fmt: skip
-    nodes = [node] if only is not None else [item(node, i, each) for i, each in enumerate(y)]
+    if only is not None:
+        return [node]
+    nodes = [item(node, i, each) for i, each in enumerate(y)]
     lease.inputs.results = [weakref.ref(each) for each in nodes]
     return nodes

@@ -8,6 +8,7 @@ computed; its own backward is the second derivative, and has such programs in tu
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,7 +85,9 @@ class Derivatives:
             inputs.assert_unchanged(states, made.read)
         except AutogradError as error:
             raise Unsupported(str(error)) from error
-        for k, g in zip(wanted, _run(made, inputs, arguments, backward.results), strict=True):
+        ends = [weakref.ref(node)] if len(backward.results) == 1 else inputs.results
+        nodes = dict(zip(backward.results, ends, strict=True))
+        for k, g in zip(wanted, _run(made, inputs, arguments, nodes), strict=True):
             gradients[k] = g
         return gradients
 
@@ -165,10 +168,10 @@ def _streams(program: CompiledStep, derived: CompiledStep) -> list[int]:
 
 
 def _run(
-    made: DerivedProgram, inputs: CallInputs, arguments: list[Any], results: Sequence[int]
+    made: DerivedProgram, inputs: CallInputs, arguments: list[Any], results: dict[int, Any]
 ) -> Any:
     """Run a derived program for a call of the function: the gradients that are wanted. `results`
-    are the numbers of the call's results that have gradients.
+    has weak references to the nodes of the call's results that have gradients, by number.
     """
     program = made.program
     computed = made.numbers(inputs.numbers)
@@ -180,7 +183,7 @@ def _run(
         derivatives = program.derivatives
         derivatives.numbers = inputs.numbers
         read = program.captured.returned.read
-        pairs = zip(results, inputs.results, strict=True)
-        derivatives.behind = [*inputs.behind, *(x for n, x in pairs if n in read)]
+        own = (x for n, x in results.items() if n in read)
+        derivatives.behind = [*inputs.behind, *own]
         observer = MODE.get().observer
         return program._begin([*arguments, *computed[0]], observer, computed[1])[0]

@@ -798,9 +798,9 @@ class CompiledStep(Exclusive):
         numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
-        lease.inputs = inputs = CallInputs(arguments, self.outside, self.drawing)
-        if self.derivatives is not None:
-            inputs.numbers, inputs.behind = self.derivatives.numbers, self.derivatives.behind
+        within = self.derivatives
+        more = ((), ()) if within is None else (within.numbers, within.behind)
+        lease.inputs = CallInputs(arguments, self.outside, self.drawing, *more)
         op = self._call(lease, len(numbers))
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
