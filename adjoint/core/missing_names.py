@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from . import config
 from .errors import MissingName, Unsupported
 from .package import NAME
+from .tracebacks import is_ours
 
 Reasons = tuple[tuple[str, str], ...]
 
@@ -114,8 +115,9 @@ def missing(space: str, name: str) -> AttributeError:
     if name.startswith("__"):
         return AttributeError(f"module {config.CALLED}.{place} has no attribute {name!r}")
     near = ""
-    asking = sys._getframe(2)  # who asks for the attribute: an import first asks for a submodule
-    if reason is None and not asking.f_code.co_filename.startswith("<frozen importlib"):
+    asking = sys._getframe(2)  # who asks: an import does so before it imports a submodule
+    library = is_ours(asking.f_globals.get("__name__") or "")
+    if reason is None and not library and not asking.f_code.co_filename.startswith("<frozen"):
         near = nearest(name, dir(sys.modules[f"{NAME}.{space}".rstrip(".")]))
     if reason is None:
         reason = why(space, name) or "docs/pytorch.md lists what there is"

@@ -342,9 +342,9 @@ class Graph(ModeSwitch):
         return tensor
 
     def _keep(self, label: str, tensor: Any, cell: Cell) -> None:
-        about = cell.about
-        self._note_undo(lambda: setattr(cell, "about", about))
-        self._note_undo(lambda: self._relabel(lambda name: None if name == label else name))
+        if self._state.undo is not None:
+            self._note_undo(functools.partial(setattr, cell, "about", cell.about))
+            self._note_undo(lambda: self._relabel(lambda name: None if name == label else name))
         cell.note(name=label)
         self._named[label] = tensor
 

@@ -471,16 +471,23 @@ def copy(
             twin.tracked = cell.tracked
             if cell.fleeting:
                 twin.pass_by()
-            if cell.cut:
-                twin.cut = cell.cut
-            twin.planned = cell.planned
         twin.version = cell.version
-        if cell.cutoff:
-            twin.cutoff = True
-        if cell.about is not None:
-            twin.about = dict(cell.about)
+        if cell.rare is not None:
+            _copy_rare(cell, twin)
         copies[cell] = twin
     return copies
+
+
+def _copy_rare(cell: Cell, twin: Cell) -> None:
+    """Copy what few cells have."""
+    if cell.op is not None:
+        if cell.cut:
+            twin.cut = cell.cut
+        twin.planned = cell.planned
+    if cell.cutoff:
+        twin.cutoff = True
+    if cell.about is not None:
+        twin.about = dict(cell.about)
 
 
 def copy_repeats(copy: GraphCopy) -> None:
