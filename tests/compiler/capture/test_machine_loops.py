@@ -145,7 +145,7 @@ def test_interrupts_end_a_loop_that_never_ends():
 def test_other_threads_run_while_a_loop_does():
     def f(x):
         body = lambda n, x: (n + 1, x * 0.5 + 1)  # noqa: E731
-        return ad.while_loop(lambda n, x: n < 300_000, body, (ad.tensor(0), x))[1]
+        return ad.while_loop(lambda n, x: n < 30_000_000, body, (ad.tensor(0), x))[1]
 
     compiled, seen = ad.compile(f), []
     compiled(ad.ones(3))
@@ -158,6 +158,8 @@ def test_other_threads_run_while_a_loop_does():
 
     thread = threading.Thread(target=count)
     thread.start()
+    while not seen:
+        time.sleep(0)
     before = len(seen)
     compiled(ad.ones(3))
     during = len(seen) - before
