@@ -682,7 +682,9 @@ def test_turns_keep_nothing(name, turns):
     now = graph.stats()
     assert now["nodes"] <= nodes["nodes"] + 2
     assert now["gradient_nodes"] <= nodes["gradient_nodes"] + 2
-    assert grown < 100_000 + turns  # bytes, which caches may take; a node a turn is 650
+    # Bytes. Over 60,000 turns of an optimizer they rise to 0.64 MB and fall again, every 12,500; a
+    # node a turn is 650.
+    assert grown < 100_000 + 100 * turns
     assert used is None or used.tolist() == [0, 0, 0]
 
 
