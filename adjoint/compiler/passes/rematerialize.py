@@ -129,8 +129,11 @@ def recompute_behind(
             copies += own
         added.update(before)
         gone.update(made)
+    read = {x for each in added.values() for node in each for x in node.values}
     for x, node in copy_of.items():
-        if x.node is None:
+        if node.output not in read:  # by copies that were given up
+            take_apart([node])
+        elif x.node is None:
             graph.nodes.insert(0, node)
         else:
             graph.nodes.insert(graph.nodes.index(x.node) + 1, node)
