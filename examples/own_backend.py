@@ -31,7 +31,10 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of the device: NumPy's, which nobody else sees."""
 
     def __init__(self, inner: Any) -> None:
-        self.inner = np.asarray(inner)
+        object.__setattr__(self, "inner", np.asarray(inner))
+
+    def __setattr__(self, name: str, value: Any) -> None:  # real, imag
+        setattr(self.inner, name, bare(value))
 
     def __getattr__(self, name: str) -> Any:  # shape, dtype, astype, reshape, ...
         found = getattr(self.inner, name)
@@ -50,6 +53,9 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         return bool(self.inner)
+
+    def __int__(self) -> int:
+        return int(self.inner)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         return wrapped(getattr(ufunc, method)(*bare(args), **bare(kwargs)))

@@ -158,8 +158,8 @@ EXCEPTIONS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - EXCEPTIONS.keys()))
 def test_values_and_gradients_where_numbers_end(name):
-    """They are PyTorch's, or what its float64 says; but for gradients of values that float32 does
-    not hold.
+    """They are PyTorch's, or what its float64 says, or nearer to that than PyTorch's; but for
+    gradients of values that float32 does not hold.
     """
     function = FUNCTIONS[name]
     for row in itertools.product(VALUES, VALUES):
@@ -173,7 +173,8 @@ def test_values_and_gradients_where_numbers_end(name):
                 np.allclose(got, each, rtol=1e-4, atol=1e-7 if cancels else 1e-37, equal_nan=True)
                 for each in (narrow, wanted)
             ]
-            assert any(alike), (row, got, narrow, wanted)
+            nearer = np.abs(got - wanted) <= np.abs(narrow - wanted)
+            assert any(alike) or nearer.all(), (row, got, narrow, wanted)
 
 
 def test_cosines_and_sums_of_exponentials():
