@@ -59,7 +59,7 @@ from .ops.signal import fft, spectrograms
 from .ops.special import incomplete
 from .printing import format_tensor
 from .runtime.cells import Cell, SourceCell, note_branch, wants_gradient, warn_of_plain
-from .runtime.editing import refollow
+from .runtime.editing import show_other
 from .runtime.lazy import LazyValue, concrete
 from .runtime.node import INFERENCE, Item, Leaf
 from .runtime.op_functions import binary_operator
@@ -631,20 +631,13 @@ class Tensor(TensorBase):
             sparse = value if value.layout is not conversion.strided else self
             raise conversion.refused("data", sparse._data, "takes a tensor of the same layout")
         data = value._data if value.layout is not conversion.strided else concrete(value)
-        if self._changes is not None and self._changes.watchers is not None:
-            refollow(self, data)
         exported(value)  # neither of the two is told of writes to the other
         self._show(self._data.over(data) if carries_tangent(self) else data)
         exported(self)
 
     def _show(self, data: Any) -> None:
         """Take `data` as memory from now on, which nobody else writes to unseen."""
-        self._data = data
-        if self._leaf is not None:
-            self._leaf.shape = tuple(data.shape)
-            self._leaf.data_type = data.dtype
-        if self._changes is not None and self._changes.watchers is not None:
-            self._changes.bump("data")
+        show_other(self, data, "data", is_write=False)
 
     def freeze(self) -> Tensor:
         """Store no gradient for this leaf from now on, and drop the present one, so that optimizers

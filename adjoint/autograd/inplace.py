@@ -23,7 +23,7 @@ from ..ir.compute import quietly, write_arrays
 from ..ops.promotion import assert_can_store, cast
 from ..runtime.cells import Cell, wants_gradient
 from ..runtime.dispatch import apply
-from ..runtime.editing import refollow
+from ..runtime.editing import show_other
 from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import INFERENCE, Node, Version
 from ..runtime.op_functions import plain_dtypes, takes_number
@@ -298,13 +298,7 @@ def write_out(result: Tensor | tuple[Tensor, ...], out: Any, name: str) -> Any:
     value = cast(result, out.dtype)
     if out._data.shape != value._data.shape:
         array = concrete(value).copy()
-        before_change(out)
-        version = out._changes
-        if version is not None and version.watchers is not None:
-            refollow(out, array)
-        out._data = array
-        if version is not None and version is not INFERENCE:
-            version.bump(name)
+        show_other(out, array, name)
         return out
     assert_writable(out, name)
     return overwrite(out, value, name)

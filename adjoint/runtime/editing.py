@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..core.dtype import from_numpy_dtype
-from ..core.errors import AdjointError, GraphError
+from ..core.errors import AdjointError, GraphError, ShapeError
 from ..core.spec import Spec
 from .cells import Cell, GraphState, Journal, SourceCell, downstream, push, upstream
 from .lazy import specs_of
-from .node import Item, next_order
+from .node import INFERENCE, Item, next_order
 from .repeats import GraphCopy, attach
+from .tensors import wrap
 
 if TYPE_CHECKING:
     import numpy as np
@@ -261,11 +262,21 @@ def _infer(
 def _spec(cell: Cell, inputs: Inputs, specs_so_far: Mapping[Cell, Any]) -> Any:
     op: Any = cell.op
     if type(op) is not Item:
+        recorded = specs_of(inputs)
         operand_specs = [
             specs_so_far.get(x, each) if isinstance(x, Cell) else each
-            for x, each in zip(inputs, specs_of(inputs), strict=True)
+            for x, each in zip(inputs, recorded, strict=True)
         ]
-        return op.infer(*operand_specs)
+        spec = op.infer(*operand_specs)
+        # Fields are axes, say, which were found for so many dimensions.
+        has_fields = not op.pointwise and hasattr(op, "__dataclass_fields__")
+        for before, now in zip(recorded, operand_specs, strict=True) if has_fields else ():
+            if isinstance(now, Spec) and len(now.shape) != len(before.shape):
+                raise ShapeError(
+                    f"{op.name}: recorded for {len(before.shape)} dimensions, with axes found for "
+                    f"those, and given the shape {tuple(now.shape)}; record it again"
+                )
+        return spec
     specs = specs_so_far[cell.inputs[0]]
     if op.index >= len(specs):
         raise GraphError(f"edit: the node would have only {len(specs)} outputs")
@@ -398,6 +409,58 @@ def refollow(tensor: TensorBase, array: Shaped) -> None:
                 resize(each, old)
             raise
         done.append(source)
+
+
+def is_followed(tensor: TensorBase) -> bool:
+    """Whether a graph follows what `tensor` holds: other memory is then another value of it."""
+    version = tensor._changes
+    watchers = () if version is None else version.watchers or ()
+    return any(getattr(reference(), "follows", None) is tensor for reference in watchers)
+
+
+def live_views(tensor: TensorBase) -> list[TensorBase]:
+    """The other tensors that show the memory of `tensor` as views."""
+    version = tensor._changes
+    if version is None or version is INFERENCE:
+        return []
+    views = (reference() for reference in version.views or ())
+    return [y for y in views if y is not None and y._view is not None and y is not tensor]
+
+
+def leave_memory(tensor: TensorBase) -> None:
+    """Leave the memory of `tensor`, and the count of writes to it, to those who share it: views
+    show a tensor of their own from now on.
+    """
+    if tensor._view is not None:
+        tensor._view = None
+    elif views := live_views(tensor):
+        base = wrap(tensor._data, None, tensor._changes)
+        for each in views:
+            each._view.base = base
+    if tensor._changes is not INFERENCE:
+        tensor._changes = None
+
+
+def show_other(tensor: TensorBase, array: Any, name: str, is_write: bool = True) -> None:
+    """Make `tensor` show other memory. Graphs that follow it are told, by the name of what does it;
+    others that share what it has shown so far go on with that. A write within a block leaves to
+    what was recorded there what it saw; `.data = ` is a set.
+
+    Errors: what `Op.infer` raises for the first cell that does not fit. An error changes nothing.
+    """
+    if is_write and is_followed(tensor):
+        tensor._changes.before_change()
+    followed = is_followed(tensor)
+    if followed:
+        refollow(tensor, array)
+    else:
+        leave_memory(tensor)
+    tensor._data = array
+    if tensor._leaf is not None:
+        tensor._leaf.shape = tuple(array.shape)
+        tensor._leaf.data_type = array.dtype
+    if followed:
+        tensor._changes.bump(name)
 
 
 def remove(cell: Cell) -> None:

@@ -313,6 +313,17 @@ def test_out_of_another_size_is_seen_by_what_is_recorded_later():
     assert (before.tolist(), after.tolist()) == ([2, 2], [4, 4, 4])
 
 
+@pytest.mark.parametrize("method", ["resize_", "set_"])
+def test_other_memory_in_a_block_is_seen_by_what_is_recorded_later(method):
+    graph, t = ad.Graph(), ad.ones(4)
+    with graph:
+        before = t * 2
+        t.resize_(2) if method == "resize_" else t.set_(ad.zeros(2))
+        after = t * 2
+    assert before.tolist() == [2] * 4
+    assert after.tolist() == ([2, 2] if method == "resize_" else [0, 0])
+
+
 def test_a_batch_that_fails_takes_back_what_a_block_wrote():
     graph, t = ad.Graph(), ad.ones(2)
     y = graph.input(ad.ones(2)) + t

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 
 import adjoint as ad
 from adjoint.core.errors import AdjointError
@@ -127,3 +128,95 @@ def test_a_view_without_history_gets_none_by_a_write_to_its_memory():
         h.detach().add_(1)
     assert [part.requires_grad for part in parts] == [False] * 4
     assert all(part.max().item() == 3 for part in parts) and h.requires_grad
+
+
+def _as_other_memory(kind, a):
+    """What makes an alias of `a` show other memory, or the same in another shape."""
+    alias, other = a.detach(), ad.empty(0)
+    if kind == "data":
+        alias.data = ad.ones(2, 4)
+    elif kind == "out":
+        ad.add(ad.ones(2, 4), 1, out=alias)
+    elif kind == "smaller":
+        alias.resize_(2)
+    elif kind == "of its size":
+        alias.resize_(2, 2)
+    elif kind == "set_":
+        alias.set_(ad.ones(3))
+    elif kind == "set_ of nothing":
+        alias.set_()
+    elif kind == "set_ of it":
+        other.set_(a)
+    elif kind == "written there":
+        alias.data = ad.ones(4)
+        alias.add_(1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["data", "out", "smaller", "of its size", "set_", "set_ of nothing", "set_ of it",
+     "written there"],
+)  # fmt: skip
+def test_an_alias_that_takes_other_memory_leaves_what_is_recorded(kind):
+    graph = ad.Graph()
+    x = graph.input(ad.zeros(4))
+    a = ad.arange(4.0)
+    with graph:
+        with ad.no_grad():
+            a.add_(x)
+        _as_other_memory(kind, a)
+        y = a * 1
+    x.set(ad.ones(4) * 10)
+    assert y.tolist() == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("kind", ["data", "resize_"])
+def test_an_alias_that_took_other_memory_before_writes_there(kind):
+    a = ad.arange(4.0)
+    alias = a.detach()
+    if kind == "data":
+        alias.data = ad.ones(2, 4)
+    else:
+        alias.resize_(2, 4)
+    count = a._version
+    graph = ad.Graph()
+    x = graph.input(ad.zeros(4))
+    with graph:
+        with ad.no_grad():
+            a.add_(x)
+        alias.add_(1)
+        y = a * 1
+    x.set(ad.ones(4) * 10)
+    assert y.tolist() == [10, 11, 12, 13]
+    assert a._version == count + 1
+
+
+def test_a_tensor_that_a_graph_follows_takes_other_memory():
+    """`set_` and `resize_` are sets, as `data` is, and sizes are inferred anew."""
+    x = ad.arange(4.0)
+    with ad.Graph():
+        y = x * 2
+    x.set_(ad.ones(4))
+    assert y.tolist() == [2] * 4
+    x.set_(ad.ones(6))
+    assert y.tolist() == [2] * 6
+    x.resize_(2)
+    assert y.tolist() == [2] * 2
+    x.add_(1)
+    assert y.tolist() == [4] * 2
+
+
+def test_a_value_of_other_dimensions_is_refused_where_axes_were_found():
+    graph = ad.Graph()
+    x = graph.input(ad.arange(4.0))
+    with graph:
+        doubled = x * 2
+        total = doubled.sum()
+    with pytest.raises(ad.ShapeError, match=r"sum: recorded for 1 dimensions.*\(2, 2\)"):
+        x.set(ad.ones(2, 2))
+    assert total.item() == 12 and doubled.shape == (4,)
+    free = graph.input(ad.arange(4.0))
+    with graph:
+        halved = (free / 2).exp()
+    free.set(ad.zeros(2, 2))
+    assert halved.tolist() == [[1, 1], [1, 1]]

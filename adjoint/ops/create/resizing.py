@@ -10,11 +10,13 @@ from ...core.argument_errors import assert_tensor
 from ...core.errors import AutogradError, DTypeError, InvalidArgument, Unsupported
 from ...core.spec import prod
 from ...core.tensor_type import Tensor
+from ...runtime.editing import is_followed, leave_memory, live_views, refollow, show_other
 from ...runtime.lazy import LazyValue
-from ...runtime.node import INFERENCE, Version, View
+from ...runtime.node import Version, View
 from ...runtime.public import explaining, public
 from ...runtime.tensors import wrap
 from ...runtime.views import register_view
+from ...runtime.writes import exported
 from ..memory_formats import assert_memory_format
 from .allocation import names_on, sizes_from
 from .memory import UntypedStorage, owner_of
@@ -32,27 +34,6 @@ def _assert_replaceable(x: Any, name: str) -> None:
     base = x if x._view is None else x._view.base
     if x._node is not None or base._node is not None:
         raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
-
-
-def _live_views(x: Any) -> list[Any]:
-    """The other tensors that show the memory of `x` as views."""
-    version = x._changes
-    if version is None or version is INFERENCE:
-        return []
-    found = (reference() for reference in version.views or ())
-    return [y for y in found if y is not None and y._view is not None and y is not x]
-
-
-def _leave(x: Any) -> None:
-    """Leave the memory of `x` to its views, which show a tensor of their own from now on."""
-    if x._view is not None:
-        x._view = None
-        return
-    views = _live_views(x)
-    if views:
-        base = wrap(x._data, None, x._changes)
-        for each in views:
-            each._view.base = base
 
 
 @public()
@@ -75,15 +56,16 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     _assert_replaceable(self, "resize_")
     if shape == tuple(self.shape):
         return self
-    views = _live_views(self)
+    views = live_views(self)
     if self._view is not None or views:
         _resize_shared(self, shape, views)
+        return self
+    old, count = np.ravel(self._data, "K"), prod(shape)
+    array = (_grown(old, count, self.device) if count > old.size else old)[:count].reshape(shape)
+    if is_followed(self) or not np.may_share_memory(array, self._data):
+        show_other(self, array, "resize_")
     else:
-        old, count = np.ravel(self._data, "K"), prod(shape)
-        if count > old.size:
-            old = _grown(old, count, self.device)
-        self._data = old[:count].reshape(shape)
-    _bump(self, "resize_")
+        self._data = array
     return self
 
 
@@ -109,8 +91,15 @@ def _resize_shared(x: Any, shape: tuple[int, ...], views: list[Any]) -> None:
     if needed > UntypedStorage(base)._owner.size:
         base = _grow_under(base, [*views, *([] if x._view is None else [x])], needed)
     part = base.as_strided(shape, _steps(shape), start)
+    if is_followed(x):
+        x._changes.before_change()
+    followed = is_followed(x)
+    if followed:
+        refollow(x, part._data)
     x._data, x._view, x._changes = part._data, part._view, part._changes
     register_view(x)
+    if followed:
+        x._changes.bump("resize_")
 
 
 def _grow_under(base: Any, views: list[Any], count: int) -> Any:
@@ -185,9 +174,7 @@ def set_(
     """
     _assert_replaceable(self, "set_")
     if source is None:
-        _leave(self)
-        self._changes = None
-        self._data = names_on(self.device).empty(0, self._data.dtype)
+        show_other(self, names_on(self.device).empty(0, self._data.dtype), "set_")
     else:
         if isinstance(source, UntypedStorage):
             source = source.shown()
@@ -201,14 +188,12 @@ def set_(
             alias = alias.as_strided(size, steps, storage_offset)
         elif storage_offset or stride is not None:
             raise InvalidArgument("set_: storage_offset and stride go with a size; give it, too")
-        _leave(self)
+        if is_followed(self):  # the graph goes on following this tensor, by its own count of writes
+            show_other(self, exported(alias)._data, "set_")
+            exported(self)  # neither of the two is told of writes to the other
+            return self
+        leave_memory(self)
         self._data, self._changes, self._view = alias._data, alias._changes, alias._view
         if self._view is not None:
             register_view(self)
-    _bump(self, "set_")
     return self
-
-
-def _bump(x: Any, name: str) -> None:
-    if x._changes is not None:
-        x._changes.bump(name)
