@@ -874,7 +874,8 @@ class _Variant:
         run = partial(self._run, body, mode, args, kwargs)
         slots = self.slots or list(self.learnt.slots.values())
         try:
-            self.found = watched(function, roots, run, slots, self.learnt.names)
+            learnt = self.learnt
+            self.found = watched(function, roots, run, slots, learnt.names, learnt.lookups)
         finally:
             complete([self.operands.close])
         captured, self.guards = self.found
@@ -922,6 +923,7 @@ class _Variant:
         reads: StateSnapshot,
     ) -> Captured:
         places = self.places = LiftedState(slots, self.learnt, self.operands)
+        self.learnt.lookups = reads.lookups
         self.operands.reads = reads
         self.operands.resized = (
             SymbolicArgumentSizes(self._resized, len(self.given)) if self._resized else None

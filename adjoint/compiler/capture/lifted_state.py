@@ -22,6 +22,7 @@ from ...core.tensor_type import Tensor
 from ...ops.promotion import number
 from ...runtime.lazy import LazyValue
 from ...runtime.tensors import wrap
+from ..guards.code_names import NOTHING
 from ..guards.slot_values import now, put
 from ..guards.slots import ABSENT, PLAIN, GuardSource, place_key
 from ..guards.state_snapshot import StateSnapshot
@@ -47,6 +48,7 @@ class LiftedStateHistory:
         self.written: set[int] = set()  # ids of varying tensors that the function writes
         self.fixed: dict[int, Any] = {}  # tensors that change, yet are constants of each program
         self.names: set[str] = set()  # of code that ran, though nothing that it reads led there
+        self.lookups = NOTHING  # of the last snapshot
 
     def add(self, slots: Sequence[GuardSource], by_function: bool) -> bool:
         """Lift slots; returns whether there is anything new."""

@@ -8,7 +8,7 @@ import os
 import types
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import policy
 from ...core.package import OURS
@@ -45,6 +45,18 @@ _FOR_TYPES = frozenset((
 def is_implied(name: str) -> bool:
     """Whether a name is one that Python looks up by itself: of methods, and of what they read."""
     return name.startswith("__") and name.endswith("__") and name not in _FOR_TYPES
+
+
+class Lookups(NamedTuple):
+    """Names that the code which a snapshot reached looks up: there the next one begins."""
+
+    names: frozenset[str] = frozenset()
+    set: frozenset[str] = frozenset()  # names of attributes that it sets
+    everything: bool = False  # whether it may read any attribute
+    catches: bool = False  # whether it goes on after an error
+
+
+NOTHING = Lookups()
 
 
 class UserCodeName(str):

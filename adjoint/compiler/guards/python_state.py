@@ -23,15 +23,15 @@ from typing import Any, NoReturn
 from ...core.errors import Unsupported
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
-from .code_names import CodeNames, writes_text
+from .code_names import NOTHING, CodeNames, Lookups, writes_text
 from .code_observer import CodeObserver, Stopped, is_users, name_of, place_in
 from .identity_guards import IdentityGuards, version_of
 from .known_types import decimal_settings, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
 from .running_code import RunningCode, unknown_code
 from .slot_values import equal, is_same, names_in, now, others, put_back
-from .slots import ABSENT, PLAIN, GuardSource, place_key
-from .state_snapshot import CONTENT, StateSnapshot
+from .slots import ABSENT, CONTENT, PLAIN, GuardSource, place_key
+from .state_snapshot import StateSnapshot
 from .warned import Warned, WarningLog
 
 
@@ -401,15 +401,17 @@ def watched(
     run: Callable[[list[GuardSource], StateSnapshot], Any],
     places: Sequence[GuardSource] = (),
     names: Iterable[str] = (),
+    before: Lookups = NOTHING,
 ) -> tuple[Any, Guards]:
     """Run `run(present, reads)`, which calls `function`, while observing its Python; returns the
     result and the guards. `present` are those of `places` that are still reachable (`run` handles
-    their values), `reads` is the snapshot. `names` are those of earlier RetraceToFollow errors.
+    their values), `reads` is the snapshot. `names` are those of earlier RetraceToFollow errors,
+    `before` is what an earlier snapshot of the function looked up.
 
     Errors: those of `guards_of`, and of `run`, after which what Python changed is put back, too.
     """
     name = getattr(function, "__name__", type(function).__name__)
-    reads = StateSnapshot([(name, function), *roots], names)
+    reads = StateSnapshot([(name, function), *roots], names, before)
     running = RunningCode(reads)
     watch = CodeObserver(running.begins)
     reached = {id(slot.holder) for slot in reads.slots}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
@@ -10,6 +12,11 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 PLAIN: frozenset[Any] = frozenset(
     (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice)
 )
+
+
+REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
+CONTENT = ("items", "others", "members", "names")
+_HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 
 
 class GuardSource(NamedTuple):
@@ -26,3 +33,42 @@ class GuardSource(NamedTuple):
 def place_key(slot: GuardSource) -> tuple[Any, ...]:
     """Key that identifies a single-valued slot."""
     return "dict" if slot.kind == "item" else slot.kind, id(slot.holder), slot.key
+
+
+def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
+    """The expression by which a user would write one of the slots."""
+    words: list[str] = []
+    while True:
+        if slot.kind == "root" or slot.parent < 0:
+            words.append(str(slot.key))
+            break
+        holder = slots[slot.parent]
+        is_variable = isinstance(slot.needs, types.CodeType)
+        registry = holder.parent >= 0 and slots[holder.parent].key in REGISTRIES
+        if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
+            words.append(str(slot.key))
+            break
+        if slot.kind == "item":
+            words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
+        elif slot.kind in CONTENT or slot.key in REGISTRIES or slot.key in _HIDDEN:
+            pass
+        elif slot.key is not None:
+            words.append(f".{slot.key}")
+        if holder.kind == "items" and slot.kind != "item":
+            words.append(_place_in(slots, holder, slot.holder))
+        slot = holder
+    return "".join(reversed(words)).lstrip(".")
+
+
+def _place_in(slots: Sequence[GuardSource], holder: GuardSource, x: object) -> str:
+    """The subscript of the container's item that is `x`, or whose `__dict__` is `x`."""
+    container = holder.holder
+    for i, each in enumerate(holder.value):
+        if each is x or getattr(each, "__dict__", ABSENT) is x:
+            if not isinstance(container, dict):
+                return f"[{i}]"
+            key = holder.value[i - len(holder.value) // 2]
+            hidden = holder.parent >= 0 and holder.key is None
+            parent = slots[holder.parent] if hidden else holder
+            return f".{key}" if parent.key in REGISTRIES else f"[{key!r}]"
+    return "[...]"

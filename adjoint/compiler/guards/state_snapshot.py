@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,9 @@ from ...core.package import OURS
 from ...core.tensor_base import TensorBase
 from ...runtime.tensors import wrap
 from .code_names import (
+    NOTHING,
     OURS_IMPLIED,
+    Lookups,
     UserCodeName,
     catches_errors,
     given_names,
@@ -58,11 +60,8 @@ from .known_types import (
 from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import is_same, names_in
-from .slots import ABSENT, PLAIN, GuardSource
+from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of
 
-_REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
-CONTENT = ("items", "others", "members", "names")
-_HIDDEN = frozenset(("__func__", "__self__", "__wrapped__", "__code__"))
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
 _FACTS = ("__name__", "__qualname__", "__doc__", "__annotations__", "__module__")
@@ -78,16 +77,23 @@ def _kept_by(cache: Any) -> tuple[int, int]:
 class StateSnapshot:
     """A snapshot of all Python state that code can reach from some roots by the names in it."""
 
-    def __init__(self, roots: Iterable[tuple[str, object]], names: Iterable[str] = ()) -> None:
-        """`names` of code that ran before are looked up, too."""
+    def __init__(
+        self,
+        roots: Iterable[tuple[str, object]],
+        names: Iterable[str] = (),
+        before: Lookups = NOTHING,
+    ) -> None:
+        """`names` of code that ran before are looked up, too, and what a snapshot looked up before,
+        which takes fewer rounds.
+        """
         roots = list(roots)
-        self._names = set(names)
+        self._names = {*names, *before.names}
         self._learned: set[int] = set()  # ids of the code whose names are known
-        self._everything = False
-        self._catches = False  # whether users' code goes on after an error, such as AttributeError
+        self._everything = before.everything
+        self._catches = before.catches  # whether users' code goes on after an AttributeError
         self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
         self.gotten: set[str] = set()  # names of attributes that attrgetters read
-        self._set: set[str] = set()  # names of attributes that users' code sets
+        self._set = set(before.set)  # names of attributes that users' code sets
         self.decimals = False  # whether decimal numbers, or their class, can be reached
         self.arrays = False  # whether arrays can be reached
         self.any_name = False  # whether users' code may call `getattr` by a name of its own
@@ -98,10 +104,13 @@ class StateSnapshot:
         self.later: dict[int, frozenset[object]] = {}
         self.renewed: dict[int, frozenset[str]] = {}  # dict ids -> names: see `renew`
         while True:
-            before = len(self._names), self._everything, self._catches, len(self._set)
+            begin = self._lookups()
             self.slots: list[GuardSource] = []
             self.passed_over: set[str] = set()  # names that objects have and no code named
+            # Names that no code has named yet -> objects to visit once one does, and their slots.
+            self._unnamed: dict[str, list[tuple[object, int]]] = {}
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
+            self._members: dict[type, Sequence[tuple[str, object]]] = {}  # see `_members_of`
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
             self.ways: dict[int, list[int]] = {}  # such slots, and others that lead there
             self._waiting: deque[tuple[object, int]] = deque()
@@ -118,8 +127,18 @@ class StateSnapshot:
                         f"attributes and items, such as {self.path(self.slots[-1])}; give it what "
                         "it needs in variables of its own"
                     )
-            if (len(self._names), self._everything, self._catches, len(self._set)) == before:
-                return
+            self.lookups = self._lookups()
+            if self.lookups == begin:
+                break
+        read = None if self._everything else self.lookups.names
+        for n, slot in enumerate(self.slots):
+            if slot.kind == "names":
+                self.slots[n] = slot._replace(key=read, value=names_in(slot.holder, read))
+
+    def _lookups(self) -> Lookups:
+        return Lookups(
+            frozenset(self._names), frozenset(self._set), self._everything, self._catches
+        )
 
     def _add(
         self, kind: str, holder: object, key: object, value: Any, parent: int, needs: object
@@ -141,9 +160,9 @@ class StateSnapshot:
     def _learn(self, code: types.CodeType) -> None:
         """Collect the names in code, and in the code of functions defined in it."""
         self._learned.add(id(code))
-        self._names.update(code.co_names)
+        self._name(code.co_names)
         if "add_note" in code.co_names:
-            self._names.add("__notes__")
+            self._name(("__notes__",))
             self.gotten.add("__notes__")
         if is_users(code):
             self._everything |= reads_any_name(code)
@@ -154,6 +173,15 @@ class StateSnapshot:
         for each in code.co_consts:
             if isinstance(each, types.CodeType):
                 self._learn(each)
+
+    def _name(self, names: Iterable[str]) -> None:
+        """Look up some names, also in what was visited without them; another round, which knows
+        them from the begin, then guards what they lead to.
+        """
+        for name in names:
+            if name not in self._names:
+                self._names.add(name)
+                self._waiting.extend(self._unnamed.pop(name, ()))
 
     def _visit(self, x: Any, place: int) -> None:
         if isinstance(x, TensorBase):
@@ -373,8 +401,7 @@ class StateSnapshot:
         """
         if id(x) not in self._kinds:
             self._kinds.update(map(id, x.__mro__))
-            names = None if self._everything else frozenset(self._names)
-            self.slots.append(GuardSource("names", x, names, names_in(x, names), place, None))
+            self.slots.append(GuardSource("names", x, None, None, place, None))  # filled at the end
 
     def _visit_class(self, x: type, place: int) -> None:
         module = module_of(x)
@@ -384,9 +411,12 @@ class StateSnapshot:
         self._visit_facts(x, _FACTS, place)
         if module in ("adjoint", config.CALLED):  # does not change; the names in its code matter
             for name, member in x.__dict__.items():
-                named = name in self._names or name in OURS_IMPLIED
-                if named and isinstance(member, types.FunctionType):
+                if not isinstance(member, types.FunctionType):
+                    continue
+                if name in self._names or name in OURS_IMPLIED:
                     self._visit(member, place)
+                else:
+                    self._unnamed.setdefault(name, []).append((member, place))
         else:
             self._visit_names(x, place, is_class=True)
             self.slots.append(GuardSource("attr", x, "__bases__", x.__bases__, place, None))
@@ -416,7 +446,7 @@ class StateSnapshot:
         if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
             if isinstance(x.__self__, types.MemberDescriptorType):  # `__get__` of a slot
                 self.gotten.add(x.__self__.__name__)
-                self._names.add(x.__self__.__name__)
+                self._name((x.__self__.__name__,))
             elif not isinstance(x.__self__, (types.ModuleType, type)):
                 self._add("attr", x, "__self__", x.__self__, place, None)
             elif x.__name__ != "__new__" and has_effect(x, x.__self__):
@@ -438,7 +468,7 @@ class StateSnapshot:
         elif type(x) in (operator.attrgetter, operator.methodcaller):
             names = gotten_by(x)
             self.gotten |= names
-            self._names |= names
+            self._name(names)
         elif is_opaque(x):
             self._add("opaque", x, None, None, place, None)
         else:
@@ -483,19 +513,29 @@ class StateSnapshot:
             self._add("dict", own, "function", x.function, place, None)
             return
         self._visit(type(x), place)
-        for kind in type(x).__mro__:
-            for name, member in kind.__dict__.items() if kind.__module__ != "builtins" else ():
-                if name.endswith("offset__"):  # of a type in C, where it shows a pointer
-                    continue
-                if isinstance(member, types.MemberDescriptorType):
-                    value = getattr(x, name, ABSENT)
-                    self._add("attr", x, name, value, place, name)
-                elif (
-                    type(own) is dict and name not in own and not callable(member)
-                    and not hasattr(member, "__get__") and not name.startswith("__")
-                    and name in self._names
-                ):  # fmt: skip
-                    self._add("dict", own, name, ABSENT, place, name)
+        for name, member in self._members_of(type(x)):
+            if isinstance(member, types.MemberDescriptorType):
+                value = getattr(x, name, ABSENT)
+                self._add("attr", x, name, value, place, name)
+            elif type(own) is dict and name not in own and name in self._names:
+                self._add("dict", own, name, ABSENT, place, name)
+
+    def _members_of(self, x: type) -> Sequence[tuple[str, object]]:
+        """The slots of a class, and those of its attributes that an object's own may hide."""
+        members = self._members.get(x)
+        if members is None:
+            members = self._members[x] = [
+                (name, member)
+                for kind in x.__mro__
+                if kind.__module__ != "builtins"
+                for name, member in kind.__dict__.items()
+                if not name.endswith("offset__")  # of a type in C, where it shows a pointer
+                and (
+                    isinstance(member, types.MemberDescriptorType)
+                    or not (callable(member) or hasattr(member, "__get__") or name[:2] == "__")
+                )
+            ]
+        return members
 
     def _visit_names(
         self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True,
@@ -506,13 +546,15 @@ class StateSnapshot:
         for name, value in (own.__dict__ if is_class else own).items():
             if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
                 continue
-            registry = name in _REGISTRIES
+            registry = name in REGISTRIES
             implied = is_implied(name) if is_class else name == "__getattr__"  # a module's
             if registry or everything or name in names or implied:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
             elif name not in _OF_CLASSES and not is_method_of_library(value):
                 self.passed_over.add(name)
+                if type(value) not in PLAIN:
+                    self._unnamed.setdefault(name, []).append((value, place))
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a
@@ -551,37 +593,4 @@ class StateSnapshot:
 
     def path(self, slot: GuardSource) -> str:
         """The expression by which a user would write this slot."""
-        words: list[str] = []
-        while True:
-            if slot.kind == "root" or slot.parent < 0:
-                words.append(str(slot.key))
-                break
-            holder = self.slots[slot.parent]
-            is_variable = isinstance(slot.needs, types.CodeType)
-            registry = holder.parent >= 0 and self.slots[holder.parent].key in _REGISTRIES
-            if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
-                words.append(str(slot.key))
-                break
-            if slot.kind == "item":
-                words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
-            elif slot.kind in CONTENT or slot.key in _REGISTRIES or slot.key in _HIDDEN:
-                pass
-            elif slot.key is not None:
-                words.append(f".{slot.key}")
-            if holder.kind == "items" and slot.kind != "item":
-                words.append(self._place_in(holder, slot.holder))
-            slot = holder
-        return "".join(reversed(words)).lstrip(".")
-
-    def _place_in(self, holder: GuardSource, x: object) -> str:
-        """The subscript of the container's item that is `x`, or whose `__dict__` is `x`."""
-        container = holder.holder
-        for i, each in enumerate(holder.value):
-            if each is x or getattr(each, "__dict__", ABSENT) is x:
-                if not isinstance(container, dict):
-                    return f"[{i}]"
-                key = holder.value[i - len(holder.value) // 2]
-                hidden = holder.parent >= 0 and holder.key is None
-                parent = self.slots[holder.parent] if hidden else holder
-                return f".{key}" if parent.key in _REGISTRIES else f"[{key!r}]"
-        return "[...]"
+        return path_of(self.slots, slot)

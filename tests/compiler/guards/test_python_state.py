@@ -11,6 +11,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.compiler.guards import state_snapshot
 from adjoint.core import policy
 from adjoint.core.errors import Unsupported
 from tests.native import needs_native
@@ -353,3 +354,23 @@ def test_modules_that_are_made_by_hand_are_read():
     for function in (lambda x: x + shown.draw(), lambda x: x + ad.from_numpy(settings.draw())):
         with pytest.raises(RuntimeError, match="source of random numbers"):
             ad.compile(function)(ad.zeros(3))
+
+
+def test_a_function_is_looked_through_twice_and_later_once(monkeypatch):
+    """Names of code that is found late lead to what was passed over, without another round."""
+    rounds = []
+
+    class Counted(state_snapshot.OutsideTensors):
+        def __init__(self):
+            rounds.append(1)
+            super().__init__()
+
+    monkeypatch.setattr(state_snapshot, "OutsideTensors", Counted)
+    model = ad.nn.Sequential(ad.nn.Linear(3, 4), ad.nn.BatchNorm1d(4), ad.nn.Dropout(0.1))
+    compiled = ad.compile(lambda x: model(x).sum())
+    compiled(ad.ones(5, 3))
+    assert len(rounds) <= 2
+    model.eval()
+    rounds.clear()
+    compiled(ad.ones(5, 3))
+    assert len(rounds) == 1
