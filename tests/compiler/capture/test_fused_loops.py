@@ -13,7 +13,6 @@ from adjoint.compiler.capture import fused_loop
 from tests.native import needs_native
 
 from ...sweep import swept
-from .random_loops import RandomLoop
 
 F = ad.nn.functional
 pytestmark = needs_native
@@ -447,20 +446,3 @@ def test_a_loop_that_is_left_and_called_again_goes_on_with_what_it_carries():
     n, x, go, y = ad.compile(f)(*given)
     assert n.item() == turns and x.tolist() == [2, 2, 2] and go.tolist() == [True, False, True]
     assert y.tolist() == given[1].roll(turns % 11, 0).tolist()
-
-
-@pytest.mark.parametrize(
-    ("first", "count"), [(0, 40), *(swept((250 * k, 250)) for k in range(1, 21))]
-)
-def test_random_loops_both_ways(first, count, monkeypatch, made):
-    for seed in range(first, first + count):
-        loop = RandomLoop(seed)
-        given = loop.arguments(seed)
-        found = ad.compile(loop)(*given)
-        rtol = 2e-3 if loop.dtype is ad.float32 or loop.narrow else 1e-7
-        for x, y, z in zip(
-            found, by_records(monkeypatch, loop, *given), loop(*given), strict=False
-        ):
-            np.testing.assert_allclose(x.numpy(), y.numpy(), rtol, rtol, err_msg=str(seed))
-            np.testing.assert_allclose(x.numpy(), z.numpy(), 2e-3, 2e-3, err_msg=str(seed))
-    assert made["one function"] > count // 4
