@@ -31,6 +31,7 @@ from ..runtime.cells import (
     is_kept,
     upstream,
     wants_gradient,
+    warn_of_plain,
 )
 from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import INFERENCE, Version, next_order
@@ -88,13 +89,21 @@ class Contents:
         """The cell of what `x`, which shows memory with this version, holds in a graph; None where
         that is not known.
         """
-        if self.cell.state is not state or not self.are_current(x._changes):
+        if self.cell.state is not state:
+            return None
+        if not self.are_current(x._changes):
+            if self.count == x._changes.count and not is_changed_since(self.cell, self.order):
+                warn_of_plain(
+                    self.cell, "a read of memory that others wrote unseen (by NumPy, `.data`)"
+                )
             return None
         base = x if x._view is None else x._view.base
         if x._node is not None and base._node is not self.node:
             return None
         ops = _place(self.memory, x)
         if ops is None:
+            if x._data.size:
+                warn_of_plain(self.cell, "a read of more than the memory that it was written to")
             return None
         cell: Cell = self.cell
         for op in ops:

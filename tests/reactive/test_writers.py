@@ -769,3 +769,22 @@ def test_a_plain_result_of_a_node_is_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.sin(x.numpy())
+
+
+@pytest.mark.parametrize("by", ["data", "numpy"])
+def test_what_others_write_unseen_to_what_a_block_wrote_is_said(by):
+    """It is memory again, and no longer what the node computes."""
+    graph, t = ad.Graph(), ad.arange(3.0)
+    x = graph.input(ad.ones(3))
+    with graph:
+        with ad.no_grad():
+            t.add_(x)
+        if by == "data":
+            other = ad.ones(3)
+            other.data = t
+            other.add_(1)
+        else:
+            t.detach().numpy()[0] = 9
+        with pytest.warns(UserWarning, match="memory that others wrote unseen"):
+            y = t * 1
+    assert y.tolist() == ([2, 3, 4] if by == "data" else [9, 2, 3])
