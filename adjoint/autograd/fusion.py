@@ -28,7 +28,7 @@ from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.symbolic_scalar import ScalarGraph
-from ..core.symbolic_sizes import all_known, guessing
+from ..core.symbolic_sizes import Filling, KernelGraph, all_known, guessing
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir.compute import quietly
@@ -44,12 +44,21 @@ from ..runtime.record import item, save_output, versions_of
 from ..runtime.tensors import get_mode, wrap
 from .capture import program_of, recording, symbol
 from .engine import run_backward
+from .plan_patterns import PlanPattern, PlanPatterns, Scalars
+from .recording import execute_lazily
 
 if TYPE_CHECKING:
     from .protocols import BackendArray, Casting
 
 ndarray = np.ndarray
 _UNKNOWN: Any = object()
+
+
+def _record(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    return execute_lazily(op, inputs)
+
+
+vars(_record)["writes"] = False  # a composite changes nothing: what shares memory does not matter
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
@@ -79,7 +88,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
         plan = _made(declared, args, inputs, wants, casting, family)
-        if isinstance(plan, str) or plan.arithmetic is None:
+        if isinstance(plan, str) or not plan.symbols:
             family = None
             if len(declared.plans) >= policy.COMPOSITES:
                 declared.plans.clear()
@@ -110,13 +119,15 @@ _LASTING = (int, float, complex, str, np.generic, dtype, device, type)  # values
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
-def _key_of(args: Sequence[object]) -> tuple[Any, ...] | None:
-    """Key of the plan for these arguments; None where an argument may change without its key."""
+def _key_of(args: Sequence[object], sizes: bool = True) -> tuple[Any, ...] | None:
+    """Key of the plan for these arguments, or, without `sizes`, of those for tensors of any; None
+    where an argument may change without its key.
+    """
     grad = get_mode().grad
     key: list[Any] = []
     for x in _flat(args):
         if isinstance(x, TensorBase):
-            key += (x._data.shape, x._data.dtype)
+            key += (x._data.shape if sizes else x._data.ndim, x._data.dtype)
             if grad and x._node is not None:
                 key.append(WANTED)
         elif x is None:
@@ -207,11 +218,20 @@ def _made(
     casting: Casting | None,
     family: Variants | None,
 ) -> Fused | str:
-    """A new plan, for any floats if possible; or the reason why there is none."""
+    """A new plan, for any sizes and floats if possible; or the reason why there is none."""
+    if not declared.native and all(type(x._data) is ndarray and x._data.size for x in inputs):
+        if family is not None and len(family.made) < policy.VARIANTS:
+            plan = _sized(declared, args, inputs, wants, casting, True)
+            if not isinstance(plan, str):
+                family.made.append(plan)
+                return plan
+        plan = _sized(declared, args, inputs, wants, casting, False)
+        if not isinstance(plan, str):
+            return plan
     if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
         try:
             kind = _kind(declared.function, Fused)
-            made = kind(declared.function, args, inputs, wants, _bare(casting), known=False)
+            made = kind(declared.function, args, inputs, wants, _bare(casting), ScalarGraph())
         except (NotTraceable, AdjointError) as error:  # perhaps for these floats, then
             if dispatch_log.on:
                 what = _named(declared.function, inputs)
@@ -220,6 +240,39 @@ def _made(
             family.made.append(made)
             return made
     return plan_for(declared.function, declared.native, args, inputs, wants, casting)
+
+
+def _sized(
+    declared: fused.Declared,
+    args: tuple[Any, ...],
+    inputs: Sequence[Any],
+    wants: Sequence[bool],
+    casting: Casting | None,
+    varies: bool,
+) -> Fused | str:
+    """The plan by a pattern, which is made where there is none; or the reason why there is none.
+    With `varies`, floats come with each call; otherwise they are part of the pattern.
+    """
+    if not native_backend.load():
+        return "the native backend is off"
+    alike = [_NUMBER if varies and type(x) is float else x for x in args]
+    key = varies, casting and casting.signature, _key_of(alike, sizes=False)
+    patterns: PlanPatterns[Fused] | None = declared.patterns.get(key)
+    if patterns is None:
+        if len(declared.patterns) >= policy.COMPOSITES:
+            declared.patterns.clear()
+        patterns = declared.patterns[key] = PlanPatterns()
+    function = declared.function
+    kind = _kind(function, Fused)
+
+    def capture(graph: KernelGraph) -> Fused:
+        return kind(function, args, inputs, wants, _bare(casting), graph, varies)
+
+    def make() -> PlanPattern[Fused]:
+        return PlanPattern(capture, lambda error: dispatch_log.reason_of(error, function))
+
+    sizes = [n for x in inputs for n in x._data.shape]
+    return patterns.plan(sizes, _floats(args) if varies else (), make)
 
 
 def _bare(casting: Casting | None) -> Casting | None:
@@ -291,15 +344,22 @@ class Fused(Op, abstract=True):
         inputs: Sequence[Any],
         wants: Sequence[bool],
         casting: Casting | None = None,
-        known: bool = True,
+        arithmetic: ScalarGraph | None = None,
+        varies: bool = True,
     ) -> None:
-        """Plan the composite. `known`: floats among `args` become part of the kernels; otherwise
-        they are passed with each call.
+        """Plan the composite. With `arithmetic`, floats among `args` are passed with each call (if
+        `varies`), and sizes are symbols of a `KernelGraph`; otherwise they become part of the
+        kernels.
         """
         self.function = function
-        self.arithmetic = None if known else ScalarGraph()
+        self.arithmetic = arithmetic
         self.casting = casting
+        self.symbols: list[Any] = []  # of the floats that come with each call
+        if arithmetic is not None and varies:
+            self.symbols = [arithmetic.scalar(x) for x in args if type(x) is float]
         self.specs = tuple(x.spec for x in inputs)
+        if isinstance(arithmetic, KernelGraph):
+            self.specs = tuple(x.with_(shape=arithmetic.sizes(x.shape)) for x in self.specs)
         self.statics = tuple(_UNKNOWN if isinstance(x, TensorBase) else x for x in args)
         self.wants = tuple(wants)
         self._prepare()
@@ -314,8 +374,8 @@ class Fused(Op, abstract=True):
             leaf = Leaf(x) if wants else None
             x._node = x._leaf = leaf
             leaves.append(leaf)
-        with recording(grad=True, autocast=self.casting):
-            results_of_body = self.function(*map(self._number, self.filled(inputs)))
+        with recording(executor=_record, grad=True, autocast=self.casting):
+            results_of_body = self.function(*self._numbered(self.filled(inputs)))
         self.several = type(results_of_body) is tuple
         ys = results_of_body if self.several else (results_of_body,)
         self.outputs = tuple(y.spec for y in ys)
@@ -323,7 +383,7 @@ class Fused(Op, abstract=True):
         gs = [symbol(self.outputs[i]) for i in self.differentiable_outputs]
         gradients = {}
         if gs:
-            with recording(grad=True):
+            with recording(executor=_record, grad=True):
                 gradients = run_backward(
                     [
                         (ys[i]._node, g)
@@ -348,9 +408,29 @@ class Fused(Op, abstract=True):
                 raise
             self._make(joint, ahead, kept, results)
 
-    def _number(self, x: Any) -> object:
-        is_fixed = self.arithmetic is None or type(x) is not float
-        return x if is_fixed else self.arithmetic.scalar(x)  # type: ignore[union-attr]
+    def _numbered(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with symbols for those floats that come with each call."""
+        if not self.symbols:
+            return args
+        numbers = iter(self.symbols)
+        return [next(numbers) if type(x) is float else x for x in args]
+
+    def sized(
+        self, fill: Filling, floats: Sequence[float], scalars: Scalars | None
+    ) -> Fused | None:
+        """The plan with the same kernels for other sizes, which `fill` puts in the place of
+        symbols, and floats, of which `scalars` computes those of its kernels; None where they
+        decide otherwise.
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.specs, other.outputs = fill(self.specs), fill(self.outputs)
+        other.forward = self.forward.sized(fill)
+        other.backward = None if self.backward is None else self.backward.sized(fill)
+        if scalars is None:
+            return other
+        other.values = scalars
+        return other.with_numbers(floats)
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
         """The plan with the same kernels for other floats among the arguments; None where a
@@ -361,8 +441,9 @@ class Fused(Op, abstract=True):
             return None
         other = object.__new__(type(self))
         vars(other).update(vars(self))
-        remaining = iter(floats)
-        other.statics = tuple([next(remaining) if type(x) is float else x for x in self.statics])
+        if self.symbols:
+            numbers = iter(floats)
+            other.statics = tuple([next(numbers) if type(x) is float else x for x in self.statics])
         other.forward = self.forward.with_numbers(values)
         if self.backward is not None:
             other.backward = self.backward.with_numbers(values[len(self.forward.sources) :])
@@ -407,7 +488,9 @@ class Fused(Op, abstract=True):
             self.backward = make(back, like, space=forward.space)
         if self.arithmetic is not None:
             behind = self.backward.sources if self.backward is not None else []
-            self.values = self.arithmetic.function([*forward.sources, *behind])
+            self.sources = [*forward.sources, *behind]
+            if not isinstance(self.arithmetic, KernelGraph):
+                self.values = self.arithmetic.function(self.sources)
         cuts = [
             ("forward", forward.cuts),
             ("backward", self.backward.cuts if self.backward else []),

@@ -34,17 +34,20 @@ def launcher(
     shape: Sequence[int] | None = None,
     parallel: bool = False,
     outs: Sequence[np.ndarray] | None = None,
+    entry: KernelEntry | Pair | None = None,
 ) -> LaunchFunction | None:
     """A launcher of `compiled` for arrays like `given`; None where there can be none.
 
     `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
     kernel's own. `arrays` are what the kernel gets: of each `views` says what it is a view of; else
     they are views of `given`, in order, from their first element on. `outs` are row-major outputs,
-    where the kernel is to write such ones however its inputs lie.
+    where the kernel is to write such ones however its inputs lie. `entry` is the prepared call,
+    where there is one already.
     """
     arrays = given if arrays is None else arrays
     views = [(n, 0) for n in range(len(given))] if views is None else views
-    entry = compiled.entry(arrays, shape, outs)
+    if entry is None:
+        entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
         return _pair(entry, given, arrays, views, shapes, scalars, parallel)
     outputs: list[Any] = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
