@@ -14,8 +14,9 @@ import numpy as np
 
 from ....core.arrays import CachedLaunch as Kernel
 from ....core.errors import NotTraceable
+from ....core.spec import prod
 from ...codegen import Compiled
-from ...codegen.run import KernelEntry, Pair
+from ...codegen.run import QUICK, KernelEntry, Pair, code_of, packer
 from .pool import default_pool
 
 # (*arrays) -> array, tuple of arrays, or None; with `numbered(scalars)`, where it has some
@@ -55,6 +56,29 @@ def launcher(
         made = [y.reshape(shape) for y, shape in zip(entry.allocate(), shapes, strict=True)]
         outputs = [(y.shape, y.dtype, y.strides) for y in made]
     return _single(entry, given, views, outputs, scalars, parallel)
+
+
+def fitting(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    space: Sequence[int],
+    scalars: Sequence[float],
+    parallel: bool,
+) -> LaunchFunction | None:
+    """`launcher` for arrays that are known to fit the kernel and a space of these sizes."""
+    planned = compiled.bound(given, space)
+    if planned is None:
+        return launcher(compiled, given, shapes, scalars=scalars, parallel=parallel)
+    kernel = compiled.kernel
+    code, pack = code_of(kernel, planned.layout), packer(kernel)
+    outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
+    quick = compiled.cost * prod(space) < QUICK
+    made = bare(
+        code.address, planned.chunks, given, outputs, planned.head, pack(*scalars), parallel, quick
+    )
+    made.keeps, made.pack = code, pack
+    return made
 
 
 def _single(

@@ -16,7 +16,7 @@ import adjoint as ad
 from adjoint.autograd import plan_patterns
 from adjoint.backends.codegen import run as kernels_run
 from adjoint.core import policy
-from adjoint.core.errors import Unsupported
+from adjoint.core.errors import ShapeError, Unsupported
 from adjoint.core.op import Op
 from adjoint.core.spec import Spec
 from adjoint.core.symbolic_sizes import KernelGraph
@@ -214,6 +214,38 @@ def test_a_label_that_is_no_class_is_refused_for_each_size() -> None:
     for n in (20, 30, 40, 50):
         with pytest.raises(IndexError, match=f"{n}"):
             F.cross_entropy(ad.ones(n, n), ad.full((n,), n))
+
+
+@pytest.mark.parametrize("name", ["add", "add row", "scaled", "clamp", "sum columns"])
+def test_a_new_size_of_a_known_pattern_is_launched(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Op] = []
+    accelerate = compute.accelerate
+    monkeypatch.setattr(
+        compute, "accelerate", lambda op, arrays: asked.append(op) or accelerate(op, arrays)
+    )
+    drawn = pairs(65, 300)
+    for x, y in itertools.islice(drawn, 6):
+        CALLS[name](x, y)
+    asked.clear()
+    for x, y in itertools.islice(drawn, 6):
+        first = CALLS[name](x, y)
+        assert np.array_equal(CALLS[name](x, y).numpy(), first.numpy())
+    assert asked == []
+
+
+def test_other_numbers_for_a_new_size() -> None:
+    for n in range(5, 12):
+        for number in (0.5, 0.5, -2.0, 3, 3, True, 0.25):
+            assert (ad.ones(n, 3) * number).tolist() == [[float(number)] * 3] * n
+
+
+def test_sizes_that_do_not_broadcast_are_refused_after_others() -> None:
+    for n in (4, 5, 6, 7):
+        assert (ad.ones(n, 3) + ad.ones(n, 3)).shape == (n, 3)
+    with pytest.raises(ShapeError, match="8 and 9"):
+        ad.ones(8, 3) + ad.ones(9, 3)
 
 
 def test_empty_arrays_come_between() -> None:
