@@ -83,11 +83,11 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     plan = declared.plans.get(key)
     family = None
     if plan is None:
-        family = _family(declared, args, key)
+        family = _family(declared, key)
         plan = None if family is None else family.find(_floats(args))
     if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
-        plan = _made(declared, args, inputs, wants, casting, family)
+        plan = _made(declared, args, inputs, wants, casting, family, call)
         if isinstance(plan, str) or not plan.symbols:
             family = None
             if len(declared.plans) >= policy.COMPOSITES:
@@ -105,9 +105,8 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     result = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
-        if family is None:
-            keep_call(declared, args, plan.launch, plan, records)
-        else:
+        keep_call(declared, args, plan.launch, plan, records)
+        if family is not None:
             _keep_numbered(declared, args, family, plan, records)
     if mode.inference:
         for y in result if type(result) is tuple else (result,):
@@ -119,61 +118,62 @@ _LASTING = (int, float, complex, str, np.generic, dtype, device, type)  # values
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
-def _key_of(args: Sequence[object], sizes: bool = True) -> tuple[Any, ...] | None:
-    """Key of the plan for these arguments, or, without `sizes`, of those for tensors of any; None
-    where an argument may change without its key.
-    """
+class _Key(NamedTuple):
+    """Key of the plan for some arguments."""
+
+    alike: tuple[Any, ...]  # what else there is: the same for any sizes and floats
+    shapes: tuple[tuple[int, ...], ...]  # of the tensors
+    floats: tuple[Any, ...]
+
+
+def _key_of(args: Sequence[object]) -> _Key | None:
+    """Key of the plan for these arguments; None where one may change without its key."""
     grad = get_mode().grad
-    key: list[Any] = []
-    for x in _flat(args):
+    alike: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    floats: list[Any] = []
+    for x in args:
         if isinstance(x, TensorBase):
-            key += (x._data.shape if sizes else x._data.ndim, x._data.dtype)
+            shapes.append(x._data.shape)
+            alike += (x._data.ndim, x._data.dtype)
             if grad and x._node is not None:
-                key.append(WANTED)
+                alike.append(WANTED)
         elif x is None:
-            key.append(None)
-        elif type(x) is _Sequence:
-            key += x
-        elif isinstance(x, _LASTING) or type(x) is object:
-            signed = isinstance(x, (float, complex, np.inexact))
-            key += (type(x), repr(x) if signed and not x else x)  # 0.0 == -0.0
+            alike.append(None)
+        elif type(x) is float:
+            alike.append(float)
+            floats.append(x or repr(x))  # 0.0 == -0.0
+        elif type(x) is tuple or type(x) is list:
+            alike += (type(x), len(x))
+            for each in x:
+                if not _lasts(each):
+                    return None
+                alike += _signed(each)
+        elif _lasts(x):
+            alike += _signed(x)
         else:
             return None
-    return tuple(key)
+    return _Key(tuple(alike), tuple(shapes), tuple(floats))
 
 
-class _Sequence(NamedTuple):
-    """Key entry for a tuple or list among the arguments: its type and length."""
-
-    kind: type
-    length: int
+def _lasts(x: object) -> bool:
+    return x is None or isinstance(x, _LASTING) or type(x) is object
 
 
-def _flat(args: Sequence[Any]) -> list[Any]:
-    """The arguments with tuples and lists flattened, each preceded by a `_Sequence`."""
-    flat: list[Any] = []
-    for x in args:
-        if type(x) is tuple or type(x) is list:
-            flat.append(_Sequence(type(x), len(x)))
-            flat += x
-        else:
-            flat.append(x)
-    return flat
+def _signed(x: object) -> tuple[type, object]:
+    """Type and value, by which 0.0 and -0.0 differ."""
+    signed = isinstance(x, (float, complex, np.inexact))
+    return type(x), repr(x) if signed and not x else x
 
 
-_NUMBER: Any = object()  # in the key of a family: any float
-
-
-def _family(
-    declared: fused.Declared, args: tuple[Any, ...], key: tuple[Any, ...]
-) -> Variants | None:
+def _family(declared: fused.Declared, key: tuple[Any, Any, _Key]) -> Variants | None:
     """The plans for such arguments with any floats; None where there are none, or the composite has
     a routine.
     """
-    places, casting, _ = key
-    if places or declared.native or not any(type(x) is float for x in args):
+    places, casting, (alike, shapes, floats) = key
+    if places or declared.native or not floats:
         return None
-    others = _key_of([_NUMBER if type(x) is float else x for x in args])
+    others = alike, shapes
     variants = declared.families.get((casting, others))
     if variants is None:
         if len(declared.families) >= policy.COMPOSITES:
@@ -217,15 +217,16 @@ def _made(
     wants: Sequence[bool],
     casting: Casting | None,
     family: Variants | None,
+    call: _Key,
 ) -> Fused | str:
     """A new plan, for any sizes and floats if possible; or the reason why there is none."""
     if not declared.native and all(type(x._data) is ndarray and x._data.size for x in inputs):
         if family is not None and len(family.made) < policy.VARIANTS:
-            plan = _sized(declared, args, inputs, wants, casting, True)
+            plan = _sized(declared, args, inputs, wants, casting, call, True)
             if not isinstance(plan, str):
                 family.made.append(plan)
                 return plan
-        plan = _sized(declared, args, inputs, wants, casting, False)
+        plan = _sized(declared, args, inputs, wants, casting, call, False)
         if not isinstance(plan, str):
             return plan
     if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
@@ -248,6 +249,7 @@ def _sized(
     inputs: Sequence[Any],
     wants: Sequence[bool],
     casting: Casting | None,
+    call: _Key,
     varies: bool,
 ) -> Fused | str:
     """The plan by a pattern, which is made where there is none; or the reason why there is none.
@@ -255,8 +257,7 @@ def _sized(
     """
     if not native_backend.load():
         return "the native backend is off"
-    alike = [_NUMBER if varies and type(x) is float else x for x in args]
-    key = varies, casting and casting.signature, _key_of(alike, sizes=False)
+    key = varies, casting and casting.signature, call.alike, () if varies else call.floats
     patterns: PlanPatterns[Fused] | None = declared.patterns.get(key)
     if patterns is None:
         if len(declared.patterns) >= policy.COMPOSITES:
@@ -271,7 +272,7 @@ def _sized(
     def make() -> PlanPattern[Fused]:
         return PlanPattern(capture, lambda error: dispatch_log.reason_of(error, function))
 
-    sizes = [n for x in inputs for n in x._data.shape]
+    sizes = [n for shape in call.shapes for n in shape]
     return patterns.plan(sizes, _floats(args) if varies else (), make)
 
 

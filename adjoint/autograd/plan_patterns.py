@@ -37,7 +37,7 @@ class PlanPattern(Generic[P]):
     there is none for these.
     """
 
-    __slots__ = ("_places", "_plan", "_refusal", "_run")
+    __slots__ = ("_asked", "_plan", "_refusal", "_run")
 
     def __init__(
         self, capture: Callable[[KernelGraph], P], why: Callable[[Exception], str]
@@ -57,9 +57,9 @@ class PlanPattern(Generic[P]):
             self._refusal = why(error)
         else:
             self._plan, sources = plan, plan.sources
-        self._places = list(fill.used)
+        self._asked = list(fill.asked)
         # A zero behind them: a function of no sizes would give no tuple.
-        self._run = graph.function(sources, graph.floats, [*fill.used.values(), 0])
+        self._run = graph.function(sources, graph.floats, [*fill.asked.values(), 0])
         graph.close()
 
     def plan(self, sizes: Sequence[int], floats: Sequence[float]) -> P | str | None:
@@ -72,7 +72,7 @@ class PlanPattern(Generic[P]):
         values, scalars = bound
         if self._plan is None:
             return None if scalars(*floats) is None else self._refusal
-        fill = Filling(dict(zip(self._places, values, strict=False)))
+        fill = Filling((), dict(zip(self._asked, values, strict=False)))
         return self._plan.sized(fill, floats, scalars)
 
 

@@ -19,7 +19,7 @@ import contextlib
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
 
 from . import debug
@@ -220,36 +220,49 @@ def as_size(x: SupportsIndex) -> int:
 class Filling:
     """A function that puts values in the place of sizes: in numbers, shapes, specs and ops.
 
-    `used` collects the sizes that it was asked for, by place.
+    The first one, for the sizes of a recording, collects what it was asked for; the others have
+    that, made for other sizes, and find it.
     """
 
-    def __init__(self, values: Mapping[int, object] | Sequence[object]) -> None:
-        """`values` are those of the sizes, by place."""
-        self.values = values
-        self.used: dict[int, SymbolicNumber] = {}
+    def __init__(self, values: Sequence[object], made: dict[int, object] | None = None) -> None:
+        """`values` are those of the recording, by place; `made` is what takes the place of sizes
+        and of shapes, by their ids.
+        """
+        self._values = values
+        self._made: dict[int, Any] = made or {}
+        self.asked: dict[int, object] = {}  # sizes, and tuples and lists of them, by their ids
 
     def __call__(self, x: T) -> T:
         """A copy of `x` with values for sizes, or `x` itself if there is none in it.
 
         Errors: Unsupported for what may hold sizes unseen.
         """
-        return cast("T", self._filled(x))
+        made: T | None = self._made.get(id(x))
+        return cast("T", self._filled(x)) if made is None else made
 
     def _filled(self, x: object) -> object:
         kind: Callable[..., object] = type(x)
         if type(x) is SymbolicNumber:
-            self.used[x.place] = x
-            return self.values[x.place]
+            return self._noted(x, self._values[x.place])
         if x is None or (kind is not SymbolicFloat and isinstance(x, _WITHOUT_SIZES)):
             return x
         if isinstance(x, (tuple, list)):
-            parts = list(map(self._filled, x))
-            if all(a is b for a, b in zip(parts, x, strict=True)):
+            if SymbolicNumber in map(type, x) and not any(hasattr(n, "__len__") for n in x):
+                sizes = [self._values[n.place] if type(n) is SymbolicNumber else n for n in x]
+                return self._noted(x, tuple(sizes))
+            parts = list(map(self, x))
+            if all(map(operator.is_, parts, x)):
                 return x
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         if isinstance(x, Op):
             return x.resized(self)
         raise Unsupported(f"sizes within a {type(x).__name__}")
+
+    def _noted(self, x: object, value: object) -> object:
+        if self._made:
+            raise Unsupported("a size that was not recorded")
+        self.asked[id(x)] = x
+        return value
 
 
 def shown(sizes: Iterable[object]) -> str:

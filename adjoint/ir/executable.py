@@ -8,8 +8,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import policy
-from ..core.arrays import CachedLaunch, CachedView, CachedViews, signature
+from ..core.arrays import CachedLaunch, CachedView, CachedViews, ndarray, signature
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -182,12 +183,12 @@ def _key_without_sizes(alike: Op, args: Iterable[Any], arrays: list[Any]) -> Has
             parts.append(float)
         elif type(x) is int:
             parts.append((int, x))
-        elif x is None or type(x) is bool or place == len(arrays):
-            return None
-        else:
+        elif isinstance(x, (TensorBase, ndarray)):
             data = arrays[place]
             place += 1
             parts.append((data.dtype.num, data.ndim))
+        else:
+            return None
     return tuple(parts)
 
 

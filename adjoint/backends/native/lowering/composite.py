@@ -27,7 +27,7 @@ from ...codegen import Kernel, KernelValue, split
 from ...codegen.ir import REDUCTIONS
 from ...codegen.run import KernelEntry, Pair, Runner, compiled
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, launcher, rebased, writer
+from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, writer
 from ..runtime.pool import default_pool
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -147,10 +147,15 @@ class Composite:
         """
         other = object.__new__(Composite)
         vars(other).update(vars(self))
-        for name in ("space", "gathers", "outputs", "squeezed", "nbytes", "sizes"):
-            setattr(other, name, fill(getattr(self, name)))
-        other.guards = [(fill(g.__self__).guard, fill(spec), n) for g, spec, n in self.guards]
+        other.space, other.nbytes = fill(self.space), fill(self.nbytes)
+        other.outputs = [(n, fill(shape)) for n, shape in self.outputs]
+        if self.squeezed:
+            other.squeezed = [(n, fill(shape)) for n, shape in self.squeezed]
+        if self.guards:
+            other.guards = [(fill(g.__self__).guard, fill(spec), n) for g, spec, n in self.guards]
         if self.gathers:
+            other.sizes = [fill(shape) for shape in self.sizes]
+            other.gathers = [fill(x) for x in self.gathers]
             other.takers = [x.taker() for x in other.gathers]
         other.stages = [stage.sized(fill) for stage in self.stages]
         other._begin()
@@ -311,18 +316,26 @@ class Composite:
         roots = [views.get(n, (n, 0)) for n in stage.arguments]
         inputs = sorted({n for n, _ in roots})
         operands = [made[n] for n in stage.arguments]
-        entry, outputs = stage.entry(operands)
-        shapes = dict(self.outputs)
-        launch = launcher(
-            stage.compiled,
-            [given[n] if n < len(given) else made[n] for n in inputs],
-            [shapes.get(n, y.shape) for n, y in enumerate(outputs, len(made))],
-            arrays=operands,
-            views=[(inputs.index(n), offset) for n, offset in roots],
-            scalars=self.numbers[k],
-            parallel=stage.run is not None,
-            entry=entry,
-        )
+        likes = [given[n] if n < len(given) else made[n] for n in inputs]
+        places = [(inputs.index(n), offset) for n, offset in roots]
+        numbers, parallel = self.numbers[k], stage.run is not None
+        final = dict(self.outputs)
+        own = stage.shapes()
+        shapes = [final.get(n, shape) for n, shape in enumerate(own, len(made))]
+        launch = None
+        if not stage.ordered:
+            launch = fitting(
+                stage.compiled, likes, shapes, stage.sizes, arrays=operands, views=places,
+                scalars=numbers, parallel=parallel,
+            )  # fmt: skip
+        if launch is not None:
+            outputs = [np.empty(shape, stage.compiled.dtype(i)) for i, shape in enumerate(own)]
+        else:
+            entry, outputs = stage.entry(operands)
+            launch = launcher(
+                stage.compiled, likes, shapes, arrays=operands, views=places, scalars=numbers,
+                parallel=parallel, entry=entry,
+            )  # fmt: skip
         made += outputs
         return launch, inputs
 
@@ -554,17 +567,19 @@ class _Stage:
         other._begin()
         return other
 
-    def entry(self, operands: Sequence[Any]) -> tuple[KernelEntry | Pair, Sequence[Any]]:
+    def entry(self, operands: Sequence[Any]) -> tuple[KernelEntry | Pair, list[Any]]:
         """The prepared call for arrays like these, and arrays like those that it gives."""
         outs = self.outs()
         entry = self.compiled.entry(operands, self.shape, outs)
-        return entry, entry.allocate() if outs is None else outs
+        return entry, list(entry.allocate()) if outs is None else outs
 
     def outs(self) -> list[Any] | None:
         """Arrays for the outputs, where their order matters."""
         if not self.ordered:
             return None
-        return [
-            np.empty([self.sizes[a] for a in o.axes], self.compiled.dtype(k))
-            for k, o in enumerate(self.compiled.kernel.outputs)
-        ]
+        return [np.empty(x, self.compiled.dtype(k)) for k, x in enumerate(self.shapes())]
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes in which the kernel gives its outputs."""
+        outputs = self.compiled.kernel.outputs
+        return [tuple([self.sizes[a] for a in o.axes]) for o in outputs]

@@ -175,13 +175,13 @@ class _Sized:
                 break
         else:
             return None
+        kernel, launch, outs = pattern.compiled, None, None
         if pattern.ordered:  # outputs that are row-major, however the inputs lie
             outs = [np.empty(shape, arrays[0].dtype) for shape in shapes]
-            launch = launcher(
-                pattern.compiled, arrays, shapes, scalars=scalars, parallel=parallel, outs=outs
-            )
         else:
-            launch = fitting(pattern.compiled, arrays, shapes, space, scalars, parallel)
+            launch = fitting(kernel, arrays, shapes, space, scalars=scalars, parallel=parallel)
+        if launch is None:
+            launch = launcher(kernel, arrays, shapes, scalars=scalars, parallel=parallel, outs=outs)
         if launch is None:
             return None
         sized = zip(shapes, self._dtypes, strict=True)

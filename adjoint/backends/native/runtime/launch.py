@@ -63,20 +63,26 @@ def fitting(
     given: Sequence[np.ndarray],
     shapes: Sequence[tuple[int, ...]],
     space: Sequence[int],
-    scalars: Sequence[float],
-    parallel: bool,
+    *,
+    arrays: Sequence[np.ndarray] | None = None,
+    views: Sequence[View] | None = None,
+    scalars: Sequence[float] = (),
+    parallel: bool = False,
 ) -> LaunchFunction | None:
-    """`launcher` for arrays that are known to fit the kernel and a space of these sizes."""
-    planned = compiled.bound(given, space)
+    """`launcher` for arrays that are known to fit the kernel and a space of these sizes; None where
+    it is not as simple as that.
+    """
+    planned = compiled.bound(given if arrays is None else arrays, space)
     if planned is None:
-        return launcher(compiled, given, shapes, scalars=scalars, parallel=parallel)
+        return None
     kernel = compiled.kernel
     code, pack = code_of(kernel, planned.layout), packer(kernel)
     outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
     quick = compiled.cost * prod(space) < QUICK
     made = bare(
-        code.address, planned.chunks, given, outputs, planned.head, pack(*scalars), parallel, quick
-    )
+        code.address, planned.chunks, given, outputs, planned.head, pack(*scalars), parallel, quick,
+        views,
+    )  # fmt: skip
     made.keeps, made.pack = code, pack
     return made
 
