@@ -146,7 +146,7 @@ def keep_sized(op: Op, args: Iterable[Any], make: SizedMaker) -> None:
     alike = op.without_numbers(numbers)
     if signature(alike, args, False, arrays, None, True, numbers) is None:
         return
-    key = _key_without_sizes(alike, args, arrays)
+    key = key_without_sizes(alike, args, arrays)
     if key is not None and find(key) is None:
         keep(key, Executable(make, alike, None, False))
 
@@ -160,7 +160,7 @@ def _find_sized(
     """
     if not isinstance(owner, Op) or not owner.kept:
         return None
-    sized = _key_without_sizes(owner.without_numbers([]), args, arrays)
+    sized = key_without_sizes(owner.without_numbers([]), args, arrays)
     family = None if sized is None else find(sized)
     made = None if family is None else family.launch(owner, numbers, arrays)
     if made is None:
@@ -172,9 +172,9 @@ def _find_sized(
     return executable
 
 
-def _key_without_sizes(alike: Op, args: Iterable[Any], arrays: list[Any]) -> Hashable:
-    """The key of all calls that differ in sizes, strides and floats only; None where arguments are
-    neither arrays nor numbers.
+def key_without_sizes(alike: object, args: Iterable[Any], arrays: list[Any]) -> Hashable:
+    """The key of calls of what `alike` stands for that differ in sizes, strides and floats only;
+    None where arguments are neither arrays nor numbers.
     """
     parts: list[Any] = [_SIZED, id(alike)]
     place = 0

@@ -55,6 +55,11 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "batch_norm": lambda x, y: F.batch_norm(x, None, None, training=True),
     "bce": lambda x, y: F.binary_cross_entropy_with_logits(x, y),
     "mse": lambda x, y: F.mse_loss(x, y),
+    "scaled in place": lambda x, y: x.clone().mul_(0.3),
+    "added in place": lambda x, y: x.clone().add_(y, alpha=0.5),
+    "copied": lambda x, y: x.clone().copy_(y),
+    "a row in place": lambda x, y: x.clone().mul_(y[:1]),
+    "clamped in place": lambda x, y: x.clone().clamp_(0.2, 0.7),
 }
 
 
@@ -195,6 +200,24 @@ def test_composites_are_captured_once_a_pattern(name: str, monkeypatch: pytest.M
     for x, y in itertools.islice(pairs(2, 64), 12):
         with_gradient(name)(x, y)
     assert 1 <= len(made) <= 3
+
+
+def test_writers_are_captured_once_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(plan_patterns, "KernelGraph", lambda: made.append(0) or KernelGraph())
+    for n, (x, y) in enumerate(itertools.islice(pairs(2, 64), 12)):
+        expected = x.numpy() + np.float32(n / 8) * y.numpy()
+        assert np.allclose(x.add_(y, alpha=n / 8).numpy(), expected)
+    assert len(made) == 1
+
+
+def test_a_pattern_does_not_write_where_a_gradient_is_wanted() -> None:
+    for n in (5, 6, 7):
+        x, leaf = ad.ones(n, 3), ad.full((n, 3), 2.0).requires_grad_()
+        x.mul_(ad.full((n, 3), 2.0))
+        x.mul_(leaf)
+        x.sum().backward()
+        assert leaf.grad.tolist() == [[2.0] * 3] * n
 
 
 def test_second_derivatives_by_the_body_of_a_pattern() -> None:
