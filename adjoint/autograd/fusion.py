@@ -423,15 +423,18 @@ class Fused(Op, abstract=True):
         symbols, and floats, of which `scalars` computes those of its kernels; None where they
         decide otherwise.
         """
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
+        values = None if scalars is None else scalars(*floats)
+        if scalars is not None and values is None:
+            return None
+        other = self._with_floats(floats)
         other.specs, other.outputs = fill(self.specs), fill(self.outputs)
-        other.forward = self.forward.sized(fill)
-        other.backward = None if self.backward is None else self.backward.sized(fill)
-        if scalars is None:
-            return other
-        other.values = scalars
-        return other.with_numbers(floats)
+        ahead = len(self.forward.sources)
+        other.forward = self.forward.sized(fill, values and values[:ahead])
+        if self.backward is not None:
+            other.backward = self.backward.sized(fill, values and values[ahead:])
+        if scalars is not None:
+            other.values = scalars
+        return other
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
         """The plan with the same kernels for other floats among the arguments; None where a
@@ -440,14 +443,19 @@ class Fused(Op, abstract=True):
         values = self.values(*floats)
         if values is None:
             return None
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        if self.symbols:
-            numbers = iter(floats)
-            other.statics = tuple([next(numbers) if type(x) is float else x for x in self.statics])
+        other = self._with_floats(floats)
         other.forward = self.forward.with_numbers(values)
         if self.backward is not None:
             other.backward = self.backward.with_numbers(values[len(self.forward.sources) :])
+        return other
+
+    def _with_floats(self, floats: Sequence[float]) -> Fused:
+        """A copy for other floats among the arguments, whose kernels are still these."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        if self.symbols and floats:
+            numbers = iter(floats)
+            other.statics = tuple([next(numbers) if type(x) is float else x for x in self.statics])
         other.launch = None
         return other
 

@@ -28,6 +28,7 @@ from .dtype import dtype
 from .errors import InvalidType, Unsupported
 from .op import Op
 from .package import FOLDER
+from .spec import Spec
 from .symbolic_scalar import NumberGraph, SymbolicFloat, SymbolicNumber
 
 T = TypeVar("T")
@@ -246,6 +247,8 @@ class Filling:
             return self._noted(x, self._values[x.place])
         if x is None or (kind is not SymbolicFloat and isinstance(x, _WITHOUT_SIZES)):
             return x
+        if type(x) is Spec:
+            return Spec(self(x.shape), x.dtype, x.device)
         if isinstance(x, (tuple, list)):
             if SymbolicNumber in map(type, x) and not any(hasattr(n, "__len__") for n in x):
                 sizes = [self._values[n.place] if type(n) is SymbolicNumber else n for n in x]

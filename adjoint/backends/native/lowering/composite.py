@@ -141,9 +141,9 @@ class Composite:
         self.remembered = {}
         self._forget_launch()
 
-    def sized(self, fill: Callable[[Any], Any]) -> Composite:
+    def sized(self, fill: Callable[[Any], Any], values: Sequence[float] | None = None) -> Composite:
         """A composite with the same kernels for other sizes, which `fill` puts in the place of
-        symbols.
+        symbols, and other numbers, where `values` are those of `sources`.
         """
         other = object.__new__(Composite)
         vars(other).update(vars(self))
@@ -158,6 +158,8 @@ class Composite:
             other.gathers = [fill(x) for x in self.gathers]
             other.takers = [x.taker() for x in other.gathers]
         other.stages = [stage.sized(fill) for stage in self.stages]
+        if values is not None:
+            other._fill(values)
         other._begin()
         return other
 
