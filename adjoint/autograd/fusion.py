@@ -28,7 +28,7 @@ from ..core.mode import MODE, Mode, mode_with
 from ..core.op import Op
 from ..core.spec import Spec
 from ..core.symbolic_scalar import ScalarGraph
-from ..core.symbolic_sizes import all_known, guessing
+from ..core.symbolic_sizes import Filling, KernelGraph, all_known, guessing
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir.compute import quietly
@@ -44,12 +44,21 @@ from ..runtime.record import item, save_output, versions_of
 from ..runtime.tensors import get_mode, wrap
 from .capture import program_of, recording, symbol
 from .engine import run_backward
+from .plan_patterns import PlanPattern, PlanPatterns, Scalars
+from .recording import execute_lazily
 
 if TYPE_CHECKING:
     from .protocols import BackendArray, Casting
 
 ndarray = np.ndarray
 _UNKNOWN: Any = object()
+
+
+def _record(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+    return execute_lazily(op, inputs)
+
+
+vars(_record)["writes"] = False  # a composite changes nothing: what shares memory does not matter
 
 
 def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
@@ -74,12 +83,12 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     plan = declared.plans.get(key)
     family = None
     if plan is None:
-        family = _family(declared, args, key)
+        family = _family(declared, key)
         plan = None if family is None else family.find(_floats(args))
     if plan is None:
         wants = [mode.grad and x._node is not None for x in inputs]
-        plan = _made(declared, args, inputs, wants, casting, family)
-        if isinstance(plan, str) or plan.arithmetic is None:
+        plan = _made(declared, args, inputs, wants, casting, family, call)
+        if isinstance(plan, str) or not plan.symbols:
             family = None
             if len(declared.plans) >= policy.COMPOSITES:
                 declared.plans.clear()
@@ -96,9 +105,8 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     result = plan.run(inputs)
     if mode.plain and plan.launch is not None:
         records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
-        if family is None:
-            keep_call(declared, args, plan.launch, plan, records)
-        else:
+        keep_call(declared, args, plan.launch, plan, records)
+        if family is not None:
             _keep_numbered(declared, args, family, plan, records)
     if mode.inference:
         for y in result if type(result) is tuple else (result,):
@@ -110,59 +118,62 @@ _LASTING = (int, float, complex, str, np.generic, dtype, device, type)  # values
 WANTED: Any = object()  # in the key of a call, behind a tensor that wants a gradient
 
 
-def _key_of(args: Sequence[object]) -> tuple[Any, ...] | None:
-    """Key of the plan for these arguments; None where an argument may change without its key."""
+class _Key(NamedTuple):
+    """Key of the plan for some arguments."""
+
+    alike: tuple[Any, ...]  # what else there is: the same for any sizes and floats
+    shapes: tuple[tuple[int, ...], ...]  # of the tensors
+    floats: tuple[Any, ...]
+
+
+def _key_of(args: Sequence[object]) -> _Key | None:
+    """Key of the plan for these arguments; None where one may change without its key."""
     grad = get_mode().grad
-    key: list[Any] = []
-    for x in _flat(args):
+    alike: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    floats: list[Any] = []
+    for x in args:
         if isinstance(x, TensorBase):
-            key += (x._data.shape, x._data.dtype)
+            shapes.append(x._data.shape)
+            alike += (x._data.ndim, x._data.dtype)
             if grad and x._node is not None:
-                key.append(WANTED)
+                alike.append(WANTED)
         elif x is None:
-            key.append(None)
-        elif type(x) is _Sequence:
-            key += x
-        elif isinstance(x, _LASTING) or type(x) is object:
-            signed = isinstance(x, (float, complex, np.inexact))
-            key += (type(x), repr(x) if signed and not x else x)  # 0.0 == -0.0
+            alike.append(None)
+        elif type(x) is float:
+            alike.append(float)
+            floats.append(x or repr(x))  # 0.0 == -0.0
+        elif type(x) is tuple or type(x) is list:
+            alike += (type(x), len(x))
+            for each in x:
+                if not _lasts(each):
+                    return None
+                alike += _signed(each)
+        elif _lasts(x):
+            alike += _signed(x)
         else:
             return None
-    return tuple(key)
+    return _Key(tuple(alike), tuple(shapes), tuple(floats))
 
 
-class _Sequence(NamedTuple):
-    """Key entry for a tuple or list among the arguments: its type and length."""
-
-    kind: type
-    length: int
+def _lasts(x: object) -> bool:
+    return x is None or isinstance(x, _LASTING) or type(x) is object
 
 
-def _flat(args: Sequence[Any]) -> list[Any]:
-    """The arguments with tuples and lists flattened, each preceded by a `_Sequence`."""
-    flat: list[Any] = []
-    for x in args:
-        if type(x) is tuple or type(x) is list:
-            flat.append(_Sequence(type(x), len(x)))
-            flat += x
-        else:
-            flat.append(x)
-    return flat
+def _signed(x: object) -> tuple[type, object]:
+    """Type and value, by which 0.0 and -0.0 differ."""
+    signed = isinstance(x, (float, complex, np.inexact))
+    return type(x), repr(x) if signed and not x else x
 
 
-_NUMBER: Any = object()  # in the key of a family: any float
-
-
-def _family(
-    declared: fused.Declared, args: tuple[Any, ...], key: tuple[Any, ...]
-) -> Variants | None:
+def _family(declared: fused.Declared, key: tuple[Any, Any, _Key]) -> Variants | None:
     """The plans for such arguments with any floats; None where there are none, or the composite has
     a routine.
     """
-    places, casting, _ = key
-    if places or declared.native or not any(type(x) is float for x in args):
+    places, casting, (alike, shapes, floats) = key
+    if places or declared.native or not floats:
         return None
-    others = _key_of([_NUMBER if type(x) is float else x for x in args])
+    others = alike, shapes
     variants = declared.families.get((casting, others))
     if variants is None:
         if len(declared.families) >= policy.COMPOSITES:
@@ -206,12 +217,22 @@ def _made(
     wants: Sequence[bool],
     casting: Casting | None,
     family: Variants | None,
+    call: _Key,
 ) -> Fused | str:
-    """A new plan, for any floats if possible; or the reason why there is none."""
+    """A new plan, for any sizes and floats if possible; or the reason why there is none."""
+    if not declared.native and all(type(x._data) is ndarray and x._data.size for x in inputs):
+        if family is not None and len(family.made) < policy.VARIANTS:
+            plan = _sized(declared, args, inputs, wants, casting, call, True)
+            if not isinstance(plan, str):
+                family.made.append(plan)
+                return plan
+        plan = _sized(declared, args, inputs, wants, casting, call, False)
+        if not isinstance(plan, str):
+            return plan
     if family is not None and len(family.made) < policy.VARIANTS and native_backend.load():
         try:
             kind = _kind(declared.function, Fused)
-            made = kind(declared.function, args, inputs, wants, _bare(casting), known=False)
+            made = kind(declared.function, args, inputs, wants, _bare(casting), ScalarGraph())
         except (NotTraceable, AdjointError) as error:  # perhaps for these floats, then
             if dispatch_log.on:
                 what = _named(declared.function, inputs)
@@ -220,6 +241,39 @@ def _made(
             family.made.append(made)
             return made
     return plan_for(declared.function, declared.native, args, inputs, wants, casting)
+
+
+def _sized(
+    declared: fused.Declared,
+    args: tuple[Any, ...],
+    inputs: Sequence[Any],
+    wants: Sequence[bool],
+    casting: Casting | None,
+    call: _Key,
+    varies: bool,
+) -> Fused | str:
+    """The plan by a pattern, which is made where there is none; or the reason why there is none.
+    With `varies`, floats come with each call; otherwise they are part of the pattern.
+    """
+    if not native_backend.load():
+        return "the native backend is off"
+    key = varies, casting and casting.signature, call.alike, () if varies else call.floats
+    patterns: PlanPatterns[Fused] | None = declared.patterns.get(key)
+    if patterns is None:
+        if len(declared.patterns) >= policy.COMPOSITES:
+            declared.patterns.clear()
+        patterns = declared.patterns[key] = PlanPatterns()
+    function = declared.function
+    kind = _kind(function, Fused)
+
+    def capture(graph: KernelGraph) -> Fused:
+        return kind(function, args, inputs, wants, _bare(casting), graph, varies)
+
+    def make() -> PlanPattern[Fused]:
+        return PlanPattern(capture, lambda error: dispatch_log.reason_of(error, function))
+
+    sizes = [n for shape in call.shapes for n in shape]
+    return patterns.plan(sizes, _floats(args) if varies else (), make)
 
 
 def _bare(casting: Casting | None) -> Casting | None:
@@ -291,15 +345,22 @@ class Fused(Op, abstract=True):
         inputs: Sequence[Any],
         wants: Sequence[bool],
         casting: Casting | None = None,
-        known: bool = True,
+        arithmetic: ScalarGraph | None = None,
+        varies: bool = True,
     ) -> None:
-        """Plan the composite. `known`: floats among `args` become part of the kernels; otherwise
-        they are passed with each call.
+        """Plan the composite. With `arithmetic`, floats among `args` are passed with each call (if
+        `varies`), and sizes are symbols of a `KernelGraph`; otherwise they become part of the
+        kernels.
         """
         self.function = function
-        self.arithmetic = None if known else ScalarGraph()
+        self.arithmetic = arithmetic
         self.casting = casting
+        self.symbols: list[Any] = []  # of the floats that come with each call
+        if arithmetic is not None and varies:
+            self.symbols = [arithmetic.scalar(x) for x in args if type(x) is float]
         self.specs = tuple(x.spec for x in inputs)
+        if isinstance(arithmetic, KernelGraph):
+            self.specs = tuple(x.with_(shape=arithmetic.sizes(x.shape)) for x in self.specs)
         self.statics = tuple(_UNKNOWN if isinstance(x, TensorBase) else x for x in args)
         self.wants = tuple(wants)
         self._prepare()
@@ -314,8 +375,8 @@ class Fused(Op, abstract=True):
             leaf = Leaf(x) if wants else None
             x._node = x._leaf = leaf
             leaves.append(leaf)
-        with recording(grad=True, autocast=self.casting):
-            results_of_body = self.function(*map(self._number, self.filled(inputs)))
+        with recording(executor=_record, grad=True, autocast=self.casting):
+            results_of_body = self.function(*self._numbered(self.filled(inputs)))
         self.several = type(results_of_body) is tuple
         ys = results_of_body if self.several else (results_of_body,)
         self.outputs = tuple(y.spec for y in ys)
@@ -323,7 +384,7 @@ class Fused(Op, abstract=True):
         gs = [symbol(self.outputs[i]) for i in self.differentiable_outputs]
         gradients = {}
         if gs:
-            with recording(grad=True):
+            with recording(executor=_record, grad=True):
                 gradients = run_backward(
                     [
                         (ys[i]._node, g)
@@ -348,9 +409,32 @@ class Fused(Op, abstract=True):
                 raise
             self._make(joint, ahead, kept, results)
 
-    def _number(self, x: Any) -> object:
-        is_fixed = self.arithmetic is None or type(x) is not float
-        return x if is_fixed else self.arithmetic.scalar(x)  # type: ignore[union-attr]
+    def _numbered(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments with symbols for those floats that come with each call."""
+        if not self.symbols:
+            return args
+        numbers = iter(self.symbols)
+        return [next(numbers) if type(x) is float else x for x in args]
+
+    def sized(
+        self, fill: Filling, floats: Sequence[float], scalars: Scalars | None
+    ) -> Fused | None:
+        """The plan with the same kernels for other sizes, which `fill` puts in the place of
+        symbols, and floats, of which `scalars` computes those of its kernels; None where they
+        decide otherwise.
+        """
+        values = None if scalars is None else scalars(*floats)
+        if scalars is not None and values is None:
+            return None
+        other = self._with_floats(floats)
+        other.specs, other.outputs = fill(self.specs), fill(self.outputs)
+        ahead = len(self.forward.sources)
+        other.forward = self.forward.sized(fill, values and values[:ahead])
+        if self.backward is not None:
+            other.backward = self.backward.sized(fill, values and values[ahead:])
+        if scalars is not None:
+            other.values = scalars
+        return other
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
         """The plan with the same kernels for other floats among the arguments; None where a
@@ -359,13 +443,19 @@ class Fused(Op, abstract=True):
         values = self.values(*floats)
         if values is None:
             return None
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        remaining = iter(floats)
-        other.statics = tuple([next(remaining) if type(x) is float else x for x in self.statics])
+        other = self._with_floats(floats)
         other.forward = self.forward.with_numbers(values)
         if self.backward is not None:
             other.backward = self.backward.with_numbers(values[len(self.forward.sources) :])
+        return other
+
+    def _with_floats(self, floats: Sequence[float]) -> Fused:
+        """A copy for other floats among the arguments, whose kernels are still these."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        if self.symbols and floats:
+            numbers = iter(floats)
+            other.statics = tuple([next(numbers) if type(x) is float else x for x in self.statics])
         other.launch = None
         return other
 
@@ -407,7 +497,9 @@ class Fused(Op, abstract=True):
             self.backward = make(back, like, space=forward.space)
         if self.arithmetic is not None:
             behind = self.backward.sources if self.backward is not None else []
-            self.values = self.arithmetic.function([*forward.sources, *behind])
+            self.sources = [*forward.sources, *behind]
+            if not isinstance(self.arithmetic, KernelGraph):
+                self.values = self.arithmetic.function(self.sources)
         cuts = [
             ("forward", forward.cuts),
             ("backward", self.backward.cuts if self.backward else []),

@@ -8,6 +8,7 @@ not another kernel.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,15 +21,17 @@ from ..core.errors import NotTraceable
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.symbolic_scalar import ScalarGraph
+from ..core.symbolic_sizes import Filling, KernelGraph
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir import compute
-from ..ir.executable import Executable, find, keep, keep_family
+from ..ir.executable import Executable, find, forgettable, keep, keep_family, key_without_sizes
 from ..ir.program import Program
 from ..ir.variants import Variants
 from ..ops.random.generators import counting, default_generator
 from ..runtime.writes import write_known
 from .capture import program_of, recording, symbol
+from .plan_patterns import PlanPattern, PlanPatterns, Scalars
 from .recording import execute_lazily
 
 
@@ -78,52 +81,77 @@ class _InPlaceWriter:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         kinds: dict[type, type],
-        count: int,
+        arrays: Sequence[Any],
+        graph: KernelGraph | None = None,
     ) -> None:
-        """Capture and compile. `count`: the number of all tensors among the arguments."""
-        from ..backends.native.lowering.composite import Composite
-
+        """Capture and compile. `arrays` are those of the tensors among the arguments. With `graph`
+        their sizes are symbols: `sized` makes the kernel for some.
+        """
         every = (*args, *kwargs.values())
-        tensors = [x for x in every if isinstance(x, TensorBase)]
-        if MODE.get().grad and any(x._node is not None for x in tensors):
-            raise NotTraceable("a gradient is wanted")
-        arrays = [x._data for x in tensors]
-        if len(arrays) < count:
-            raise NotTraceable("a sequence of tensors")
-        if any(x.dtype.kind == "c" or not x.dtype.isnative for x in arrays):
-            raise NotTraceable("complex numbers, or a foreign byte order")
         self.kinds = kinds
         self.fixed = [None if type(y) in kinds else y for y in every if type(y) in _NUMBERS]
-        arithmetic = ScalarGraph()
-        symbols = [symbol(compute.spec_of(x)) for x in arrays]
+        arithmetic = ScalarGraph() if graph is None else graph
+        numbers = iter([arithmetic.scalar(kinds[type(y)](y)) for y in every if type(y) in kinds])
+        specs = list(map(compute.spec_of, arrays))
+        if graph is not None:
+            specs = [x.with_(shape=graph.sizes(x.shape)) for x in specs]
+        symbols = list(map(symbol, specs))
         inputs = [x._data for x in symbols]
         remaining = iter(symbols)
 
         def known(y: object) -> object:
             if isinstance(y, TensorBase):
                 return next(remaining)
-            return arithmetic.scalar(kinds[type(y)](y)) if type(y) in kinds else y
+            return next(numbers) if type(y) in kinds else y
 
         positional = list(map(known, args))
         named = {key: known(y) for key, y in kwargs.items()}
         with recording(executor=_record):
             y = function(*positional, **named)
-        out = arrays[0]
+        out = specs[0]
         if (
             not isinstance(y, TensorBase)
-            or y._data.dtype != out.dtype
+            or y._data.dtype != out.dtype.numpy
             or y._data.shape != out.shape
         ):
             raise NotTraceable("a result that the tensor does not take as it is")
         program = program_of(inputs, [y._data])
-        self.draw, program = _drawn_first(program, arrays)
+        self.draw = None
+        if graph is None:
+            self.draw, program = _drawn_first(program, arrays)
         if len(program.nodes) > 1 and any(x.dtype in _NARROW for x in arrays):
             raise NotTraceable("several ops, each of which rounds its result")
-        self.launcher, self.values = None, arithmetic.function(())
+        self._compile(program, arrays, arithmetic)
+
+    def _compile(self, program: Program, arrays: Sequence[Any], arithmetic: ScalarGraph) -> None:
+        """Compile what is left of the program, if something is."""
+        from ..backends.native.lowering.composite import Composite
+
+        self.launcher, self.composite = None, None
+        self.sources: list[Any] = []
         if program.nodes:
-            composite = Composite(program, arithmetic=arithmetic)
-            self.launcher = composite.writer(arrays)
-            self.values = arithmetic.function(composite.sources)
+            self.composite = Composite(program, arithmetic=arithmetic)
+            self.sources = self.composite.sources
+        if isinstance(arithmetic, KernelGraph):
+            if self.composite is None:
+                raise NotTraceable("nothing to compute")
+            return
+        self.values: Scalars = arithmetic.function(self.sources)
+        if self.composite is not None:
+            self.launcher = self.composite.writer(arrays)
+
+    def sized(
+        self, fill: Filling, floats: Sequence[float], scalars: Scalars | None
+    ) -> _InPlaceWriter:
+        """The kernel for other sizes, which `fill` puts in the place of symbols, whose numbers
+        `scalars` computes; `launcher` is to be set.
+        """
+        other = copy.copy(self)
+        assert self.composite is not None
+        other.composite = self.composite.sized(fill)
+        if scalars is not None:
+            other.values = scalars
+        return other
 
     def with_numbers(self, numbers: Sequence[Any]) -> Executable | None:
         """The executable for these numbers; None where they do not match the kernel, or a decision
@@ -193,7 +221,9 @@ def _find(
         reason = ""
         for kinds in _KINDS.get(arrays[0].dtype.kind, ({},)):
             try:
-                return _InPlaceWriter(function, args, kwargs, kinds, len(arrays))
+                own = _arrays_of((*args, *kwargs.values()), len(arrays))
+                made = _by_pattern(owner, function, args, kwargs, kinds, own)
+                return made or _InPlaceWriter(function, args, kwargs, kinds, own)
             except Exception as error:
                 if isinstance(error, MISTAKES):
                     explain(error, function, args, kwargs)
@@ -207,6 +237,63 @@ def _find(
         dispatch_log.said(dispatch_log.named(name, arrays), way, reason)
     return _NOTHING if reason else executable
 
+
+def _arrays_of(every: Sequence[Any], count: int) -> list[Any]:
+    """The arrays of the tensors among arguments, of which there are `count`.
+
+    Errors: NotTraceable for what no kernel writes.
+    """
+    tensors = [x for x in every if isinstance(x, TensorBase)]
+    if MODE.get().grad and any(x._node is not None for x in tensors):
+        raise NotTraceable("a gradient is wanted")
+    arrays = [x._data for x in tensors]
+    if len(arrays) < count:
+        raise NotTraceable("a sequence of tensors")
+    if any(x.dtype.kind == "c" or not x.dtype.isnative for x in arrays):
+        raise NotTraceable("complex numbers, or a foreign byte order")
+    return arrays
+
+
+def _by_pattern(
+    owner: object,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    kinds: dict[type, type],
+    arrays: list[Any],
+) -> _InPlaceWriter | None:
+    """The kernel by a pattern for any sizes, which is made where there is none; None where it is to
+    be made for these.
+    """
+    every = (*args, *kwargs.values())
+    numbers = [x for x in every if type(x) in _NUMBERS]
+    without = key_without_sizes(owner, every, arrays)
+    if without is None or not all(x.size for x in arrays):
+        return None
+    if any(type(x) is float and float not in kinds for x in numbers):
+        return None
+    key = owner, tuple(kwargs), tuple(kinds), without
+    patterns = _patterns.get(key)
+    if patterns is None:
+        if len(_patterns) >= policy.COMPOSITES:
+            _patterns.clear()
+        patterns = _patterns[key] = PlanPatterns()
+
+    def capture(graph: KernelGraph) -> _InPlaceWriter:
+        return _InPlaceWriter(function, args, kwargs, kinds, arrays, graph)
+
+    floats = [kinds[type(x)](x) for x in numbers if type(x) in kinds]
+    sizes = [n for x in arrays for n in x.shape]
+    made = patterns.plan(sizes, floats, lambda: PlanPattern(capture, str))
+    if isinstance(made, str) or made.composite is None:
+        return None
+    made.launcher = made.composite.writer(arrays)
+    return made
+
+
+# By method and arguments without sizes.
+_patterns: dict[Any, PlanPatterns[_InPlaceWriter]] = {}
+forgettable(_patterns.clear)
 
 _NUMBERS = (int, float)
 # Types of numbers passed with each call, by the kind of dtype that is written: the first that works

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -329,12 +330,12 @@ class CachedLaunch:
         self._words = bytearray(
             before + bytes(8 * (self._pointers + self._outputs)) + after + bytes(8)
         )
-        self._views = np.array(self.views, np.int64).reshape(-1, 2).tobytes()
-        self._spans = np.array(spans, np.int64).tobytes()
+        self._views = _words_of([n for view in self.views for n in view])
+        self._spans = _words_of([n for span in spans for n in span])
         self._ordered = any(steps is not None for *_, steps in self.outputs)
         words = [(len(shape), *shape, *(steps or ())) for shape, _, steps in self.outputs]
-        self._shapes = np.array([n for each in words for n in each], np.int64).tobytes()
-        self._types = np.array([kind.num for _, kind, _ in self.outputs], np.int64).tobytes()
+        self._shapes = _words_of([n for each in words for n in each])
+        self._types = _words_of([kind.num for _, kind, _ in self.outputs])
 
     def rebased(self, given: Sequence[Any], views: Sequence[Any]) -> CachedLaunch | None:
         """A copy of the kernel for arrays like `given`, read through these views; None if it reads
@@ -504,6 +505,11 @@ class CachedLaunch:
         if words[self._total]:
             return None
         return result if several is None else tuple(several)
+
+
+def _words_of(numbers: list[int]) -> bytes:
+    """The numbers as int64 words."""
+    return array("q", numbers).tobytes()
 
 
 def _made(shape, kind, ordered):  # type: ignore[no-untyped-def]

@@ -75,19 +75,31 @@ def assert_possible(shape: Sequence[int], op: str) -> None:
 
 def broadcast_shapes(*shapes: Sequence[int], op: str = "broadcast_shapes") -> tuple[int, ...]:
     """The shape to which all `shapes` broadcast; ShapeError names `op` where they do not."""
+    result, conflict = broadcast(shapes)
+    if conflict is not None:
+        size, i = conflict
+        raise ShapeError(
+            f"{op}: shapes {' and '.join(str(tuple(s)) for s in shapes)} do not "
+            f"broadcast: sizes {result[i]} and {size} at dimension {i} must be equal "
+            "or 1; reshape or unsqueeze one of them"
+        )
+    return tuple(result)
+
+
+def broadcast(shapes: Iterable[Sequence[int]]) -> tuple[list[int], tuple[int, int] | None]:
+    """The sizes to which all `shapes` broadcast; or those so far, and the size that does not, with
+    its dimension.
+    """
+    shapes = tuple(shapes)
     ndim = max((len(shape) for shape in shapes), default=0)
     result = [1] * ndim
     for shape in shapes:
         for i, size in enumerate(shape, ndim - len(shape)):
             if size != 1 and size != result[i]:
                 if result[i] != 1:
-                    raise ShapeError(
-                        f"{op}: shapes {' and '.join(str(tuple(s)) for s in shapes)} do not "
-                        f"broadcast: sizes {result[i]} and {size} at dimension {i} must be equal "
-                        "or 1; reshape or unsqueeze one of them"
-                    )
+                    return result, (size, i)
                 result[i] = size
-    return tuple(result)
+    return result, None
 
 
 def normalize_axis(dim: SupportsIndex, ndim: int, op: str) -> int:

@@ -22,7 +22,7 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
@@ -63,8 +63,8 @@ class ScalarGraph:
         self, sources: Sequence[Any], late: int | None = None, early: Sequence[Any] = ()
     ) -> Callable[..., Any]:
         """Compile the recording into a function from input values to the values of `sources`
-        (symbolic numbers, or others as they are); it returns None where a recorded decision comes
-        out differently.
+        (symbolic numbers, tuples of them, or others as they are); it returns None where a recorded
+        decision comes out differently.
 
         With `late`, the first so many of these numbers come later: it takes the rest, and gives
         the values of `early`, which depend on the rest alone, if there are some, and what computes
@@ -110,7 +110,7 @@ class ScalarGraph:
 
     def _needed(self, sources: Sequence[Any]) -> set[int]:
         """The places of the numbers that decisions and these sources depend on."""
-        needed = {x.place for x in sources if type(x) in _WRITTEN}
+        needed = {x.place for x in _flat(sources) if type(x) in _WRITTEN}
         for _, a, b, _ in self.decisions:
             needed.update((a, b))
         for _, a, b, place in reversed(self.steps):
@@ -119,9 +119,12 @@ class ScalarGraph:
         return needed
 
     def _results(self, sources: Sequence[Any], letter: str, namespace: dict[str, Any]) -> str:
-        """The text of a tuple of their values."""
+        """The text of a tuple of their values; of tuples and lists among them tuples."""
         texts = []
         for k, source in enumerate(sources):
+            if type(source) is tuple or type(source) is list:
+                texts.append(f"{self._results(source, f'{letter}{k}_', namespace)}, ")
+                continue
             if type(source) not in _WRITTEN:
                 namespace[f"{letter}{k}"] = source
                 texts.append(f"{letter}{k}, ")
@@ -161,6 +164,11 @@ class ScalarGraph:
         outcome = bool(function(self.values[a], self.values[b]))
         self.decisions.append((function, a, b, outcome))
         return outcome
+
+
+def _flat(sources: Iterable[Any]) -> Iterator[Any]:
+    for x in sources:
+        yield from x if type(x) is tuple or type(x) is list else (x,)
 
 
 def _plain(x: object) -> bool:

@@ -19,16 +19,21 @@ import contextlib
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
 
 from . import debug
+from .device import device
+from .dtype import dtype
 from .errors import InvalidType, Unsupported
+from .op import Op
 from .package import FOLDER
+from .spec import Spec
 from .symbolic_scalar import NumberGraph, SymbolicFloat, SymbolicNumber
 
 T = TypeVar("T")
 SYMBOLS = frozenset((SymbolicFloat, SymbolicNumber))
+_WITHOUT_SIZES = (int, float, complex, str, dtype, device)
 
 # Neutral operands (left, right): with them, a function returns its other operand.
 _NEUTRAL: dict[Any, tuple[Any, Any]] = {
@@ -68,11 +73,15 @@ class SizeGraph(NumberGraph):
         constants = set(self._constants.values())
         places = [n for n in range(len(self.values)) if n not in constants]
         run = self.function([SymbolicNumber(self, n) for n in places])
+        self.close()
+        return places, run
+
+    def close(self) -> None:
+        """End the recording: its numbers are places from now on, and no computation is kept."""
         self.settled = True
         for each in (self.steps, self.decisions, self._constants, self._made):
             each.clear()  # type: ignore[attr-defined]
         self.operand = _refused
-        return places, run
 
     def compute(self, function: Callable[[Any, Any], Any], x: object, y: object) -> Any:
         """Compute `function(x, y)` and record it as a step."""
@@ -143,6 +152,11 @@ class KernelGraph(SizeGraph):
     def _place_of(self, x: object) -> int:
         return x.place if isinstance(x, SymbolicFloat) else super()._place_of(x)
 
+    @property
+    def floats(self) -> int:
+        """How many of the given numbers are floats, which come before the sizes."""
+        return [type(self.values[place]) for place in self.given].count(float)
+
     def sizes(self, shape: Iterable[int]) -> tuple[int, ...]:
         """Symbols for the sizes of an array; whether it has elements is decided."""
         symbols: tuple[int, ...] = tuple([self.scalar(n) for n in shape])
@@ -202,6 +216,62 @@ def as_size(x: SupportsIndex) -> int:
     Errors: TypeError for what is no whole number.
     """
     return x if is_size(x) and isinstance(x, int) else operator.index(x)
+
+
+class Filling:
+    """A function that puts values in the place of sizes: in numbers, shapes, specs and ops.
+
+    The first one, for the sizes of a recording, collects what it was asked for; the others have
+    that, made for other sizes, and find it.
+    """
+
+    def __init__(self, values: Sequence[object], made: dict[int, object] | None = None) -> None:
+        """`values` are those of the recording, by place; `made` is what takes the place of sizes
+        and of shapes, by their ids.
+        """
+        self._values = values
+        self._made: dict[int, Any] = made or {}
+        self.asked: dict[int, object] = {}  # sizes, and tuples and lists of them, by their ids
+
+    def __call__(self, x: T) -> T:
+        """A copy of `x` with values for sizes, or `x` itself if there is none in it.
+
+        Errors: Unsupported for what may hold sizes unseen.
+        """
+        made: T | None = self._made.get(id(x))
+        return cast("T", self._filled(x)) if made is None else made
+
+    def _filled(self, x: object) -> object:
+        kind: Callable[..., object] = type(x)
+        if type(x) is SymbolicNumber:
+            return self._noted(x, self._values[x.place])
+        if x is None or (kind is not SymbolicFloat and isinstance(x, _WITHOUT_SIZES)):
+            return x
+        if type(x) is Spec:
+            return Spec(self(x.shape), x.dtype, x.device)
+        if isinstance(x, (tuple, list)):
+            if SymbolicNumber in map(type, x) and not any(hasattr(n, "__len__") for n in x):
+                sizes = [self._values[n.place] if type(n) is SymbolicNumber else n for n in x]
+                return self._noted(x, tuple(sizes))
+            parts = list(map(self, x))
+            if all(map(operator.is_, parts, x)):
+                return x
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        if isinstance(x, Op):
+            return x.resized(self)
+        raise Unsupported(f"sizes within a {type(x).__name__}")
+
+    def _noted(self, x: object, value: object) -> object:
+        if self._made:
+            raise Unsupported("a size that was not recorded")
+        self.asked[id(x)] = x
+        return value
+
+
+def shown(sizes: Iterable[object]) -> str:
+    """A shape as messages have it, in which sizes that stand for others are "any"."""
+    texts = ["any" if is_size(n) else str(n) for n in sizes]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 def all_known(shape: Iterable[Any]) -> bool:

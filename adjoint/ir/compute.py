@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -104,9 +105,8 @@ def compute_anew(op: Op, arrays: list[Any]) -> Any:
     is called to raise a clearer error.
     """
     xp = None
-    low = False
-    large = op.library in _ALWAYS or op.grows
-    enough = SMALL if op.library in _ASKED and not op.view else LARGE
+    low = large = False
+    enough = _enough(op)
     for array in arrays:
         if type(array) is _ndarray or hasattr(array, "dtype"):
             if xp is None:
@@ -204,6 +204,45 @@ def remember_numbered(
         return None if launch is None else executable.Executable(launch, op, op, records)
 
     executable.keep_family(key, alike, make)
+
+
+def remember_sized(
+    op: Op, arrays: list[Any], launching: Callable[[list[Any], list[Any]], Any], result: object
+) -> None:
+    """Cache `launching(numbers, arrays)`, which makes a launch function for arrays that differ from
+    these in their sizes, and a function from other numbers to others, or None. It returns None for
+    what it does not support.
+    """
+    if not op.kept or not _is_kept(arrays, result):
+        return
+    records, least = _records(op, result), _enough(op)
+
+    def make(op: Op, numbers: list[Any], arrays: list[Any]) -> Any:
+        if max(map(_size, arrays), default=0) <= least:
+            return None
+        made = launching(numbers, arrays)
+        if made is None:
+            return None
+        launch, renumbered = made
+
+        def make_numbered(op: Op, numbers: list[Any]) -> executable.Executable | None:
+            launch = renumbered(numbers)
+            return None if launch is None else executable.Executable(launch, op, op, records)
+
+        more = None if renumbered is None else make_numbered
+        return executable.Executable(launch, op, op, records), more
+
+    executable.keep_sized(op, arrays, make)
+
+
+_size = operator.attrgetter("size")
+
+
+def _enough(op: Op) -> int:
+    """How many elements an array must have more than, so that the native backend is asked."""
+    if op.library in _ALWAYS or op.grows:
+        return -1
+    return SMALL if op.library in _ASKED and not op.view else LARGE
 
 
 def _records(op: Op, result: object) -> bool:

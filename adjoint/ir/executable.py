@@ -8,11 +8,19 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import policy
-from ..core.arrays import CachedLaunch, CachedView, CachedViews, signature
+from ..core.arrays import CachedLaunch, CachedView, CachedViews, ndarray, signature
 from ..core.op import Op
+from ..core.tensor_base import TensorBase
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from ..core.arrays import PhiloxState
+
+    Maker: TypeAlias = "Callable[[Any, list[Any]], Executable | None]"
+    SizedMaker: TypeAlias = (
+        "Callable[[Op, list[Any], list[Any]], tuple[Executable, Maker | None] | None]"
+    )
 
 
 class Executable:
@@ -91,9 +99,7 @@ def keep(key: Hashable, executable: Executable) -> None:
     _cache.young[key] = executable
 
 
-def keep_family(
-    key: Hashable, owner: object, make: Callable[[Any, list[Any]], Executable | None]
-) -> None:
+def keep_family(key: Hashable, owner: object, make: Maker) -> None:
     """Cache a factory: `find_numbered` calls `make(owner, numbers)` for the executable of
     particular numbers. `key` is the signature without numbers.
     """
@@ -105,16 +111,19 @@ def keep_family(
 def find_numbered(
     key: Hashable, owner: object, args: Iterable[Any], grad: bool, raw: bool = False
 ) -> Executable | None:
-    """The executable of `owner` for arguments of which only the numbers are new; None if no factory
-    is cached or it refuses them. An executable made for the same numbers a second time is cached by
-    `key`: numbers that change with each call leave nothing behind.
+    """The executable of `owner` for arguments of which only the numbers are new, or the sizes, too;
+    None if no factory is cached or it refuses them. An executable made for the same numbers a
+    second time is cached by `key`: numbers that change with each call leave nothing behind.
     """
     numbers: list[Any] = []
+    arrays: list[Any] = []
     alike = owner.without_numbers(numbers) if isinstance(owner, Op) else owner
-    like = signature(alike, args, grad, [], None, raw, numbers)
-    family = find(like) if numbers and like is not None else None
-    if family is None:
+    like = signature(alike, args, grad, arrays, None, raw, numbers)
+    if like is None:
         return None
+    family = find(like) if numbers else None
+    if family is None:
+        return _find_sized(key, like, owner, args, arrays, numbers)
     executable: Executable | None = family.launch(owner, numbers)
     if executable is not None:
         which = tuple(numbers)
@@ -125,6 +134,65 @@ def find_numbered(
         else:
             family.seen = {which}
     return executable
+
+
+def keep_sized(op: Op, args: Iterable[Any], make: SizedMaker) -> None:
+    """Cache a factory for calls of ops that differ from this one in floats and sizes: `make(op,
+    numbers, arrays)` is called for those of particular ones. It returns an executable, and a
+    function that makes others for other numbers; or None where it does not support them.
+    """
+    numbers: list[Any] = []
+    arrays: list[Any] = []
+    alike = op.without_numbers(numbers)
+    if signature(alike, args, False, arrays, None, True, numbers) is None:
+        return
+    key = key_without_sizes(alike, args, arrays)
+    if key is not None and find(key) is None:
+        keep(key, Executable(make, alike, None, False))
+
+
+def _find_sized(
+    key: Hashable, like: Hashable, owner: object, args: Iterable[Any], arrays: list[Any],
+    numbers: list[Any],
+) -> Executable | None:  # fmt: skip
+    """The executable of an op for arrays of new sizes, cached by `key`, and for other numbers by
+    `like`; None if no factory is cached or it refuses them.
+    """
+    if not isinstance(owner, Op) or not owner.kept:
+        return None
+    sized = key_without_sizes(owner.without_numbers([]), args, arrays)
+    family = None if sized is None else find(sized)
+    made = None if family is None else family.launch(owner, numbers, arrays)
+    if made is None:
+        return None
+    executable: Executable = made[0]
+    keep(key, executable)
+    if made[1] is not None:
+        keep_family(like, owner.without_numbers([]), made[1])
+    return executable
+
+
+def key_without_sizes(alike: object, args: Iterable[Any], arrays: list[Any]) -> Hashable:
+    """The key of calls of what `alike` stands for that differ in sizes, strides and floats only;
+    None where arguments are neither arrays nor numbers.
+    """
+    parts: list[Any] = [_SIZED, id(alike)]
+    place = 0
+    for x in args:
+        if type(x) is float:
+            parts.append(float)
+        elif type(x) is int:
+            parts.append((int, x))
+        elif isinstance(x, (TensorBase, ndarray)):
+            data = arrays[place]
+            place += 1
+            parts.append((data.dtype.num, data.ndim))
+        else:
+            return None
+    return tuple(parts)
+
+
+_SIZED = "any sizes"  # what keys without sizes begin with
 
 
 def known(op: Op, arrays: list[Any]) -> Any:
@@ -165,7 +233,9 @@ def forgettable(clear: Callable[[], object]) -> None:
 def counts() -> dict[str, int]:
     """The number of cached executables by the name of their op or function."""
     numbers: dict[str, int] = {}
-    for executable in (*_cache.young.values(), *_cache.old.values()):
+    for key, executable in (*_cache.young.items(), *_cache.old.items()):
+        if type(key) is tuple and key[0] is _SIZED:
+            continue
         owner = executable.owner
         name = getattr(owner, "__name__", None) or type(owner).__name__
         numbers[name] = numbers.get(name, 0) + 1

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core import policy
 from ..core.errors import AdjointError
 from ..core.spec import broadcast_shapes
+from ..core.symbolic_sizes import shown
 from .program import Node, Program, Value
 
 Axes = tuple[int, ...]
@@ -326,7 +327,7 @@ def kernels(
         if is_shared(axes):  # one after another
             group = {n for n in group if needs[n] & group == {n}}
         stage_of |= dict.fromkeys(group, len(parts))
-        parts.append(PlannedKernel(axes, f"reductions over axes {axes} of {space}"))
+        parts.append(PlannedKernel(axes, f"reductions over axes {axes} of {shown(space)}"))
         remaining = [v for v in remaining if v.number not in group]
     home = {n: max((stage_of[r] for r in needs[n]), default=-1) for n in needs}
     whole = tuple(d for d, n in enumerate(space) if n != 1)
@@ -336,12 +337,12 @@ def kernels(
         if stage >= 0 and not (w.axes == whole and is_shared(parts[stage].axes)):
             part = parts[stage]
         elif stage >= 0:
-            reason = f"programs share what is reduced of {space}"
+            reason = f"programs share what is reduced of {shown(space)}"
             part = simple.setdefault(w.axes, PlannedKernel((), reason))
         elif parts and w.axes == whole:
             part = parts[0]
         else:
-            reason = f"a result along axes {w.axes} of {space}, before any reduction"
+            reason = f"a result along axes {w.axes} of {shown(space)}, before any reduction"
             part = simple.setdefault(w.axes, PlannedKernel((), reason))
         part.results.append((j, w))
     last = [(part, -1) for part in simple.values()]

@@ -72,12 +72,14 @@ class Declared:
     """A composite, and the plans made for calls of it."""
 
     __slots__ = (
-        "__weakref__", "always", "apart", "families", "function", "native", "plans", "run",
+        "__weakref__", "always", "apart", "families", "function", "native", "patterns", "plans",
+        "run",
     )  # fmt: skip
 
     run: Callable[..., Any]  # the public function, which calls this one or its kernels
     plans: dict[Any, Any]  # by arguments and casts: the fused op, or the reason why there is none
     families: dict[Any, Variants]  # variants of such ops, by the same without numbers
+    patterns: dict[Any, Any]  # what makes such ops for any sizes, by the same without these, too
 
     def __init__(
         self, function: Callable[..., Any], native: str, always: bool, apart: bool = False
@@ -88,6 +90,7 @@ class Declared:
         self.apart = apart
         self.plans = {}
         self.families = {}
+        self.patterns = {}
         _every.add(self)
 
 
@@ -98,6 +101,7 @@ def _forget() -> None:
     for declared in list(_every):
         declared.plans.clear()
         declared.families.clear()
+        declared.patterns.clear()
 
 
 forgettable(_forget)

@@ -38,8 +38,11 @@ def shares_storage(result: Any, x: TensorBase, op: Op) -> bool:
 
 def _would_share(x: TensorBase, op: Op) -> bool:
     """Whether a recorded result of `op` on `x` would share memory if it were computed: a view op
-    may have to copy, depending on how the memory lies.
+    may have to copy, depending on how the memory lies. To an executor without `writes` it is all
+    the same.
     """
+    if not getattr(MODE.get().executor, "writes", True):
+        return True
     if type(x._data) is ndarray:
         part = op.compute(backend, x._data)
         return np.may_share_memory(part, x._data) if part.size else True

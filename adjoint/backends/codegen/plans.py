@@ -38,6 +38,7 @@ class BoundPlan(NamedTuple):
     head: bytes  # the words before pointers
     orders: Orders  # of outputs that are not given
     halves: Halves | None  # of a reduction that runs as two kernels: the plan is the first one's
+    in_order: bool  # one kernel, whose outputs are not given, and row-major
 
 
 class Halves(NamedTuple):
@@ -124,11 +125,13 @@ def _binder(compiled: Compiled, planned: _Planned) -> Callable[[Sequence[int]], 
     names = fixed_words(kernel, layout)
     pack = struct.Struct(f"{len(names)}q").pack
     at = names.index("o0") if layout.outer else -1
+    in_order = bool(orders) and halves is None and all(x == sorted(x) for x in orders)
 
     def bind(numbers: Sequence[int]) -> BoundPlan:
         chunks, units, parts, *words = numbers
         rows = words[at] if at >= 0 else 0
-        return BoundPlan(layout, chunks, units, parts, rows, pack(*words), orders, halves)
+        head = pack(*words)
+        return BoundPlan(layout, chunks, units, parts, rows, head, orders, halves, in_order)
 
     return bind
 

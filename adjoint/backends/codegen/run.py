@@ -89,9 +89,7 @@ class KernelEntry:
         self.rows = planned.rows
         self.row_major = all(isinstance(make, functools.partial) for make in makers)
         self.head = planned.head
-        codes = {"float32": "f4x", "float64": "d"}
-        tail = [codes.get(v.dtype, "q" if v.dtype in ir.SIGNED else "Q") for v in kernel.scalars]
-        self.pack = struct.Struct("=" + "".join(tail)).pack
+        self.pack = packer(kernel)
         # Where each operand begins and ends, in bytes from its pointer; of a call without outputs
         # of its own, which overlaps nothing, none.
         self.spans = spans
@@ -170,6 +168,18 @@ class KernelEntry:
         return False
 
 
+def packer(kernel: Kernel) -> Callable[..., bytes]:
+    """The function that makes words of the values of a kernel's scalars."""
+    return _packer(*[v.dtype for v in kernel.scalars])
+
+
+@functools.lru_cache
+def _packer(*dtypes: str) -> Callable[..., bytes]:
+    codes = {"float32": "f4x", "float64": "d"}
+    tail = [codes.get(dtype, "q" if dtype in ir.SIGNED else "Q") for dtype in dtypes]
+    return struct.Struct("=" + "".join(tail)).pack
+
+
 class Pair:
     """A reduction that runs as two kernels: the parts, then their combination."""
 
@@ -236,6 +246,7 @@ class Compiled:
         self.cost = cost(kernel)  # of one element, in additions
         self.in_place = in_place(kernel)  # outputs that may be an input's memory
         self._single = len(kernel.outputs) == 1
+        self._draws = any(v.op == "random" for v in kernel.values)
 
     def __call__(
         self,
@@ -299,6 +310,15 @@ class Compiled:
         """The prepared call for arrays like these, with outputs like `outs` if those are given."""
         return self._prepare(arrays, outs, shape)
 
+    def bound(self, arrays: Sequence[Array], space: Sequence[int]) -> BoundPlan | None:
+        """The plan for arrays that are known to fit a space of these sizes; None where outputs are
+        not simply row-major, or there are two kernels: then `entry` is to be asked.
+        """
+        rank = self.kernel.rank
+        steps = [_strides(x, v.axes, rank) for x, v in zip(arrays, self.kernel.inputs, strict=True)]
+        planned = self._plans[False].plan(self, space, steps)
+        return planned if planned.in_order and not self._draws else None
+
     @functools.cached_property
     def halves(self) -> Halves:
         """The two kernels that compute it where there are few results of much."""
@@ -325,7 +345,7 @@ class Compiled:
             for o, order in zip(kernel.outputs, planned.orders, strict=False)
         ]
         work = self.cost * math.prod(sizes)
-        if any(v.op == "random" for v in kernel.values):
+        if self._draws:
             _assert_row_major(kernel, [make() for make in makers] if outs is None else outs)
         if planned.halves is not None:
             return Pair(planned.halves, planned, sizes, strides, work, makers)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
@@ -15,7 +15,8 @@ import numpy as np
 from ....core import policy
 from ....core.errors import NotTraceable
 from ....core.spec import prod
-from ....core.symbolic_scalar import ScalarGraph, SymbolicFloat
+from ....core.symbolic_scalar import ScalarGraph
+from ....core.symbolic_sizes import SYMBOLS, all_known
 from ....ir.compute import quietly
 from ....ir.partition import PlannedKernel, kernels
 from ....ir.passes import unused_inputs, without_reshapes
@@ -24,9 +25,9 @@ from ....ir.program import Value as Given
 from ....ir.program import Value as Known
 from ...codegen import Kernel, KernelValue, split
 from ...codegen.ir import REDUCTIONS
-from ...codegen.run import compiled
+from ...codegen.run import KernelEntry, Pair, Runner, compiled
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, launcher, rebased, writer
+from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, writer
 from ..runtime.pool import default_pool
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -113,7 +114,7 @@ class Composite:
         self.stages = [_Stage(part, tracer, space) for part in parts]
         tracer.close()
         self.sources = [x for stage in self.stages for x in stage.sources]  # of all numbers
-        self.varies = SymbolicFloat in map(type, self.sources)
+        self.varies = not SYMBOLS.isdisjoint(map(type, self.sources))
         self._fill(values_of(self.sources))
         used = sorted({n for part in parts for kind, n in part.loads if kind == "input"})
         sources = {n for x in self.gathers for n in x.sources}
@@ -126,15 +127,41 @@ class Composite:
             if n in used and 1 in spec.shape
         ]
         self.read = frozenset(self.reads)
-        self.small = all(
-            spec.dtype.itemsize * prod(spec.shape) < block_cache.SMALLEST // 2 for spec in specs
-        )
+        self.nbytes = [spec.dtype.itemsize * prod(spec.shape) for spec in specs]
         self.count = len(inputs)
         self.sizes = [  # of what is further, without dimensions of size 1
             tuple(n for n in x.shape(every) if n != 1) for x in self.gathers
         ]
+        if all_known(self.nbytes):
+            self._begin()
+
+    def _begin(self) -> None:
+        """Prepares for calls, now that the sizes are known."""
+        self.small = all(n < block_cache.SMALLEST // 2 for n in self.nbytes)
         self.remembered = {}
         self._forget_launch()
+
+    def sized(self, fill: Callable[[Any], Any], values: Sequence[float] | None = None) -> Composite:
+        """A composite with the same kernels for other sizes, which `fill` puts in the place of
+        symbols, and other numbers, where `values` are those of `sources`.
+        """
+        other = object.__new__(Composite)
+        vars(other).update(vars(self))
+        other.space, other.nbytes = fill(self.space), fill(self.nbytes)
+        other.outputs = [(n, fill(shape)) for n, shape in self.outputs]
+        if self.squeezed:
+            other.squeezed = [(n, fill(shape)) for n, shape in self.squeezed]
+        if self.guards:
+            other.guards = [(fill(g.__self__).guard, fill(spec), n) for g, spec, n in self.guards]
+        if self.gathers:
+            other.sizes = [fill(shape) for shape in self.sizes]
+            other.gathers = [fill(x) for x in self.gathers]
+            other.takers = [x.taker() for x in other.gathers]
+        other.stages = [stage.sized(fill) for stage in self.stages]
+        if values is not None:
+            other._fill(values)
+        other._begin()
+        return other
 
     def _connect(
         self, parts: Sequence[PlannedKernel], used: Sequence[int], count: int
@@ -219,32 +246,28 @@ class Composite:
         return outputs if outputs is None or len(outputs) > 1 else outputs[0]
 
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
-        """The outputs for arrays that lie as none did lately, and launchers for the next ones."""
+        """The outputs for arrays that lie as none did lately, by launchers for such arrays."""
         key = self.key_of(arrays)
         known = self.remembered.get(key)
-        if known is not None:
-            self._use(*known)
-            outputs = self._launch(arrays)
-            return self._run(list(arrays))[0] if outputs is None else outputs
-        results, made = self._run(list(arrays))
-        if len(self.remembered) >= policy.COMPOSITE_STRIDES:
-            self.remembered.clear()
-        known = self.remembered[key] = self._prepared(arrays, made)
+        if known is None:
+            if len(self.remembered) >= policy.COMPOSITE_STRIDES:
+                self.remembered.clear()
+            known = self.remembered[key] = self._prepared(arrays)
         self._use(*known)
-        return results
+        outputs = self._launch(arrays)
+        return self._run(list(arrays)) if outputs is None else outputs
 
     def key_of(self, arrays: Sequence[Any]) -> Any:
         """The key of a launch: the strides of those arrays that are read."""
         return tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
 
-    def _prepared(self, arrays: Sequence[Any], made: list[Any]) -> _Launching:
-        """Launchers that repeat for arrays like these what `_run` has done, where `made` is all
-        arrays that it had.
-        """
+    def _prepared(self, arrays: Sequence[Any]) -> _Launching:
+        """Launchers that do for arrays like these what `_run` does."""
         given = list(arrays)  # what launchers get: not squeezed
         for take in self.takers:
             given.append(take(given))
         first = len(arrays)
+        made = self._squeezed(given, first)
         views = {n: (n, 0) for n in range(first)}  # of inputs: need not be made
         for n, further in enumerate(self.gathers, first):
             if type(further) is not Picked and further.source in views:
@@ -273,32 +296,50 @@ class Composite:
             launch, sources = based[n]
             steps.append(_step(launch, [place[x] for x in sources]))
             place[n] = first + len(steps) - 1
-        count = len(given)
-        filled = first + len(steps)
-        shapes = dict(self.outputs)
-        for k, stage in enumerate(self.stages):
-            roots = [views.get(n, (n, 0)) for n in stage.arguments]
-            sources = sorted({n for n, _ in roots})
-            several = len(stage.compiled.kernel.outputs)
-            launch = launcher(
-                stage.compiled,
-                [given[n] if n < len(given) else made[n] for n in sources],
-                [shapes.get(n, made[n].shape) for n in range(count, count + several)],
-                arrays=[made[n] for n in stage.arguments],
-                views=[(sources.index(n), offset) for n, offset in roots],
-                scalars=self.numbers[k],
-                shape=stage.shape,
-                parallel=stage.run is not None,
-                outs=stage.outs(),
-            )
+        count = first + len(steps)
+        for k in range(len(self.stages)):
+            before = len(made)
+            launch, arguments = self._launcher(k, given, made, views)
             if launch is None:
                 return [], ()
-            steps.append(_step(launch, [place[n] for n in sources], k))
-            for n in range(count, count + several):
-                place[n] = filled
-                filled += 1
-            count += several
+            steps.append(_step(launch, [place[n] for n in arguments], k))
+            for n in range(before, len(made)):
+                place[n] = count
+                count += 1
         return steps, tuple(place[n] for n, _ in self.outputs)
+
+    def _launcher(
+        self, k: int, given: Sequence[Any], made: list[Any], views: Mapping[int, tuple[int, int]]
+    ) -> tuple[LaunchFunction | None, Sequence[int]]:
+        """The launcher of a kernel, which gets views of what is `given` and what kernels before it
+        have `made`, and which of all arrays it takes; arrays like its outputs are added.
+        """
+        stage = self.stages[k]
+        roots = [views.get(n, (n, 0)) for n in stage.arguments]
+        inputs = sorted({n for n, _ in roots})
+        operands = [made[n] for n in stage.arguments]
+        likes = [given[n] if n < len(given) else made[n] for n in inputs]
+        places = [(inputs.index(n), offset) for n, offset in roots]
+        numbers, parallel = self.numbers[k], stage.run is not None
+        final = dict(self.outputs)
+        own = stage.shapes()
+        shapes = [final.get(n, shape) for n, shape in enumerate(own, len(made))]
+        launch = None
+        if not stage.ordered:
+            launch = fitting(
+                stage.compiled, likes, shapes, stage.sizes, arrays=operands, views=places,
+                scalars=numbers, parallel=parallel,
+            )  # fmt: skip
+        if launch is not None:
+            outputs = [np.empty(shape, stage.compiled.dtype(i)) for i, shape in enumerate(own)]
+        else:
+            entry, outputs = stage.entry(operands)
+            launch = launcher(
+                stage.compiled, likes, shapes, arrays=operands, views=places, scalars=numbers,
+                parallel=parallel, entry=entry,
+            )  # fmt: skip
+        made += outputs
+        return launch, inputs
 
     def _use(self, steps: list[_Step], results: Dims) -> None:
         """Stores launchers that the next call tries first, with its own numbers."""
@@ -341,22 +382,24 @@ class Composite:
         for guard, spec, n in self.guards:
             guard(spec, arrays[n])
 
-    def _taken(self, arrays: Sequence[Any]) -> list[Any]:
-        """The inputs that are taken from others."""
-        known = list(arrays)
-        for take in self.takers:  # also from each other
-            known.append(take(known))
-        return [
-            y if y.shape == shape else y.reshape(shape)
-            for y, shape in zip(known[len(arrays) :], self.sizes, strict=True)
-        ]
-
-    def _run(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs by general calls, and all arrays, the inputs squeezed."""
-        further = self._taken(arrays)
+    def _squeezed(self, arrays: Sequence[Any], first: int) -> list[Any]:
+        """The inputs, of which there are `first`, and what is taken from them, as kernels get
+        them.
+        """
+        squeezed = list(arrays)
         for n, shape in self.squeezed:
-            arrays[n] = arrays[n].reshape(shape)
-        arrays += further
+            squeezed[n] = arrays[n].reshape(shape)
+        for n, shape in enumerate(self.sizes, first):
+            if arrays[n].shape != shape:
+                squeezed[n] = arrays[n].reshape(shape)
+        return squeezed
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        """The outputs by general calls."""
+        first = len(arrays)
+        for take in self.takers:  # also from each other
+            arrays.append(take(arrays))
+        arrays = self._squeezed(arrays, first)
         for stage, numbers in zip(self.stages, self.numbers, strict=True):
             made = stage.compiled(
                 *[arrays[n] for n in stage.arguments],
@@ -374,7 +417,7 @@ class Composite:
         for n, shape in self.outputs:
             y = arrays[n]
             results.append(y if y.shape == shape else y.reshape(shape))
-        return results, arrays
+        return results
 
 
 _in_use: WeakValueDictionary[Any, Composite] = WeakValueDictionary()
@@ -502,6 +545,7 @@ class _Stage:
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
     ordered: bool  # whether outputs are row-major, however the inputs lie
+    run: Runner | None  # by threads, where that pays
 
     def __init__(self, part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> None:
         self.ordered = tracer.ordered
@@ -509,13 +553,35 @@ class _Stage:
         self.compiled = compiled(kernel)
         known = {a for v in kernel.inputs for a in v.axes}
         self.shape = None if known.issuperset(spanned) else self.sizes
+        if all_known(self.sizes):
+            self._begin()
+
+    def _begin(self) -> None:
+        """Decides who runs it, now that the sizes are known."""
         self.run = default_pool().run if prod(self.sizes) >= policy.PARALLEL else None
+
+    def sized(self, fill: Callable[[Any], Any]) -> _Stage:
+        """The kernel for other sizes, which `fill` puts in the place of symbols."""
+        other = object.__new__(_Stage)
+        other.arguments, other.compiled, other.ordered = self.arguments, self.compiled, self.ordered
+        other.sources, other.sizes = self.sources, fill(self.sizes)
+        other.shape = None if self.shape is None else other.sizes
+        other._begin()
+        return other
+
+    def entry(self, operands: Sequence[Any]) -> tuple[KernelEntry | Pair, list[Any]]:
+        """The prepared call for arrays like these, and arrays like those that it gives."""
+        outs = self.outs()
+        entry = self.compiled.entry(operands, self.shape, outs)
+        return entry, list(entry.allocate()) if outs is None else outs
 
     def outs(self) -> list[Any] | None:
         """Arrays for the outputs, where their order matters."""
         if not self.ordered:
             return None
-        return [
-            np.empty([self.sizes[a] for a in o.axes], self.compiled.dtype(k))
-            for k, o in enumerate(self.compiled.kernel.outputs)
-        ]
+        return [np.empty(x, self.compiled.dtype(k)) for k, x in enumerate(self.shapes())]
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes in which the kernel gives its outputs."""
+        outputs = self.compiled.kernel.outputs
+        return [tuple([self.sizes[a] for a in o.axes]) for o in outputs]

@@ -83,7 +83,10 @@ class _Part(NamedTuple):
 
     def shape(self, inputs: Sequence[Spec]) -> tuple[int, ...]:
         """Sizes of the view."""
-        return np.broadcast_to(0, inputs[self.source].shape)[self._key()].shape
+        shape = inputs[self.source].shape
+        if type(self.item) is tuple:  # all of them, the other way round
+            return shape
+        return shape[: self.before] + shape[self.before + 1 :]
 
     def taker(self) -> _Taker:
         """A function that makes the view from all arrays of a call."""

@@ -22,7 +22,7 @@ from ..gemm import products
 from ..onednn import api as onednn
 from ..random import random_draws
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, launcher
+from ..runtime.launch import LaunchFunction, fitting, launcher
 from ..runtime.pool import default_pool
 from . import large_arrays as names
 from . import machine_routines
@@ -110,6 +110,12 @@ class KernelCall:
             return
         results = result if self.pattern.several else (result,)
         large = any(y.nbytes >= block_cache.SMALLEST // 2 for y in results)
+        if self.pattern.box is None:
+            inputs = _with_floats(arrays)
+            variants = _patterns.get(pattern_key(op, inputs, self.varies, None))
+            if variants is not None:
+                made = _Sized(variants, inputs is not arrays, [y.dtype for y in results])
+                core_compute.remember_sized(op, list(arrays), made, result)
         if not self.varies:
             launch = functools.partial(quietly, launch) if large else launch
             core_compute.remember(op, list(arrays), launch, result)
@@ -138,6 +144,62 @@ class KernelCall:
         if not self.pattern.ordered:
             return None
         return [np.empty(shape, given[0].dtype) for shape in self.shapes]
+
+
+class _Sized:
+    """The launchers of one op for arrays of any sizes, by the patterns that there are."""
+
+    __slots__ = ("_converts", "_dtypes", "_variants")
+
+    def __init__(self, variants: Variants, converts: bool, dtypes: Sequence[Any]) -> None:
+        """`converts`: whole numbers are floats; `dtypes` are those of the results."""
+        self._variants = variants
+        self._converts = converts
+        self._dtypes = dtypes
+
+    def __call__(self, numbers: list[Any], arrays: list[Any]) -> Any:
+        """The launcher, and a function from other numbers to others, where there are some; None
+        where no pattern serves.
+        """
+        sizes = [n for x in arrays for n in x.shape]
+        given = _as_floats(numbers) if self._converts else numbers
+        for pattern in self._variants.made:
+            bound = pattern.run(*sizes)
+            if bound is None:
+                continue
+            if pattern.refusal or not pattern.takes(given):
+                return None
+            shapes, space, parallel, values = bound
+            scalars = values(*pattern.floats(given))
+            if scalars is not None:
+                break
+        else:
+            return None
+        kernel, launch, outs = pattern.compiled, None, None
+        if pattern.ordered:  # outputs that are row-major, however the inputs lie
+            outs = [np.empty(shape, arrays[0].dtype) for shape in shapes]
+        else:
+            launch = fitting(kernel, arrays, shapes, space, scalars=scalars, parallel=parallel)
+        if launch is None:
+            launch = launcher(kernel, arrays, shapes, scalars=scalars, parallel=parallel, outs=outs)
+        if launch is None:
+            return None
+        sized = zip(shapes, self._dtypes, strict=True)
+        nbytes = [math.prod(shape) * dtype.itemsize for shape, dtype in sized]
+        large = max(nbytes) >= block_cache.SMALLEST // 2
+        whole = functools.partial(quietly, launch) if large else launch
+        if not numbers:
+            return whole, None
+
+        def renumbered(numbers: list[Any]) -> Any:
+            given = _as_floats(numbers) if self._converts else numbers
+            scalars = values(*pattern.floats(given)) if pattern.takes(given) else None
+            if scalars is None:
+                return None
+            other = launch.numbered(scalars) if scalars else launch
+            return functools.partial(quietly, other) if large else other
+
+        return whole, renumbered
 
 
 def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
@@ -300,7 +362,8 @@ def pattern_call(op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = N
         bound = pattern.run(*sizes)
     if pattern.refusal:
         raise NotTraceable(pattern.refusal)
-    return KernelCall(pattern, numbers, *bound)
+    shapes, _, parallel, values = bound
+    return KernelCall(pattern, numbers, shapes, parallel, values)
 
 
 def _takes_narrow(op: Op) -> bool:

@@ -32,9 +32,9 @@ class KernelPattern:
     """One op on arrays of given ranks and dtypes, as a kernel, for all sizes that decide as those
     did with which it was written down.
 
-    `run(*sizes)` takes the sizes of all arrays, and gives the shapes of the results, whether
-    threads share the work, and a function from the floats that come with a call to the kernel's
-    scalars (or None, where they decide otherwise); None for sizes that do.
+    `run(*sizes)` takes the sizes of all arrays, and gives the shapes of the results, the sizes of
+    the index space, whether threads share the work, and a function from the floats that come with
+    a call to the kernel's scalars (or None, where they decide otherwise); None for sizes that do.
     """
 
     __slots__ = ("box", "compiled", "fixed", "ordered", "refusal", "run", "several")
@@ -74,15 +74,15 @@ class KernelPattern:
             raise
         except NotTraceable as error:
             self.refusal = str(error)
-            return _shaping(graph.function([], floats, [False]), [])
+            return _shaping(graph.function([], floats, [False]), [0])
         if has_lost_numbers(tracer):
             raise UnknownNumber("a number that was taken for known")
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
         parallel = step(operator.ge, math.prod(tracer.space), policy.PARALLEL)
-        early = [*(n for spec in specs for n in spec.shape), parallel]
+        early = [*(n for spec in specs for n in spec.shape), *tracer.space, parallel]
         run = graph.function(tracer.numbers, floats, early)
-        return _shaping(run, [len(spec.shape) for spec in specs])
+        return _shaping(run, [*(len(spec.shape) for spec in specs), len(tracer.space)])
 
     def _traced(
         self, op: Op, symbolic: Op, arrays: Sequence[Any], operands: Sequence[Any],
@@ -140,7 +140,7 @@ class KernelPattern:
 
 
 def _shaping(run: Callable[..., Any], ranks: Sequence[int]) -> Callable[..., Any]:
-    """`run`, with the sizes of results in shapes of such ranks."""
+    """`run`, with the sizes of results, and of the space behind them, in shapes of such ranks."""
     ends = list(itertools.accumulate(ranks, initial=0))
 
     def shaping(*sizes: int) -> Any:
@@ -148,8 +148,8 @@ def _shaping(run: Callable[..., Any], ranks: Sequence[int]) -> Callable[..., Any
         if found is None:
             return None
         flat, values = found
-        shapes = [flat[begin:end] for begin, end in itertools.pairwise(ends)]
-        return shapes, flat[-1], values
+        *shapes, space = [flat[begin:end] for begin, end in itertools.pairwise(ends)]
+        return shapes, space, flat[-1], values
 
     return shaping
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from ....core import policy
 from ....core.array_properties import ArrayProperties
-from ....core.errors import AdjointError, NotTraceable
-from ....core.spec import broadcast_shapes
+from ....core.errors import NotTraceable
+from ....core.spec import broadcast
 from ....core.symbolic_scalar import SymbolicFloat, as_float32
 from ....ir.compute import quietly
 from ... import numpy as reference
@@ -289,10 +289,10 @@ def _made(symbols: Sequence[Traced], value: KernelValue) -> Traced:
 
 def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape to which arrays broadcast, over which a kernel loops."""
-    try:
-        return broadcast_shapes(*shapes)
-    except AdjointError:
-        raise NotTraceable("shapes that do not broadcast") from None
+    sizes, conflict = broadcast(shapes)
+    if conflict is not None:  # not told by an error, whose message would read the sizes
+        raise NotTraceable("shapes that do not broadcast")
+    return tuple(sizes)
 
 
 def _aligned(symbols: Sequence[Traced]) -> tuple[tuple[int, ...], tuple[int, ...]]:

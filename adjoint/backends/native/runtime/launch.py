@@ -14,8 +14,9 @@ import numpy as np
 
 from ....core.arrays import CachedLaunch as Kernel
 from ....core.errors import NotTraceable
+from ....core.spec import prod
 from ...codegen import Compiled
-from ...codegen.run import KernelEntry, Pair
+from ...codegen.run import QUICK, KernelEntry, Pair, code_of, packer
 from .pool import default_pool
 
 # (*arrays) -> array, tuple of arrays, or None; with `numbered(scalars)`, where it has some
@@ -34,17 +35,20 @@ def launcher(
     shape: Sequence[int] | None = None,
     parallel: bool = False,
     outs: Sequence[np.ndarray] | None = None,
+    entry: KernelEntry | Pair | None = None,
 ) -> LaunchFunction | None:
     """A launcher of `compiled` for arrays like `given`; None where there can be none.
 
     `shapes` are those of the outputs, which may have more or fewer dimensions of size 1 than the
     kernel's own. `arrays` are what the kernel gets: of each `views` says what it is a view of; else
     they are views of `given`, in order, from their first element on. `outs` are row-major outputs,
-    where the kernel is to write such ones however its inputs lie.
+    where the kernel is to write such ones however its inputs lie. `entry` is the prepared call,
+    where there is one already.
     """
     arrays = given if arrays is None else arrays
     views = [(n, 0) for n in range(len(given))] if views is None else views
-    entry = compiled.entry(arrays, shape, outs)
+    if entry is None:
+        entry = compiled.entry(arrays, shape, outs)
     if isinstance(entry, Pair):
         return _pair(entry, given, arrays, views, shapes, scalars, parallel)
     outputs: list[Any] = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
@@ -52,6 +56,35 @@ def launcher(
         made = [y.reshape(shape) for y, shape in zip(entry.allocate(), shapes, strict=True)]
         outputs = [(y.shape, y.dtype, y.strides) for y in made]
     return _single(entry, given, views, outputs, scalars, parallel)
+
+
+def fitting(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    space: Sequence[int],
+    *,
+    arrays: Sequence[np.ndarray] | None = None,
+    views: Sequence[View] | None = None,
+    scalars: Sequence[float] = (),
+    parallel: bool = False,
+) -> LaunchFunction | None:
+    """`launcher` for arrays that are known to fit the kernel and a space of these sizes; None where
+    it is not as simple as that.
+    """
+    planned = compiled.bound(given if arrays is None else arrays, space)
+    if planned is None:
+        return None
+    kernel = compiled.kernel
+    code, pack = code_of(kernel, planned.layout), packer(kernel)
+    outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
+    quick = compiled.cost * prod(space) < QUICK
+    made = bare(
+        code.address, planned.chunks, given, outputs, planned.head, pack(*scalars), parallel, quick,
+        views,
+    )  # fmt: skip
+    made.keeps, made.pack = code, pack
+    return made
 
 
 def _single(
