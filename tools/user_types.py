@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import re
 import shutil
@@ -39,6 +40,7 @@ SKIPPED = (
 OTHERS = frozenset((*SKIPPED, "numpy"))
 SETTINGS = f"""[mypy]
 strict = true
+mypy_path = {{}}
 follow_imports = silent
 ignore_missing_imports = true
 warn_unused_ignores = false
@@ -66,12 +68,13 @@ def write_programs(folder: Path) -> list[Path]:
     return sorted(folder / name for name in programs)
 
 
-def lines_left_out(text: str) -> set[int]:
-    """Lines that name other libraries, or what comes from them by assignment; and those of
-    functions without annotations.
+def lines_left_out(text: str, lambdas: bool = False) -> set[int]:
+    """Lines that name other libraries, the program's own functions that say no result, or what
+    comes from either by assignment; and those of functions without annotations, `lambdas` too.
     """
     tree = ast.parse(text)
-    others: set[str] = set()
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    others = {each.name for each in functions if each.returns is None}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             module = getattr(node, "module", "") or ""
@@ -81,19 +84,19 @@ def lines_left_out(text: str) -> set[int]:
     out: set[int] = set()
     for node in ast.walk(tree):
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if isinstance(node, ast.Assign) and others & names:
+        is_lambda = lambdas and isinstance(getattr(node, "value", None), ast.Lambda)
+        if isinstance(node, ast.Assign) and (others & names or is_lambda):
             targets = [each for target in node.targets for each in ast.walk(target)]
             others |= {each.id for each in targets if isinstance(each, ast.Name)}
-        is_bare = isinstance(node, (ast.FunctionDef, ast.Lambda)) and not is_annotated(node)
+        is_bare = isinstance(node, ast.FunctionDef) and not is_annotated(node)
+        is_bare = is_bare or (lambdas and isinstance(node, ast.Lambda))
         if is_bare or (isinstance(node, ast.Name) and node.id in others):
             out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return out
 
 
-def is_annotated(function: ast.FunctionDef | ast.Lambda) -> bool:
+def is_annotated(function: ast.FunctionDef) -> bool:
     """Whether a function says a type of an argument or its result, or has no arguments."""
-    if isinstance(function, ast.Lambda):
-        return True
     given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     given = [each for each in given if each.arg != "self"]
     return not given or function.returns is not None or any(each.annotation for each in given)
@@ -113,11 +116,36 @@ class Known(NamedTuple):
     unknown: list[int]  # lines, one for each expression of type Any
 
 
+def pyright(folder: Path, programs: Sequence[Path]) -> list[tuple[str, int, str]]:
+    """The errors of pyright, with those of unknown types: file, line, text; but for lines that are
+    left out.
+    """
+    rules = ("Argument", "Lambda", "Member", "Parameter", "Variable")
+    settings = {
+        "include": [str(program) for program in programs],
+        "extraPaths": [str(folder / "package")],
+        "typeCheckingMode": "standard", "reportMissingImports": False,
+        "strictDictionaryInference": True,
+        "reportMissingModuleSource": False,
+        **{f"reportUnknown{rule}Type": "error" for rule in rules},
+    }  # fmt: skip
+    (folder / "pyright.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "-p", str(folder / "pyright.json"),
+               "--outputjson", "--pythonpath", sys.executable]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    out = {str(program): lines_left_out(program.read_text(), lambdas=True) for program in programs}
+    found = []
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        line = each["range"]["start"]["line"] + 1
+        if each["severity"] == "error" and line not in out[each["file"]]:
+            found.append((Path(each["file"]).name, line, each["message"]))
+    return found
+
+
 def check(folder: Path, programs: Sequence[Path], *options: str) -> list[str]:
     """What mypy says of programs, with the package that lies in the folder."""
     command = [sys.executable, "-m", "mypy", *flags(folder), *options, *map(str, programs)]
-    environment = {**os.environ, "MYPYPATH": str(folder / "package")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode > 1:
         raise RuntimeError(f"mypy: {done.stdout}{done.stderr}")
     return done.stdout.splitlines()
@@ -126,7 +154,7 @@ def check(folder: Path, programs: Sequence[Path], *options: str) -> list[str]:
 def flags(folder: Path) -> list[str]:
     """The options of all runs of mypy in a folder."""
     settings = folder / "mypy.ini"
-    settings.write_text(SETTINGS)
+    settings.write_text(SETTINGS.format(folder / "package"))
     return [f"--config-file={settings}", "--no-error-summary", f"--cache-dir={folder / 'cache'}"]
 
 
@@ -136,12 +164,12 @@ def known(folder: Path, programs: Sequence[Path]) -> tuple[list[Known], list[str
     """
     first = folder / "first.py"  # so that the package is read from mypy's cache: memory
     first.write_text(imports(programs))
-    check(folder, [first])
-    os.environ["MYPYPATH"] = str(folder / "package")
-    sources, options = command_line.process_options([*flags(folder), *map(str, programs)])
+    own = f"--cache-dir={folder / 'imports'}"
+    check(folder, [first], own)
+    sources, options = command_line.process_options([*flags(folder), own, *map(str, programs)])
     options.export_types = options.preserve_asts = True
     shutil.rmtree(folder / "copy", ignore_errors=True)
-    shutil.copytree(folder / "cache", folder / "copy")
+    shutil.copytree(folder / "imports", folder / "copy")
     options.cache_dir = str(folder / "copy")  # without the programs, whose types a cache lacks
     errors: list[str] = []
     result = build.build(sources, options, flush_errors=lambda _, lines, __: errors.extend(lines))
