@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,10 @@ class Files(build_py):
             for file, text in faces.stubs(package):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
+            command = [sys.executable, "-m", "adjoint.tools.stubs", str(package.resolve())]
+            paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+            environment = {**os.environ, "ADJOINT_COMPILED": "0", "PYTHONPATH": paths}
+            subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
 @contextlib.contextmanager

@@ -194,7 +194,7 @@ class Tensor(TensorBase):
 
         def __getattr__(self, name: str) -> Any: ...
 
-        def __getitem__(self, index: Any) -> Any: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
 
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
@@ -202,19 +202,23 @@ class Tensor(TensorBase):
 
         def __ne__(self, other: object) -> Any: ...  # type: ignore[override]
 
-        def __lt__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Tensor: ...
 
-        def __le__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Tensor: ...
 
-        def __gt__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Tensor: ...
 
-        def __ge__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Tensor: ...
 
-        def __invert__(self) -> Any: ...
+        def __invert__(self) -> Tensor: ...
 
-        def __pow__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Tensor: ...
 
-        def __rpow__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Tensor: ...
+
+        def __pow__(self, other: Any) -> Tensor: ...
+
+        def __rpow__(self, other: Any) -> Tensor: ...
 
     def __new__(
         cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
@@ -494,7 +498,7 @@ class Tensor(TensorBase):
             return False
         return node.extra.retained is self._leaf and self._leaf is not None
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
         """Call `hook` with this tensor's fresh gradient in each backward; it may return another.
 
         Errors: AutogradError for a tensor that does not require grad.
@@ -955,7 +959,7 @@ class Tensor(TensorBase):
 
     # ---- values out ------------------------------------------------------------------------------
 
-    def item(self) -> Any:
+    def item(self) -> int | float | bool:
         """The value of a tensor of one element, as a Python number.
 
         Errors: InvalidArgument for any other number of elements.
@@ -970,8 +974,9 @@ class Tensor(TensorBase):
                 f"item: a Tensor with {data.size} elements cannot be converted to Scalar "
                 f"(shape {tuple(data.shape)}); use tolist() or index one element"
             )
-        value = data.item()
-        return value if isinstance(value, (bool, int, float, complex)) else float(value)
+        value: Any = data.item()
+        is_number = isinstance(value, (bool, int, float, complex))
+        return value if is_number else float(value)
 
     def _read(self) -> Any:
         """The array, for a decision or number that the program continues with."""
@@ -992,7 +997,7 @@ class Tensor(TensorBase):
         narrow = data.dtype.kind == "V" and not is_device_array(data)
         return (data.astype(np.float32) if narrow else data).tolist()
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """A new NumPy array that shares this tensor's memory; `force` copies from other devices.
 
         Errors: AutogradError for a tensor that requires grad, InvalidType for one on CUDA, unless
@@ -1101,12 +1106,12 @@ class Tensor(TensorBase):
             raise InvalidType("len: len() of a 0-d tensor")
         return int(self._data.shape[0])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self._data.ndim:
             raise InvalidType("iter: iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
-    def __reversed__(self) -> Any:
+    def __reversed__(self) -> Tensor:
         return self.flip(0) if self._data.ndim else self
 
     def __contains__(self, element: Any) -> bool:
@@ -1176,7 +1181,7 @@ class Tensor(TensorBase):
 
     __neg__ = ew.neg
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Tensor:
         return self.positive()
 
     def __rdiv__(self, other: Any) -> Any:

@@ -28,7 +28,7 @@ def make_network() -> nn.Module:
 @ad.no_grad()
 def accuracy(network: nn.Module, images: ad.Tensor, labels: ad.Tensor) -> float:
     network.eval()
-    return (network(images).argmax(1) == labels).float().mean().item()
+    return float((network(images).argmax(1) == labels).float().mean())
 
 
 def main() -> None:

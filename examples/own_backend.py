@@ -176,7 +176,7 @@ register_devices(Array, lambda array: Counting.names, lambda array: COUNTING)
 
 def main() -> dict[str, Any]:
     """Train a small network there and on the CPU; the losses agree."""
-    losses = {}
+    losses: dict[str, list[float]] = {}
     for place in ("cpu", "counting"):
         ad.manual_seed(0)
         model = ad.nn.Sequential(ad.nn.Linear(2, 8), ad.nn.Tanh(), ad.nn.Linear(8, 1)).to(place)

@@ -112,11 +112,10 @@ def accuracy(backbone, head, x, y):
 def main():
     backbone = pretrained()
     batches, test = load(5)
-    programs = []
-    for kind in (Eager, Reactive):
-        ad.manual_seed(1)
-        programs.append(kind(backbone, build_head(), batches))
-    eager, reactive = programs
+    ad.manual_seed(1)
+    eager = Eager(backbone, build_head(), batches)
+    ad.manual_seed(1)
+    reactive = Reactive(backbone, build_head(), batches)
     largest = 0.0
     for epoch in range(1, 4 if SMOKE else 21):
         with reactive.graph.events() as log:

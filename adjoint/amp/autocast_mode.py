@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.modes import _ModeSwitch
+from ..autograd.modes import F, _ModeSwitch
 from ..core.device import get_default_device
 from ..core.dtype import as_dtype, bfloat16, dtype, float16
 from ..core.errors import InvalidArgument, InvalidType
@@ -99,7 +99,7 @@ class autocast(_ModeSwitch):  # noqa: N801 - PyTorch's name
         inside = casting.with_target(self.device, target, self.cache_enabled)
         return mode_with(mode, autocast=inside)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: F) -> F:
         """Decorate `function`: each call is a region of its own."""
         if not callable(function):
             raise InvalidType(

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ..core.tensor_base import TensorBase
+from ..core.tensor_type import Tensor
 from ..runtime.tensors import wrap
 from . import refreshing
 from .batching import Batched, BatchLevel
@@ -112,7 +113,7 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[Tensor, ...]:
     """The gradients of the sum of `outputs` with respect to `inputs`; `.grad` is not touched.
 
     Shapes: one result per input, of its shape; None for one that the outputs do not depend on,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ..core.errors import GraphError
 from ..core.mode import MODE, Mode, ModeSwitch, ModeSwitchAtOnce, mode_with
@@ -16,6 +16,8 @@ __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _ModeSwitch(ModeSwitch):
@@ -33,7 +35,7 @@ class _ModeSwitch(ModeSwitch):
         copy._outside = []
         return copy
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
@@ -57,14 +59,14 @@ class _ModeSwitch(ModeSwitch):
                     else:
                         step = functools.partial(running.send, sent)
 
-            return generator
+            return cast(F, generator)
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> object:
             with self._fresh():
                 return function(*args, **kwargs)
 
-        return wrapper
+        return cast(F, wrapper)
 
 
 class _Bare(_ModeSwitch):
@@ -124,7 +126,7 @@ class set_grad_enabled(_ModeSwitch, ModeSwitchAtOnce):  # noqa: N801 - PyTorch's
         self.changes = {"grad": bool(mode)}
         self._enter()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: F) -> F:
         """Decorate `function`; the effect of the constructor is undone."""
         if self._outside:
             self._leave()

@@ -71,7 +71,7 @@ def value_for(cell: Cell, value: Any) -> Any:
     return array.astype(cell.dtype)
 
 
-def set_value(self: Any, value: Any) -> Any:
+def set_value(self: Any, value: Any) -> Tensor:
     """Assign `value`; tensors that depend on this one become stale and are recomputed when read.
 
     Shapes: an input or parameter made by a graph may get another shape. All that depends on it is
@@ -120,7 +120,7 @@ def _copy_into(tensor: Tensor, value: object) -> None:
         tensor.copy_(as_tensor(value))
 
 
-def set_input(self: Any, index: int, other: Any) -> Any:
+def set_input(self: Any, index: int, other: Any) -> Tensor:
     """Replace input number `index` of this node by `other`.
 
     `other` is a tensor, the name of a node, or a number. Shapes and dtypes of everything that
@@ -142,7 +142,7 @@ def set_input(self: Any, index: int, other: Any) -> Any:
     return _edit(self, "set_input", change)
 
 
-def add_input(self: Any, other: Any, index: int | None = None) -> Any:
+def add_input(self: Any, other: Any, index: int | None = None) -> Tensor:
     """Add `other` as an input of this node (a `cat` or `stack`, which join any number of tensors),
     before its input number `index`, or after all.
 
@@ -163,7 +163,7 @@ def add_input(self: Any, other: Any, index: int | None = None) -> Any:
     return _edit(self, "add_input", change)
 
 
-def remove_input(self: Any, index: int) -> Any:
+def remove_input(self: Any, index: int) -> Tensor:
     """Remove input number `index` of this node (a `cat` or `stack`).
 
     Errors: GraphError for an op with a fixed number of inputs, and for the only input; otherwise as
@@ -236,7 +236,7 @@ def input_cell(cell: Cell, other: Any, old: Any) -> Any:
     return source_of(cell.state, other)
 
 
-def detach_node(self: Any) -> Any:
+def detach_node(self: Any) -> Tensor:
     """A node of the graph with this value, through which no gradient passes.
 
     `detach()` does the same without a node, by marking the uses of its result.

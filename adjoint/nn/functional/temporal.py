@@ -13,7 +13,7 @@ __all__ = ["conv_tbc"]
 
 
 @explaining
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time of sequences that have the batch second and the channels last.
 
         y[t, n] = bias + sum over k of x[t + k - pad, n] weight[k]

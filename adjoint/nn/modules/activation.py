@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..init import constant_
 from .attention import MultiheadAttention as MultiheadAttention  # PyTorch has it here too
@@ -56,7 +57,7 @@ class ReLU(_MayOverwrite):
     [0.0, 2.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.relu(input, inplace=self.inplace)
 
@@ -78,7 +79,7 @@ class ReLU6(_MayOverwrite):
     [0.0, 6.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.relu6(input, inplace=self.inplace)
 
@@ -106,7 +107,7 @@ class LeakyReLU(_MayOverwrite):
         super().__init__(inplace)
         self.negative_slope = negative_slope
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.leaky_relu(input, self.negative_slope, inplace=self.inplace)
 
@@ -142,7 +143,7 @@ class RReLU(_MayOverwrite):
         self.lower = lower
         self.upper = upper
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
@@ -164,7 +165,7 @@ class ELU(_WithAlpha):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.elu(input, self.alpha, inplace=self.inplace)
 
@@ -185,7 +186,7 @@ class SELU(_MayOverwrite):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.selu(input, inplace=self.inplace)
 
@@ -207,7 +208,7 @@ class CELU(_WithAlpha):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.celu(input, self.alpha, inplace=self.inplace)
 
@@ -235,7 +236,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.gelu(input, approximate=self.approximate)
 
@@ -255,7 +256,7 @@ class SiLU(_MayOverwrite):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.silu(input, inplace=self.inplace)
 
@@ -275,7 +276,7 @@ class Mish(_MayOverwrite):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.mish(input, inplace=self.inplace)
 
@@ -292,7 +293,7 @@ class Tanh(Module):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return input.tanh()
 
@@ -309,7 +310,7 @@ class Sigmoid(Module):
     [0.5]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return input.sigmoid()
 
@@ -326,7 +327,7 @@ class LogSigmoid(Module):
     tensor([-0.6931])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.logsigmoid(input)
 
@@ -355,7 +356,7 @@ class Softplus(Module):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.softplus(input, self.beta, self.threshold)
 
@@ -372,7 +373,7 @@ class Softsign(Module):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.softsign(input)
 
@@ -404,7 +405,7 @@ class Hardtanh(_MayOverwrite):
         self.min_val = min_val
         self.max_val = max_val
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
 
@@ -426,7 +427,7 @@ class Hardsigmoid(_MayOverwrite):
 
     _shown_unless = ()  # PyTorch does not show it
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.hardsigmoid(input, inplace=self.inplace)
 
@@ -448,7 +449,7 @@ class Hardswish(_MayOverwrite):
 
     _shown_unless = ()  # PyTorch does not show it
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.hardswish(input, inplace=self.inplace)
 
@@ -478,7 +479,7 @@ class Threshold(_MayOverwrite):
         self.threshold = threshold
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.threshold(input, self.threshold, self.value, inplace=self.inplace)
 
@@ -506,7 +507,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.glu(input, self.dim)
 
@@ -550,7 +551,7 @@ class PReLU(Module):
         """
         constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.prelu(input, self.weight)
 

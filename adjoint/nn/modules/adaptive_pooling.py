@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
 
@@ -21,7 +22,7 @@ class _AdaptiveAvgPool(Module):
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The means."""
         return getattr(F, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
 
@@ -35,7 +36,7 @@ class _AdaptiveMaxPool(Module):
         self.output_size = output_size
         self.return_indices = return_indices
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The maxima, and their places where asked."""
         pool = getattr(F, f"adaptive_max_pool{self.rank}d")
         return pool(input, self.output_size, self.return_indices)

@@ -9,6 +9,7 @@ from ...autograd.recording import is_captured
 from ...core.errors import ShapeError
 from ...ops.create.creation import empty, tensor
 from ...ops.create.like import zeros_like
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from ..parameter import Parameter
 from .normalization import Affine
@@ -118,7 +119,7 @@ class _NormBase(Affine):
 
 
 class _BatchNorm(_NormBase):
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input; training updates the running statistics."""
         self._check_input_dim(input)
         averages = self.momentum is None and self.training and self.track_running_stats
@@ -268,7 +269,7 @@ class _InstanceNorm(_NormBase):
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
         self._check_input_dim(input)
         batched = input if input.ndim == self.ranks[-1] else input.unsqueeze(0)

@@ -140,7 +140,7 @@ class Sequential(_Listed):
             for i, module in enumerate(args):
                 self.add_module(str(i), module)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Any) -> Tensor:
         """The last module's output."""
         for module in self._modules.values():
             input = module(input)

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
+from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
@@ -21,6 +23,7 @@ def per_dimension(value: Any, rank: int) -> tuple[int, ...]:
 class _ConvNd(Module):
     """Base of convolutions of all ranks, forward and transposed."""
 
+    weight: Parameter
     rank: int
     transposed = False
 
@@ -118,7 +121,7 @@ class _Conv(_ConvNd):
             padding_mode, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The convolution."""
         convolve = getattr(F, f"conv{self.rank}d")
         padding: Any = self.padding
@@ -292,7 +295,7 @@ class _ConvTranspose(_ConvNd):
             groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Any, output_size: Any = None) -> Tensor:
         """The transposed convolution; `output_size` chooses among the sizes that fit."""
         extra = self.output_padding
         if output_size is not None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...core.errors import InvalidArgument
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
 
@@ -41,7 +40,7 @@ class Dropout(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
@@ -66,7 +65,7 @@ class Dropout1d(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -92,7 +91,7 @@ class Dropout2d(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -118,7 +117,7 @@ class Dropout3d(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -143,7 +142,7 @@ class AlphaDropout(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
@@ -168,6 +167,6 @@ class FeatureAlphaDropout(_Dropout):
     0.0
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input itself in evaluation mode."""
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidType
+from ...tensor import Tensor
 from .module import Module
 
 __all__ = ["Flatten", "Unflatten"]
@@ -34,7 +35,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The flattened input."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -72,6 +73,6 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The input with the dimension split."""
         return input.unflatten(self.dim, self.unflattened_size)

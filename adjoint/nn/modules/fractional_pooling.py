@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .conv import per_dimension
 from .module import Module
@@ -42,7 +43,7 @@ class _FractionalMaxPool(Module):
         if ratios is not None and not all(0 < ratio < 1 for ratio in ratios):
             raise InvalidArgument(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The maxima."""
         return getattr(F, f"fractional_max_pool{self.rank}d")(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
+from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["Bilinear", "Identity", "Linear"]
+
+T = TypeVar("T")
 
 
 class Identity(Module):
@@ -26,7 +30,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: T) -> T:
         """The input."""
         return input
 
@@ -53,6 +57,7 @@ class Linear(Module):
     adjoint.Size([128, 30])
     """
 
+    weight: Parameter
     _shown_as = "in_features={in_features}, out_features={out_features}, bias={bias}"
 
     def __init__(
@@ -79,7 +84,7 @@ class Linear(Module):
         if self.bias is not None:
             init.uniform_bound_(self.bias, self.in_features)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The affine map."""
         return F.linear(input, self.weight, self.bias)
 
@@ -139,6 +144,6 @@ class Bilinear(Module):
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1: Any, input2: Any) -> Any:
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """The bilinear form."""
         return F.bilinear(input1, input2, self.weight, self.bias)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.argument_errors import explained, misplaced
 from ...core.device import as_device, device
@@ -49,6 +49,17 @@ class _Frozen:
             return self
         flags = [p.requires_grad for p in module.parameters()]
         return bool(flags) and not any(flags)
+
+
+if TYPE_CHECKING:
+    from typing import ParamSpec, Protocol, TypeVar
+
+    M = TypeVar("M", bound="Module")
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+    class _HasForward(Protocol[P, R]):
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class Module:
@@ -114,29 +125,37 @@ class Module:
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`forward`, with the hooks around it."""
-        executor = MODE.get().executor
-        try:
-            if executor is None:
-                if self._call_hooks is None and not EVERYWHERE:
-                    return self.forward(*args, **kwargs)
-            elif hasattr(executor, "call_module"):  # inside a Graph, which may have recorded this
-                return executor.call_module(self, args, kwargs)
-            return self._call_impl(*args, **kwargs)
-        except Exception as error:
-            better = explained(error, self.forward, args, kwargs)
-            try:
-                if isinstance(better, AdjointError):
-                    from ..error_paths import locate  # for errors alone
+    if TYPE_CHECKING:  # a call has the arguments and the result of the class's `forward`
 
-                    locate(better, self)
-                if better is not error:
-                    raise better
-                cut(error)
-                raise
-            finally:
-                del better  # this frame may be in a traceback: a cycle, with all tensors in it
+        @property
+        def __call__(self: _HasForward[P, R]) -> Callable[P, R]:
+            """`forward`, with the hooks around it."""
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """`forward`, with the hooks around it."""
+            executor = MODE.get().executor
+            try:
+                if executor is None:
+                    if self._call_hooks is None and not EVERYWHERE:
+                        return self.forward(*args, **kwargs)
+                elif hasattr(executor, "call_module"):  # in a Graph, which may have recorded it
+                    return executor.call_module(self, args, kwargs)
+                return self._call_impl(*args, **kwargs)
+            except Exception as error:
+                better = explained(error, self.forward, args, kwargs)
+                try:
+                    if isinstance(better, AdjointError):
+                        from ..error_paths import locate  # for errors alone
+
+                        locate(better, self)
+                    if better is not error:
+                        raise better
+                    cut(error)
+                    raise
+                finally:
+                    del better  # this frame may be in a traceback: a cycle, with all tensors in it
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if self._call_hooks is None and not EVERYWHERE:
@@ -374,7 +393,7 @@ class Module:
                 if child is not None
             )
 
-    def modules(self) -> Iterator[Any]:
+    def modules(self) -> Iterator[Module]:
         """This module and all below it, each once.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.modules
@@ -385,7 +404,7 @@ class Module:
         for _, module in self.named_modules():
             yield module
 
-    def named_children(self) -> Iterator[tuple[str, Any]]:
+    def named_children(self) -> Iterator[tuple[str, Module]]:
         """Pairs of name and child, a shared one once.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.named_children
@@ -399,7 +418,7 @@ class Module:
                 seen.add(child)
                 yield name, child
 
-    def children(self) -> Iterator[Any]:
+    def children(self) -> Iterator[Module]:
         """The direct children, each once.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.children
@@ -587,7 +606,7 @@ class Module:
 
     # ---- changes to the whole tree -----------------------------------------------------------
 
-    def apply(self, fn: Callable[[Any], Any]) -> Any:
+    def apply(self: M, fn: Callable[[Any], Any]) -> M:
         """Call a function on every module below, then on this one; returns this one.
 
         Args:
@@ -604,7 +623,7 @@ class Module:
         fn(self)
         return self
 
-    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+    def _apply(self: M, fn: Callable[[Any], Any], recurse: bool = True) -> M:
         """Replace the data of every parameter, its gradient and every buffer by `fn` of it."""
         if recurse:
             for child in self.children():
@@ -619,7 +638,7 @@ class Module:
                 self._buffers[name] = fn(buffer)
         return self
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self: M, *args: Any, **kwargs: Any) -> M:
         """Move to a device and convert floating-point parameters and buffers to a dtype, in place.
 
         Takes a device, a dtype, both, or a tensor whose two to copy.
@@ -643,7 +662,7 @@ class Module:
 
         return self._apply(convert)
 
-    def type(self, dst_type: Any) -> Any:
+    def type(self: M, dst_type: Any) -> M:
         """Convert all parameters and buffers to a dtype, in place.
 
         Args:
@@ -660,7 +679,7 @@ class Module:
     def __to_floating(self, wanted: dtype) -> Any:
         return self._apply(lambda x: x.to(dtype=wanted) if x.is_floating_point() else x)
 
-    def float(self) -> Any:
+    def float(self: M) -> M:
         """Convert floating-point parameters and buffers to float32, in place.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.float
@@ -670,7 +689,7 @@ class Module:
         """
         return self.__to_floating(float32)
 
-    def double(self) -> Any:
+    def double(self: M) -> M:
         """Convert floating-point parameters and buffers to float64, in place.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.double
@@ -680,7 +699,7 @@ class Module:
         """
         return self.__to_floating(float64)
 
-    def half(self) -> Any:
+    def half(self: M) -> M:
         """Convert floating-point parameters and buffers to float16, in place.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.half
@@ -690,7 +709,7 @@ class Module:
         """
         return self.__to_floating(float16)
 
-    def bfloat16(self) -> Any:
+    def bfloat16(self: M) -> M:
         """Convert floating-point parameters and buffers to bfloat16, in place.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.bfloat16
@@ -700,7 +719,7 @@ class Module:
         """
         return self.__to_floating(bfloat16)
 
-    def cpu(self) -> Any:
+    def cpu(self: M) -> M:
         """Move to the CPU, in place.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.cpu
@@ -710,7 +729,7 @@ class Module:
         """
         return self.to(device=as_device("cpu"))
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self: M, device: Any = None) -> M:
         """Move to a CUDA device, in place.
 
         Args:
@@ -723,7 +742,7 @@ class Module:
             device = f"cuda:{device or 0}"
         return self.to(device=as_device(device))
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+    def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
         """Move to a device without copying the values.
 
         Args:
@@ -753,7 +772,7 @@ class Module:
         compiler = load("compiler")  # it stands on this room
         self.__dict__["forward"] = compiler.compile(self.forward, *args, **kwargs)
 
-    def train(self, mode: bool = True) -> Any:
+    def train(self: M, mode: bool = True) -> M:
         """Set training mode (dropout drops, batch norm learns statistics), here and below.
 
         Args:
@@ -772,7 +791,7 @@ class Module:
             child.train(mode)
         return self
 
-    def eval(self) -> Any:
+    def eval(self: M) -> M:
         """Set evaluation mode, here and below; `train(False)`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.eval
@@ -782,7 +801,7 @@ class Module:
         """
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self: M, requires_grad: bool = True) -> M:
         """Start or stop recording operations on all parameters.
 
         Args:
@@ -797,7 +816,7 @@ class Module:
             parameter.requires_grad_(requires_grad)
         return self
 
-    def freeze(self) -> Any:
+    def freeze(self: M) -> M:
         """Store no gradients for the parameters here and below, and drop those that they have:
         optimizers leave them alone. Gradients still flow through.
 
@@ -808,7 +827,7 @@ class Module:
             p.freeze()
         return self
 
-    def unfreeze(self) -> Any:
+    def unfreeze(self: M) -> M:
         """Store gradients for the parameters here and below again.
 
         >>> ad.nn.Linear(1, 1).freeze().unfreeze().is_frozen
@@ -818,7 +837,7 @@ class Module:
 
     is_frozen = _Frozen()
 
-    def share_memory(self) -> Any:
+    def share_memory(self: M) -> M:
         """Move all parameters and buffers to memory that processes share (`share_memory_`).
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.share_memory
@@ -846,7 +865,7 @@ class Module:
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
-    ) -> Any:
+    ) -> dict[str, Any]:
         """All parameters and persistent buffers by path, detached unless `keep_vars`.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.state_dict
@@ -865,7 +884,7 @@ class Module:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
+    ) -> _IncompatibleKeys:
         """Copy values from a state dict; returns the missing and the unexpected keys.
 
         Args:

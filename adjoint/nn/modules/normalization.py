@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from .module import Module
@@ -77,7 +78,7 @@ class LayerNorm(Affine):
         self._new_parameter("bias", shape, device, dtype, shifts)
         self.reset_parameters()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -132,7 +133,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The normalized input."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
@@ -187,7 +188,7 @@ class GroupNorm(Affine):
         self._new_parameter("bias", (num_channels,), device, dtype, affine and bias)
         self.reset_parameters()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -222,7 +223,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
@@ -251,7 +252,7 @@ class CrossMapLRN2d(LocalResponseNorm):
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The normalized input."""
         if input.ndim != 4:
             raise ShapeError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead.")

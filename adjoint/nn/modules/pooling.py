@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .adaptive_pooling import (
     AdaptiveAvgPool1d,
@@ -49,7 +50,7 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The maxima."""
         return getattr(F, f"max_pool{self.rank}d")(
             input,
@@ -88,7 +89,7 @@ class _AvgPool(Module):
         """Whether PyTorch shows this size as a tuple of one."""
         return self.rank == 1 and isinstance(value, int)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The means."""
         options = () if self.rank == 1 else (self.divisor_override,)
         return getattr(F, f"avg_pool{self.rank}d")(
@@ -314,7 +315,7 @@ class _LPPool(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The roots of the sums of powers."""
         return getattr(F, f"lp_pool{self.rank}d")(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
@@ -405,7 +406,7 @@ class _MaxUnpool(Module):
         self.stride = per_dimension(kernel_size if stride is None else stride, self.rank)
         self.padding = per_dimension(padding, self.rank)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Tensor:
         """Zeros with the input at the indices."""
         return getattr(F, f"max_unpool{self.rank}d")(
             input, indices, self.kernel_size, self.stride, self.padding, output_size

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.shape.concatenation import cat, stack
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.recurrent import STEPS, State, recurrent_cell, recurrent_layer
@@ -133,7 +134,7 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing to do: parameters are used where they are."""
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """The outputs of all steps, and the final state of every layer and direction.
 
         Shapes: (time, batch, input_size), (batch, time, input_size) where `batch_first`,
@@ -467,7 +468,7 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise InvalidArgument(f"RNNCell: Unknown nonlinearity: {self.nonlinearity}")
@@ -516,7 +517,9 @@ class LSTMCell(_GatedCell):
 
     _chunks = 4
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The next (h, c)."""
         h, c = (None, None) if hx is None else hx
         return self._step(input, h, c, "LSTM")
@@ -549,6 +552,6 @@ class GRUCell(_GatedCell):
 
     _chunks = 3
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state."""
         return self._step(input, hx, None, "GRU")[0]

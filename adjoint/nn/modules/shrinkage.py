@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
 
@@ -38,7 +37,7 @@ class Softshrink(_Shrinks):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.softshrink(input, self.lambd)
 
@@ -59,7 +58,7 @@ class Hardshrink(_Shrinks):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.hardshrink(input, self.lambd)
 
@@ -76,6 +75,6 @@ class Tanhshrink(Module):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.tanhshrink(input)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...core.errors import ShapeError
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .module import Module
 
@@ -38,7 +37,7 @@ class Softmax(_Along):
     [1.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.softmax(input, self.dim)
 
@@ -60,7 +59,7 @@ class LogSoftmax(_Along):
     [0.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.log_softmax(input, self.dim)
 
@@ -82,7 +81,7 @@ class Softmin(_Along):
     [1.0]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The activation, elementwise."""
         return F.softmin(input, self.dim)
 
@@ -100,7 +99,7 @@ class Softmax2d(Module):
     [0.5, 0.5]
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """Softmax over dimension -3."""
         if input.ndim not in (3, 4):
             raise ShapeError(f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D)")

@@ -7,6 +7,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.errors import ShapeError
 from ...ops.create.creation import empty
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..functional.sparse import padding_row
@@ -116,7 +117,7 @@ class Embedding(_Rows):
         self.sparse = sparse
         self._make_weight(_weight, device, dtype, _freeze)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """The vectors at the indices."""
         return F.embedding(
             input,
@@ -212,7 +213,7 @@ class EmbeddingBag(_Rows):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
         """One vector for each bag."""
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,

@@ -78,7 +78,7 @@ def get_total_norm(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Norm of all tensors taken together as one vector.
 
         norm = (sum over all elements of |x|^p)^(1 / p), p = norm_type
@@ -186,7 +186,7 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Scale all gradients in place so that their total norm is at most max_norm.
 
         g = g min(1, max_norm / (norm + 1e-6))

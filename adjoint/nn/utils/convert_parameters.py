@@ -12,7 +12,7 @@ from ...tensor import Tensor
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
-def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
     """All parameters, flattened, one after the other, as one vector.
 
         vector = (p_1, p_2, ...)

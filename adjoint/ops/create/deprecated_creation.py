@@ -69,7 +69,7 @@ def _is_number(value: Any) -> bool:
 
 @public()
 @explaining
-def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Any:
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Put what a function of Python gives for each element into its place. It is slow: for a few
     numbers only.
 
@@ -84,7 +84,7 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Any:
 
 @public()
 @explaining
-def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Any:
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Put what a function of Python gives for each element, and that of `tensor`, into its place.
 
     Shapes: `tensor` broadcasts to this one.
@@ -99,7 +99,7 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> A
 
 @public()
 @explaining
-def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Any:
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """`map_` with two other tensors.
 
     Errors: those of `map_`.
@@ -116,7 +116,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 
 @public()
 @explaining
-def resize(self: Tensor, *sizes: int) -> Any:
+def resize(self: Tensor, *sizes: int) -> Tensor:
     """The tensor in another shape of as many elements; `reshape` is preferred, and this warns.
 
     Errors: ShapeError for another number of elements.
@@ -133,7 +133,7 @@ def resize(self: Tensor, *sizes: int) -> Any:
 
 @public()
 @explaining
-def resize_as(self: Tensor, tensor: Tensor) -> Any:
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """The tensor in the shape of another one; `reshape_as` is preferred, and this warns.
 
     Errors: ShapeError for another number of elements.
@@ -195,7 +195,7 @@ def from_file(
     device: Any = None,
     pin_memory: bool | None = False,
     requires_grad: bool | None = False,
-) -> Any:
+) -> Tensor:
     """The first `size` elements of a file as a tensor, which nothing reads before it is used:
     `shared`, writes reach the file, which is made as long as that takes.
 
@@ -227,7 +227,7 @@ def from_file(
 
 
 @public(out=True)
-def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the 64 bits of all elements, or of those along dimensions: real numbers
     as float64, whole ones as int64.
 

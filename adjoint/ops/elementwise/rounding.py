@@ -330,7 +330,7 @@ class Frexp(Op):
 
 
 @public(out=True)
-def frexp(input: Tensor) -> Any:
+def frexp(input: Tensor) -> return_types.frexp:
     """Mantissas (of size 1/2 up to 1) and exponents with input = mantissa * 2**exponent.
 
     Dtypes: floating point; the exponents are int32.

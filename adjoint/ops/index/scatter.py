@@ -368,7 +368,7 @@ def scatter(
 
 
 @writing
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of `input` with src[i][j] added to result[index[i][j]][j] for dim 0, and likewise for
     others.
 

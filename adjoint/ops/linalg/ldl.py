@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,24 @@ from ..return_types import return_type
 from ..shape.sizes import is_of_graph
 from .matrix_samples import assert_matrices
 
-_Factor = return_type("linalg_ldl_factor", "LD", "pivots")
-_FactorEx = return_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
+
+@return_type("linalg_ldl_factor")
+class _Factor(NamedTuple):
+    """The result of `linalg.ldl_factor`."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+@return_type("linalg_ldl_factor_ex")
+class _FactorEx(NamedTuple):
+    """The result of `linalg.ldl_factor_ex`."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
 _KINDS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
@@ -43,11 +43,47 @@ __all__ = [
     "triangular_solve", *contraction.__all__,
 ]  # fmt: skip
 
-SLogDetResult = return_type("slogdet", "sign", "logabsdet")
-InvExResult = return_type("linalg_inv_ex", "inverse", "info")
-SolveExResult = return_type("linalg_solve_ex", "result", "info")
-LstsqResult = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
-TriangularSolveResult = return_type("triangular_solve", "solution", "cloned_coefficient")
+
+@return_type("slogdet")
+class SLogDetResult(NamedTuple):
+    """The result of `slogdet`."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@return_type("linalg_inv_ex")
+class InvExResult(NamedTuple):
+    """The result of `linalg.inv_ex`."""
+
+    inverse: Tensor
+    info: Tensor
+
+
+@return_type("linalg_solve_ex")
+class SolveExResult(NamedTuple):
+    """The result of `linalg.solve_ex`."""
+
+    result: Tensor
+    info: Tensor
+
+
+@return_type("linalg_lstsq")
+class LstsqResult(NamedTuple):
+    """The result of `linalg.lstsq`."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+@return_type("triangular_solve")
+class TriangularSolveResult(NamedTuple):
+    """The result of `triangular_solve`."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
 
 
 # ---- determinants and inverses -------------------------------------------------------------------
@@ -70,7 +106,7 @@ def det(A: Tensor) -> Tensor:
 
 
 @public(out=True)
-def slogdet(A: Tensor) -> Any:
+def slogdet(A: Tensor) -> SLogDetResult:
     """The signs of determinants and the logarithms of their absolute values.
 
     Shapes: (..., n, n) gives two of (...).
@@ -141,7 +177,7 @@ def _refuse_nodes(name: str, *tensors: Any) -> None:
 
 
 @with_out
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvExResult:
     """The inverses, and 0 or the number of the zero pivot of a singular matrix.
 
     Shapes: (..., n, n) gives (..., n, n) and int32 of (...).
@@ -221,7 +257,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 
 @with_out
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
+) -> SolveExResult:
     """X with A X = B, and 0 or the number of a zero pivot, where the solution is zero.
 
     Errors: LinalgError for a singular matrix, only where `check_errors`.
@@ -272,7 +310,7 @@ def triangular_solve(
     upper: bool = True,
     transpose: bool = False,
     unitriangular: bool = False,
-) -> Any:
+) -> TriangularSolveResult:
     """X with A X = input (A^T X = input where `transpose`), and a copy of A.
 
     See `linalg.solve_triangular`.
@@ -317,7 +355,9 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @with_out
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(
+    A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> LstsqResult:
     """X that minimises the norm of A X - B, of all such X the smallest.
 
     Singular values up to rcond times the largest count as 0. `driver` decides, as in PyTorch, what

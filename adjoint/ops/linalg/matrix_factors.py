@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,16 +22,89 @@ from .spectra import SVD, Eig, Eigh
 
 __all__ = ["cholesky", "lu_unpack", "qr", "svd"]
 
-SVDResult = return_type("linalg_svd", "U", "S", "Vh")
-SVDOld = return_type("svd", "U", "S", "V")
-QRResult = return_type("linalg_qr", "Q", "R")
-QROld = return_type("qr", "Q", "R")
-EighResult = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
-EigResult = return_type("linalg_eig", "eigenvalues", "eigenvectors")
-LUResult = return_type("linalg_lu", "P", "L", "U")
-LUFactorResult = return_type("linalg_lu_factor", "LU", "pivots")
-LUFactorExResult = return_type("linalg_lu_factor_ex", "LU", "pivots", "info")
-CholeskyExResult = return_type("linalg_cholesky_ex", "L", "info")
+
+@return_type("linalg_svd")
+class SVDResult(NamedTuple):
+    """The result of `linalg.svd`."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+@return_type("svd")
+class SVDOld(NamedTuple):
+    """The result of `svd`."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+@return_type("linalg_qr")
+class QRResult(NamedTuple):
+    """The result of `linalg.qr`."""
+
+    Q: Tensor
+    R: Tensor
+
+
+@return_type("qr")
+class QROld(NamedTuple):
+    """The result of `qr`."""
+
+    Q: Tensor
+    R: Tensor
+
+
+@return_type("linalg_eigh")
+class EighResult(NamedTuple):
+    """The result of `linalg.eigh`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+@return_type("linalg_eig")
+class EigResult(NamedTuple):
+    """The result of `linalg.eig`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+@return_type("linalg_lu")
+class LUResult(NamedTuple):
+    """The result of `linalg.lu`."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+@return_type("linalg_lu_factor")
+class LUFactorResult(NamedTuple):
+    """The result of `linalg.lu_factor`."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+@return_type("linalg_lu_factor_ex")
+class LUFactorExResult(NamedTuple):
+    """The result of `linalg.lu_factor_ex`."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+@return_type("linalg_cholesky_ex")
+class CholeskyExResult(NamedTuple):
+    """The result of `linalg.cholesky_ex`."""
+
+    L: Tensor
+    info: Tensor
 
 
 @public(out=True)
@@ -52,7 +125,9 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @with_out
-def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(
+    input: Tensor, *, upper: bool = False, check_errors: bool = False
+) -> CholeskyExResult:
     """The Cholesky factors, and 0 or the order of the minor that is not positive definite.
 
     Errors: LinalgError for a matrix that is not positive definite, only where `check_errors`.
@@ -100,7 +175,7 @@ def _qr(name: str, A: Tensor, mode: str) -> tuple[Any, Any]:
 
 
 @with_out
-def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
+def linalg_qr(A: Tensor, mode: str = "reduced") -> QRResult:
     """Q with orthonormal columns and upper triangular R, A = Q R.
 
     Shapes: (..., m, n) gives (..., m, k) and (..., k, n), k = min(m, n), or m where `mode` is
@@ -118,7 +193,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
 
 
 @public(out=True)
-def qr(input: Tensor, some: bool = True) -> Any:
+def qr(input: Tensor, some: bool = True) -> QROld:
     """Q and R with input = Q R; see `linalg.qr`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.qr.html
@@ -130,7 +205,7 @@ def qr(input: Tensor, some: bool = True) -> Any:
 
 
 @with_out
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVDResult:
     """U, S and V^H with A = U diag(S) V^H; S falls. `driver` is for CUDA, and ignored.
 
     Shapes: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), k = min(m, n); (..., m, k) and
@@ -147,7 +222,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = No
 
 
 @public(out=True)
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVDOld:
     """U, S and V with input = U diag(S) V^H; `linalg.svd` returns V^H.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.svd.html
@@ -180,7 +255,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 
 @with_out
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
+def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices; one triangle (UPLO) is read.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n).
@@ -214,7 +289,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 
 @with_out
-def eig(A: Tensor) -> Any:
+def eig(A: Tensor) -> EigResult:
     """The complex eigenvalues and eigenvectors of square matrices.
 
     Shapes: (..., n, n) gives (..., n) and (..., n, n).
@@ -243,7 +318,7 @@ def eigvals(A: Tensor) -> Tensor:
 
 
 @with_out
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactorResult:
     """L and U packed into one matrix, and the row swaps (counted from 1), of A = P L U.
 
     Shapes: (..., m, n) gives (..., m, n) and int32 of (..., min(m, n)).
@@ -271,7 +346,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
 
 
 @with_out
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorExResult:
     """`lu_factor`, and 0 or the number of the first zero on U's diagonal.
 
     Errors: LinalgError where there is a zero, only where `check_errors`.
@@ -292,7 +367,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 
 @with_out
-def lu(A: Tensor, *, pivot: bool = True) -> Any:
+def lu(A: Tensor, *, pivot: bool = True) -> LUResult:
     """P, L and U with A = P L U: a permutation, and unit lower and upper triangular matrices.
 
     Shapes: (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n), k = min(m, n).

@@ -169,7 +169,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 @public(out=True)
 def histogram(
     input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
-) -> Any:
+) -> return_types.histogram:
     """Number of elements (or their weight) between neighbouring edges, and the edges.
 
     Shapes: `bins` is a number of equal bins over `range` (that of the data where None), or the
@@ -216,7 +216,7 @@ def histogram(
 @public(method=False, out=True)
 def histogramdd(
     input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
-) -> Any:
+) -> return_types.histogramdd:
     """Number of points (or their weight) in each box of a grid, and the grid's edges.
 
     Shapes: `input` (..., D) holds points of D coordinates; `bins` is one number for all

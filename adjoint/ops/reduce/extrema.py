@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -253,6 +253,12 @@ def _place(cls: Any, name: str, input: Any, dim: Any, keepdim: bool) -> Any:
     return reduction(cls, dim, input._data.ndim, keepdim), input
 
 
+@overload
+def max(input: Tensor) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> return_types.max: ...
+@overload
+def max(input: Tensor, other: Tensor) -> Tensor: ...
 @public(out=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The largest element; with `dim`, the largest along it and where they are; with a second
@@ -271,6 +277,12 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     return _overloaded("max", Amax, Argmax, input, dim, keepdim, other)
 
 
+@overload
+def min(input: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> return_types.min: ...
+@overload
+def min(input: Tensor, other: Tensor) -> Tensor: ...
 @public(out=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The smallest element; with `dim`, the smallest along it and where they are; with a second
@@ -308,7 +320,9 @@ def _overloaded(
 
 
 @public(out=True)
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False
+) -> return_types.aminmax:
     """The smallest and the largest element, along `dim` or of all.
 
     Errors: ShapeError for no elements.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -161,6 +161,10 @@ def _by_place(name: str, op: Any, input: Any, dim: int, keepdim: bool) -> Any:
     return value_at(input, place_along(op(axis), input), axis, keepdim, getattr(return_types, name))
 
 
+@overload
+def median(input: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False) -> return_types.median: ...
 @public(out=True)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median (the lower one of two); with `dim`, the medians along it and where they are.
@@ -180,6 +184,10 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _by_place("median", MedianPlace, input, dim, keepdim)
 
 
+@overload
+def nanmedian(input: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> return_types.nanmedian: ...
 @public(out=True)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median of the elements that are not NaN; see `median`.
@@ -197,7 +205,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 
 @public(out=True)
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> return_types.mode:
     """The most frequent value along `dim` (the smallest of several), and where it is last.
 
     Errors: DTypeError for complex; IndexingError for a dimension without elements.

@@ -336,7 +336,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 @public(out=True)
-def cummax(input: Tensor, dim: int) -> Any:
+def cummax(input: Tensor, dim: int) -> return_types.cummax:
     """The largest value so far along `dim`, and where it was (the last of several).
 
     Errors: IndexingError for a dim out of range; DTypeError for complex.
@@ -350,7 +350,7 @@ def cummax(input: Tensor, dim: int) -> Any:
 
 
 @public(out=True)
-def cummin(input: Tensor, dim: int) -> Any:
+def cummin(input: Tensor, dim: int) -> return_types.cummin:
     """The smallest value so far along `dim`, and where it was (the last of several).
 
     Errors: IndexingError for a dim out of range; DTypeError for complex.

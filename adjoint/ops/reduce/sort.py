@@ -346,7 +346,9 @@ def assert_sortable(input: Any, name: str) -> None:
 
 
 @public(out=True)
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> return_types.sort:
     """The elements in order along `dim`, and the places that they came from.
 
     Equal elements always keep their order; NaN counts as the largest value.
@@ -404,7 +406,9 @@ def msort(input: Tensor) -> Tensor:
 
 
 @public(out=True)
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> return_types.topk:
     """The `k` largest (or smallest) elements along `dim` in order, and where they are.
 
     Errors: InvalidArgument for a `k` that is negative or larger than the dimension.
@@ -443,7 +447,7 @@ def _topping(dim: int, ndim: int, k: int, largest: bool) -> TopPlaces:
 
 
 @public(out=True)
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> return_types.kthvalue:
     """The `k`-th smallest element (from 1) along `dim`, and where it is.
 
     Errors: InvalidArgument for a `k` out of range; IndexingError for a dimension without elements.

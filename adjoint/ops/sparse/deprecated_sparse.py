@@ -172,7 +172,7 @@ def _resized(name: str, x: Any, size: Any, sparse_dim: int, dense_dim: int, keep
 
 
 @explaining
-def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Give a sparse tensor another size, in place; one that has entries can grow only.
 
     Errors: ShapeError otherwise; LayoutError for other layouts; AutogradError where it requires
@@ -186,7 +186,7 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 
 
 @explaining
-def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Give a sparse tensor another size, in place, without its entries.
 
     Errors: LayoutError for other layouts; AutogradError where it requires grad.
@@ -199,7 +199,7 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 
 
 @explaining
-def resize_as_sparse_(self: Tensor, the_template: Tensor) -> Any:
+def resize_as_sparse_(self: Tensor, the_template: Tensor) -> Tensor:
     """`sparse_resize_` to the size of another one.
 
     Errors: those of that method; LayoutError where the other one is dense.

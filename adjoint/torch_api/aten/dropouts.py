@@ -14,7 +14,7 @@ from ...tensor import Tensor
 
 
 @explaining
-def feature_dropout(input: Tensor, p: float, train: bool) -> Any:
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Dropout of whole channels: each of each sample is kept, or zeros.
 
     Shapes: (batch, channels, ...).

@@ -87,7 +87,7 @@ def _largest(weight: Any, places: Any, bags: Any, count: int, padding: int | Non
 
 
 @explaining
-def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Scale the rows at `indices` down to the norm `max_norm`, in place, where theirs is higher.
 
     Shapes: input (rows, features); indices of any shape.

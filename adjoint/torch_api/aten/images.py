@@ -25,7 +25,7 @@ def convolution(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Any:
+) -> Tensor:
     """`nn.functional.conv1d` to `conv3d`, or `conv_transpose1d` to `conv_transpose3d`, by the
     number of dimensions of `weight`.
 
@@ -58,7 +58,7 @@ def mkldnn_convolution(
     stride: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-) -> Any:
+) -> Tensor:
     """`convolution`, in the order of arguments that PyTorch's of oneDNN has.
 
     Errors: those of `convolution`.
@@ -79,7 +79,7 @@ def max_pool1d_with_indices(
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
-) -> Any:
+) -> tuple[Tensor, Tensor]:
     """`nn.functional.max_pool1d` with `return_indices`; no stride, (), is `kernel_size`.
 
     Errors: those of that function.
@@ -93,7 +93,7 @@ def max_pool1d_with_indices(
 
 
 @explaining
-def native_channel_shuffle(input: Tensor, groups: int) -> Any:
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`nn.functional.channel_shuffle`.
 
     Errors: those of that function.
@@ -112,7 +112,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 
 @explaining
-def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Any:
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """`nn.functional.affine_grid`.
 
     Errors: those of that function.
@@ -127,7 +127,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 @explaining
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+) -> Tensor:
     """`nn.functional.grid_sample`: modes 0 bilinear, 1 nearest, 2 bicubic; padding 0 zeros, 1
     border, 2 reflection.
 
@@ -143,7 +143,7 @@ def grid_sampler(
 @explaining
 def grid_sampler_2d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+) -> Tensor:
     """`grid_sampler` of images.
 
     Errors: ShapeError for what is no batch of images, and those of `grid_sampler`.
@@ -159,7 +159,7 @@ def grid_sampler_2d(
 @explaining
 def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+) -> Tensor:
     """`grid_sampler` of volumes.
 
     Errors: ShapeError for what is no batch of volumes, and those of `grid_sampler`.

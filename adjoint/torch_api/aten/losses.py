@@ -24,7 +24,9 @@ def _named(reduction: int, name: str) -> str:
 
 
 @explaining
-def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Any:
+def kl_div(
+    input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False
+) -> Tensor:
     """`nn.functional.kl_div`; the mean is that of all elements.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -45,7 +47,7 @@ def binary_cross_entropy_with_logits(
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
     reduction: int = 0,
-) -> Any:
+) -> Tensor:
     """`nn.functional.binary_cross_entropy_with_logits`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -63,7 +65,7 @@ def binary_cross_entropy_with_logits(
 @explaining
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
-) -> Any:
+) -> Tensor:
     """`nn.functional.cosine_embedding_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -79,7 +81,7 @@ def cosine_embedding_loss(
 @explaining
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0
-) -> Any:
+) -> Tensor:
     """`nn.functional.hinge_embedding_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -95,7 +97,7 @@ def hinge_embedding_loss(
 @explaining
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
-) -> Any:
+) -> Tensor:
     """`nn.functional.margin_ranking_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -111,7 +113,7 @@ def margin_ranking_loss(
 @explaining
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
-) -> Any:
+) -> Tensor:
     """`nn.functional.poisson_nll_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -134,7 +136,7 @@ def triplet_margin_loss(
     eps: float = 1e-06,
     swap: bool = False,
     reduction: int = 0,
-) -> Any:
+) -> Tensor:
     """`nn.functional.triplet_margin_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.
@@ -157,7 +159,7 @@ def ctc_loss(
     blank: int = 0,
     reduction: int = 0,
     zero_infinity: bool = False,
-) -> Any:
+) -> Tensor:
     """`nn.functional.ctc_loss`.
 
     Errors: InvalidArgument for another reduction than 0, 1 and 2.

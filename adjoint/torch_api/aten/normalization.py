@@ -130,7 +130,7 @@ def batch_norm(
     momentum: float,
     eps: float,
     cudnn_enabled: bool,
-) -> Any:
+) -> Tensor:
     """`nn.functional.batch_norm`.
 
     Errors: those of that function.
@@ -155,7 +155,7 @@ def instance_norm(
     momentum: float,
     eps: float,
     cudnn_enabled: bool,
-) -> Any:
+) -> Tensor:
     """`nn.functional.instance_norm`.
 
     Errors: those of that function.
@@ -196,7 +196,7 @@ def batch_norm_update_stats(
 @explaining
 def native_norm(
     input: Tensor, p: Any = 2, dim: Any = (), keepdim: bool = False, dtype: Any = None
-) -> Any:
+) -> Tensor:
     """The p-norm of all entries of a sparse tensor.
 
     Errors: Unsupported for a dense one, as in PyTorch; InvalidArgument for some of its dimensions,
@@ -221,7 +221,7 @@ def native_norm(
 
 
 @explaining
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dimensions but `dim`; -1 stands for none, so that all are reduced.
 
     Shapes: a 1 for each dimension but `dim`; () for -1.
@@ -241,7 +241,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
 
 @explaining
 @with_out
-def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Any:
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The square root of the sum of squares over one dimension, two, or all for ().
 
     Errors: ShapeError for more than two.
@@ -263,7 +263,7 @@ def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Any:
 
 @explaining
 @with_out
-def nuclear_norm(input: Tensor, *args: Any, **options: Any) -> Any:
+def nuclear_norm(input: Tensor, *args: Any, **options: Any) -> Tensor:
     """The sum of the singular values: `nuclear_norm(input, keepdim=False)` over the last two
     dimensions, `nuclear_norm(input, dim, keepdim=False)` over others.
 

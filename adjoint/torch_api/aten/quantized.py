@@ -104,7 +104,7 @@ def _out_of_levels(name: str, least: int, most: int) -> InvalidArgument:
 @explaining
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
-) -> Any:
+) -> Tensor:
     """`input` rounded to the levels `quant_min` to `quant_max`, of which `zero_point` is zero and
     which lie `scale` apart: what a quantized tensor would hold, as floating-point numbers. The
     gradient passes unchanged where a value lies within the levels, else it is zero.
@@ -141,7 +141,7 @@ def fake_quantize_per_tensor_affine(
 @explaining
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
-) -> Any:
+) -> Tensor:
     """`fake_quantize_per_tensor_affine` with a scale and a zero for each index along `axis`.
 
     Shapes: `scale` and `zero_point` (input.shape[axis],).

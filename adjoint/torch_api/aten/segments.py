@@ -30,7 +30,7 @@ def segment_reduce(
     axis: int = 0,
     unsafe: bool = False,
     initial: Any = None,
-) -> Any:
+) -> Tensor:
     """Sums, means, products or extremes ("sum", "mean", "prod", "max", "min") of segments that
     follow each other along `axis`: of so many elements each, `lengths`, or beginning at `offsets`,
     the last of which ends the last one. Each begins with `initial`; without it an empty segment

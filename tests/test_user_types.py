@@ -1,0 +1,124 @@
+"""Type checkers know what users' programs do, with the package as a wheel has it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WRONG = """\
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint import nn
+
+ad.randnn(2, 3)
+ad.ones(2).sumx()
+nn.Linearr(2, 3)
+F.relux(ad.ones(2))
+ad.optim.Adamm([])
+ad.linalg.normm(ad.ones(2))
+nn.Linear(2, 3)("text")
+
+
+@ad.compile
+def twice(x: ad.Tensor) -> ad.Tensor:
+    return 2 * x
+
+
+twice("text")
+"""
+WRONG_LINES = [5, 6, 7, 8, 9, 10, 11, 19]
+RIGHT = """\
+import adjoint as ad
+from adjoint import nn
+
+total: ad.Tensor = ad.sum(ad.ones(2, 2), axis=1, keepdims=True)
+again: ad.Tensor = ad.ones(2, 2).sum(dim=1).add_(1).relu()
+ad.add(total, 1, out=again)
+values: ad.Tensor = ad.max(ad.ones(2, 2), 1).values
+largest: ad.Tensor = ad.max(total)
+number: int | float = total.item() + 1
+equal: ad.Tensor = total == 1
+moved: nn.Linear = nn.Linear(2, 2).to("cpu").eval()
+result: ad.Tensor = moved(ad.Tensor([[1, 2]]))
+
+
+class Twice(nn.Module):
+    def forward(self, x: ad.Tensor, times: int = 2) -> tuple[ad.Tensor, int]:
+        return x * times, times
+
+
+doubled: tuple[ad.Tensor, int] = Twice()(total, times=3)
+
+
+@ad.compile(fullgraph=True)
+def thrice(x: ad.Tensor, n: int) -> ad.Tensor:
+    return x * n
+
+
+three: ad.Tensor = thrice(total, n=3)
+"""
+OF_BARE_FUNCTIONS = ("[no-untyped-def]", "[no-untyped-call]")
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """What mypy knows of each program, its errors, and pyright's."""
+    folder = tmp_path_factory.mktemp("types")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        user_types = importlib.import_module("user_types")
+        user_types.install(folder / "package")
+        programs = user_types.write_programs(folder / "programs")
+        for name, text in (("wrong", WRONG), ("right", RIGHT)):
+            programs.append(folder / "programs" / f"{name}.py")
+            programs[-1].write_text(text)
+        known, errors = user_types.known(folder, programs)
+        pages = [each for each in programs if each.stem in ("guide", "howto", "right", "wrong")]
+        second = user_types.pyright(folder, pages)
+        out = {each.name: user_types.lines_left_out(each.read_text()) for each in programs}
+        errors = [each for each in errors if not is_of_bare_function(each, out)]
+    sys.modules.pop("user_types")
+    return known, errors, second
+
+
+def is_of_bare_function(error, out):
+    """Whether an error is in a function without annotations, or says that there are none."""
+    file, line, _ = error.split(":", 2)
+    return error.endswith(OF_BARE_FUNCTIONS) or int(line) in out.get(Path(file).name, ())
+
+
+def lines_of(errors, name):
+    """Lines of a program that mypy finds errors in."""
+    found = [each.split(":", 3) for each in errors if f"{name}.py:" in each and ": error:" in each]
+    return sorted({int(line) for _, line, _, _ in found})
+
+
+def test_at_most_a_tenth_of_the_expressions_is_unknown(checked):
+    programs = [each for each in checked[0] if each.name not in ("wrong.py", "right.py")]
+    total = sum(each.expressions for each in programs)
+    assert total > 2500
+    assert sum(len(each.unknown) for each in programs) / total <= 0.1
+
+
+def test_mypy_finds_no_errors_in_programs(checked):
+    errors = [each for each in checked[1] if ": error:" in each and "package/" not in each]
+    assert [each for each in errors if "wrong.py" not in each] == []
+
+
+def test_mypy_finds_no_errors_in_what_is_written_for_it(checked):
+    errors = [each for each in checked[1] if "package/" in each and ": error:" in each]
+    assert [each for each in errors if not each.endswith("[override]")] == []  # Tensor.__eq__
+
+
+def test_pyright_finds_no_errors_and_nothing_unknown_in_the_pages(checked):
+    assert [each for each in checked[2] if each[0] != "wrong.py"] == []
+
+
+def test_both_see_wrong_names_attributes_and_arguments(checked):
+    _, errors, second = checked
+    assert lines_of(errors, "wrong") == WRONG_LINES
+    assert sorted({line for name, line, _ in second if name == "wrong.py"}) == WRONG_LINES
