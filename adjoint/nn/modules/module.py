@@ -374,15 +374,15 @@ class Module:
                 if child is not None
             )
 
-    def modules(self) -> Iterator[Any]:
-        """This module and all below it, each once.
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:
+        """This module and all below it, each once, or as often as it is there.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.modules
 
         >>> len(list(ad.nn.Sequential(ad.nn.Identity()).modules()))
         2
         """
-        for _, module in self.named_modules():
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
