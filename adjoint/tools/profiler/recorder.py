@@ -113,6 +113,10 @@ class EventRecorder:
         event.began = time.perf_counter_ns()
         return event
 
+    def begin_node(self, node: Any) -> FunctionEvent:
+        """Open an event for the gradient of a node."""
+        return self.begin(node.name())
+
     def end(self, event: FunctionEvent | None = None) -> None:
         """Closes an event (by default the innermost one) and the events open inside it."""
         now = time.perf_counter_ns()
