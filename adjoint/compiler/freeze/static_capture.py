@@ -117,9 +117,7 @@ class _Recorder(CaptureRecorder):
     def __init__(self) -> None:
         super().__init__(_whole)
         self.module_places = ModulePlaces()
-        self._paths: dict[
-            int, tuple[str, object]
-        ] = {}  # by ids of values, kept alive
+        self._paths: dict[int, tuple[str, object]] = {}  # by ids of values, kept alive
 
     def call_module(
         self, module: Module, args: tuple[object, ...], kwargs: dict[str, object]
