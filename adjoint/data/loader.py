@@ -9,6 +9,7 @@ from types import GenericAlias
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidArgument
+from ..core.keywords import explain_keywords
 from ..core.mode import observed
 from ..namespaces import cuda
 from ..ops.random.generators import Generator, default_generator
@@ -24,6 +25,7 @@ _NEXT = "enumerate(DataLoader)#DataLoader.__next__"  # as a profile shows it
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
+@explain_keywords
 class DataLoader:
     """Iterates over a dataset in batches.
 

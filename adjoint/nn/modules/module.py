@@ -10,6 +10,7 @@ from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import AdjointError, InvalidArgument, InvalidType
 from ...core.faces import load
+from ...core.keywords import explain_keywords
 from ...core.mode import MODE
 from ...core.tracebacks import cut
 from ...ops.create.creation import empty
@@ -51,6 +52,7 @@ class _Frozen:
         return bool(flags) and not any(flags)
 
 
+@explain_keywords
 class Module:
     """Base class of all neural-network modules.
 
