@@ -149,7 +149,7 @@ class Explanation:
         Errors: UnknownColumn for `sort_by` of something else.
 
         >>> step = ad.compile(lambda x: (x * 2).exp())
-        >>> print(step.explain(ad.ones(4)).table(row_limit=1).splitlines()[2].split()[:2])
+        >>> print(step.explain(ad.ones(4)).table(row_limit=1).splitlines()[3].split()[:2])
         ['mul_exp', 'kernel']
         """
         if sort_by is not None and sort_by not in _SORTS:
@@ -158,9 +158,9 @@ class Explanation:
         operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
         lines = [
             f"{self.title}: {len(self.rows)} steps in {total * 1e6:.1f} us (each timed alone), "
-            f"{len(self.host_calls)} of them called by Python; memory between them "
-            f"{size(self.memory)} ({size(self.without_reuse)} without reuse); this machine: "
-            f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
+            f"{len(self.host_calls)} of them called by Python",
+            f"  memory between them {size(self.memory)} ({size(self.without_reuse)} without "
+            f"reuse); this machine: {operations:.0f} GFLOP/s, {memory:.0f} GB/s",
             f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
         ]
         ordered = self.rows

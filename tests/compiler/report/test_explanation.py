@@ -119,7 +119,7 @@ def test_the_slowest_come_first_and_as_many_as_asked_for():
     found = ad.compile(nn.Sequential(*layers)).explain(ad.randn(4, 8))
 
     def named(text):
-        lines = [line.split() for line in text.splitlines()[2:] if line.startswith("  ")]
+        lines = [line.split() for line in text.splitlines()[3:] if line.startswith("  ")]
         return [line[1] if line[0].endswith(":") else line[0] for line in lines]
 
     slowest = sorted(found.rows, key=lambda row: -row.seconds)
