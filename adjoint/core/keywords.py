@@ -67,7 +67,7 @@ def _assert_taken(
         return
     taken = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     wrong = next((each for each in kwargs if each not in taken), None)
-    if wrong is None or not is_ours(init.__module__):
+    if wrong is None or not is_ours(init.__module__ or ""):
         return
     shown = inspect.signature(init).parameters.values()
     plain = [p.replace(annotation=p.empty) for p in shown if p.name != "self"]
