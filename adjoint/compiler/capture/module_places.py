@@ -37,7 +37,7 @@ class ModulePlaces:
         """Call a module, whose ops are its own until it calls another."""
         if not self._calls:
             if id(module) not in self._known:
-                self._known[id(module)] = module, paths_below(module)
+                self._known[id(module)] = module, self._paths_in(module)
             self._root = self._known[id(module)][1]
         path = self._root.get(id(module))  # of none that is below the outermost: its caller's
         self._calls.append(self.path if path is None else _shown(path))
@@ -47,6 +47,16 @@ class ModulePlaces:
         finally:
             self._calls.pop()
             self._note()
+
+    def _paths_in(self, root: Module) -> dict[int, str]:
+        """The paths below an outermost module; those of further ones begin with their class and
+        number, as in "Sequential_2.fc".
+        """
+        paths = paths_below(root)
+        if not self._known:
+            return paths
+        name = f"{type(root).__name__}_{len(self._known) + 1}"
+        return {key: f"{name}.{path}" if path else name for key, path in paths.items()}
 
     def _note(self) -> None:
         self._orders.append(next_order())

@@ -243,6 +243,12 @@ def test_modules_of_a_compiled_module_and_of_a_backward_from_outside():
     assert modules(outer.explain(ad.randn(5, 8)).rows, "linear")[-1] == "head"
 
 
+def test_several_outermost_modules_are_told_apart():
+    encoder, decoder = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 4))
+    found = ad.compile(lambda x: decoder(encoder(x))).explain(ad.ones(3, 4))
+    assert modules(found.rows, "linear") == ["0", "Sequential_2.0"]
+
+
 def test_equal_kernels_of_different_modules_have_their_own_names():
     found = ad.compile(Stacked().eval()).explain(ad.randn(5, 8))
     kernels = [row for row in found.rows if row.name == "gelu"]
