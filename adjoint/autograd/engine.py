@@ -328,7 +328,7 @@ def _walk(
                     heappush(heap, (-parent.order, parent))
         data = before = value = gradients = None
         if observer is not None:
-            observer.end()
+            observer.end_node()
 
 
 def _sum(g: Any, other: TensorBase) -> Tensor:

@@ -82,6 +82,9 @@ class Observer(Protocol):
     def end(self) -> None:
         """The event that began last ends."""
 
+    def end_node(self) -> None:
+        """The event of a node's gradient, which began last, ends."""
+
     def depth(self) -> int:
         """Number of events that have begun and not ended."""
 

@@ -76,6 +76,8 @@ class ModulePlaces:
         """The gradient of that node is recorded."""
         self._calls.pop()
 
+    end_node = end
+
     def depth(self) -> int:
         """Number of calls and nodes that run."""
         return len(self._calls)
