@@ -192,24 +192,20 @@ GROUPS = {
         "Gradients and modes|autograd|autograd.functional|autograd.graph|autograd.forward_ad|"
         "func|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|evolve|"
         "utils|utils.progress|utils.hparams|utils.checkpoint|utils.resume|distributions|"
-        "distributions.constraints|distributions.utils"
+        "distributions.constraints|distributions.utils|distributed|distributed.fsdp|"
+        "distributed.optim|distributed.checkpoint"
     ),
-    "Several processes": "distributed|distributed.fsdp|distributed.optim|distributed.checkpoint",
     "Graphs and programs": (
         "Lazy execution and graphs|reactive|Looking at graphs|compiler|"
-        "Control flow in programs|inference|export|view|library"
+        "Control flow in programs|inference|export|view|library|fx|fx.graph|fx.node|fx.proxy|"
+        "fx.subgraph_rewriter|fx.passes.shape_prop|fx.passes.split_module|"
+        "fx.immutable_collections"
     ),
     "Mathematics": "linalg|fft|special|signal.windows|sparse|masked|random|quasirandom",
     "Files, devices, tools": (
         "Files|io|serialization|extensions|Threads and memory|Streams of CUDA|cuda|accelerator|"
-        "profiler|testing|utils.benchmark|utils.tensorboard|Errors"
-    ),
-    "Other libraries": (
-        "sklearn|onnx|onnx.symbolic_helper|pnnx|array_api|array_api.fft|array_api.linalg|einops"
-    ),
-    "Graphs of functions": (
-        "fx|fx.graph|fx.node|fx.proxy|fx.subgraph_rewriter|fx.passes.shape_prop|"
-        "fx.passes.split_module|fx.immutable_collections"
+        "profiler|testing|utils.benchmark|utils.tensorboard|Errors|sklearn|onnx|"
+        "onnx.symbolic_helper|pnnx|array_api|array_api.fft|array_api.linalg|einops"
     ),
     "PyTorch's names": (
         "autograd.function|autograd.profiler|futures|hub|jit|cpu|mps|mtia|xpu|multiprocessing|"

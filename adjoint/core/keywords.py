@@ -54,6 +54,8 @@ def explain_keywords(owner: C) -> C:
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
 
     new.__name__, new.__qualname__ = "__new__", f"{owner.__qualname__}.__new__"
+    signature = inspect.signature(vars(owner).get("__init__", object.__init__))
+    vars(new)["__signature__"] = signature  # which is asked of `__new__` first
     type.__setattr__(owner, "__new__", staticmethod(new))  # unseen by checkers of types
     return owner
 

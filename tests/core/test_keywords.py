@@ -90,4 +90,5 @@ def test_other_bases_and_copies_are_made_as_before():
     assert Typed[int](1, hidden=4).hidden == 4
     assert copy.deepcopy(Typed(1)).hidden == pickle.loads(pickle.dumps(Typed(1))).hidden == 3
     assert list(inspect.signature(nn.Linear).parameters)[:2] == ["in_features", "out_features"]
+    assert next(iter(inspect.signature(ad.optim.Optimizer).parameters)) == "params"
     assert list(inspect.signature(Typed).parameters) == ["size", "hidden"]
