@@ -716,13 +716,30 @@ class Tensor(TensorBase):
 
     ndimension = dim
 
-    def dim_order(self) -> tuple[int, ...]:
+    def dim_order(self, *, ambiguity_check: bool | list[Any] = False) -> tuple[int, ...]:
         """The dimensions, ordered from the longest step in memory to the shortest.
+
+        With `ambiguity_check`, an order that the steps leave open (sizes of 1, equal steps) is an
+        error; of several layouts that are named, one must fit.
+
+        Errors: InvalidArgument for such an order.
+        Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.dim_order.html
 
         >>> ad.zeros(2, 3).T.dim_order()
         (1, 0)
         """
         steps = self.stride()
+        if (
+            ambiguity_check is not False
+            and self.numel()
+            and (1 in self.shape or len({*steps}) < len(steps))
+        ):
+            formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+            if sum(self.is_contiguous(memory_format=each) for each in formats) != 1:
+                raise InvalidArgument(
+                    f"dim_order: shape {tuple(self.shape)} with steps {steps} has no unique "
+                    "order; name the one layout that it has: ambiguity_check=[...]"
+                )
         return tuple(sorted(range(self.ndim), key=lambda i: -steps[i]))
 
     def is_same_size(self, other: Tensor) -> bool:

@@ -45,10 +45,12 @@ TOPICS = {
     "Sparse tensors": "ops.construction ops.public_functions ops.sparse_algebra",
     "Activations": "ops.activation ops.piecewise ops.softmax",
     "Convolution and pooling": "ops.convolution ops.averaging ops.unpooling ops.adaptive_maxima "
-    "ops.pooling",
+    "ops.pooling nn.functional.temporal",
     "Gradients and modes": "autograd.gradients autograd.modes core.handles",
     "Mixed precision": "amp.autocast_mode amp.grad_scaler",
     "Lazy execution and graphs": "autograd.recording reactive.graph",
+    "Control flow in programs": "compiler.capture.control",
+    "In the place of PyTorch": "torch_api.alias torch_api.alias.c",
     "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",
     "Printing": "printing",
@@ -109,34 +111,126 @@ MODULES = (
     "adjoint.compiler",
     "adjoint.testing",
     "adjoint.evolve",
+    "adjoint.func",
+    "adjoint.library",
+    "adjoint.inference",
+    "adjoint.view",
+    "adjoint.sklearn",
+    "adjoint.pnnx",
+    "adjoint.utils",
+    "adjoint.distributed",
+    "adjoint.distributed.fsdp",
+    "adjoint.distributed.optim",
+    "adjoint.distributed.checkpoint",
+    "adjoint.nn.attention",
+    "adjoint.nn.utils.parametrizations",
+    "adjoint.nn.utils.parametrize",
+    "adjoint.nn.utils.prune",
+    "adjoint.array_api",
+    "adjoint.array_api.fft",
+    "adjoint.array_api.linalg",
+    "adjoint.einops",
+    "adjoint.autograd.function",
+    "adjoint.autograd.profiler",
+    "adjoint.distributions.constraints",
+    "adjoint.distributions.utils",
+    "adjoint.futures",
+    "adjoint.fx.graph",
+    "adjoint.fx.immutable_collections",
+    "adjoint.fx.node",
+    "adjoint.fx.passes.shape_prop",
+    "adjoint.fx.passes.split_module",
+    "adjoint.fx.proxy",
+    "adjoint.fx.subgraph_rewriter",
+    "adjoint.hub",
+    "adjoint.jit",
+    "adjoint.cpu",
+    "adjoint.mps",
+    "adjoint.mtia",
+    "adjoint.xpu",
+    "adjoint.multiprocessing",
+    "adjoint.backends.cuda",
+    "adjoint.backends.cudnn",
+    "adjoint.backends.mkl",
+    "adjoint.backends.mkldnn",
+    "adjoint.backends.mps",
+    "adjoint.backends.openmp",
+    "adjoint.nn.parallel",
+    "adjoint.nn.parameter",
+    "adjoint.nn.modules.module",
+    "adjoint.onnx.symbolic_helper",
+    "adjoint.optim.optimizer",
+    "adjoint.profiler.flop_counter",
+    "adjoint.utils._pytree",
+    "adjoint.utils._python_dispatch",
+    "adjoint.utils.data.distributed",
+    "adjoint.utils.dlpack",
+    "adjoint.utils.hparams",
+    "adjoint.utils.model_zoo",
+    "adjoint.utils.progress",
+    "adjoint.amp.cpu",
+    "adjoint.amp.cuda",
+    "adjoint.extensions",
 )
 
 # The menu of the reference: group -> titles of topics, and modules. What no group names fails.
 GROUPS = {
-    "Tensors": "Tensor|Creation|Data types, devices and shapes|Random numbers|Shapes and views|"
-    "Indexing, gather and scatter|Complex numbers|Sparse tensors|Printing",
-    "Functions": "Arithmetic and powers|Functions of one variable|Special functions|"
-    "Comparison and logic|Reductions|Scans|Sorting and counting|Matrix products|Decompositions|"
-    "Signals|Activations|Convolution and pooling",
-    "Neural networks": "nn|nn.functional|nn.grad|nn.init|nn.utils|nn.utils.rnn|models",
-    "Gradients and training": "Gradients and modes|autograd|autograd.functional|autograd.graph|"
-    "autograd.forward_ad|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|"
-    "evolve|utils.checkpoint|utils.resume|distributions",
-    "Graphs and programs": "Lazy execution and graphs|reactive|Looking at graphs|compiler|"
-    "export|fx",
+    "Tensors": (
+        "Tensor|Creation|Data types, devices and shapes|Random numbers|Shapes and views|"
+        "Indexing, gather and scatter|Complex numbers|Sparse tensors|Printing"
+    ),
+    "Functions": (
+        "Arithmetic and powers|Functions of one variable|Special functions|"
+        "Comparison and logic|Reductions|Scans|Sorting and counting|Matrix products|"
+        "Decompositions|Signals|Activations|Convolution and pooling"
+    ),
+    "Neural networks": (
+        "nn|nn.functional|nn.attention|nn.grad|nn.init|nn.utils|nn.utils.rnn|"
+        "nn.utils.parametrizations|nn.utils.parametrize|nn.utils.prune|models"
+    ),
+    "Gradients and training": (
+        "Gradients and modes|autograd|autograd.functional|autograd.graph|autograd.forward_ad|"
+        "func|optim|optim.lr_scheduler|optim.swa_utils|Mixed precision|amp|utils.data|evolve|"
+        "utils|utils.progress|utils.hparams|utils.checkpoint|utils.resume|distributions|"
+        "distributions.constraints|distributions.utils|distributed|distributed.fsdp|"
+        "distributed.optim|distributed.checkpoint"
+    ),
+    "Graphs and programs": (
+        "Lazy execution and graphs|reactive|Looking at graphs|compiler|"
+        "Control flow in programs|inference|export|view|library|fx|fx.graph|fx.node|fx.proxy|"
+        "fx.subgraph_rewriter|fx.passes.shape_prop|fx.passes.split_module|"
+        "fx.immutable_collections"
+    ),
     "Mathematics": "linalg|fft|special|signal.windows|sparse|masked|random|quasirandom",
-    "Files, devices, tools": "Files|io|serialization|onnx|Threads and memory|Streams of CUDA|cuda|"
-    "accelerator|profiler|testing|utils.benchmark|utils.tensorboard|Errors",
-    "PyTorch's names": "overrides|Forms for ATen|Rounding to levels, quantized|Older names|"
-    "Names of TorchScript|Refused, as in PyTorch",
+    "Files, devices, tools": (
+        "Files|io|serialization|extensions|Threads and memory|Streams of CUDA|cuda|accelerator|"
+        "profiler|testing|utils.benchmark|utils.tensorboard|Errors|sklearn|onnx|"
+        "onnx.symbolic_helper|pnnx|array_api|array_api.fft|array_api.linalg|einops"
+    ),
+    "PyTorch's names": (
+        "autograd.function|autograd.profiler|futures|hub|jit|cpu|mps|mtia|xpu|multiprocessing|"
+        "backends.cuda|backends.cudnn|backends.mkl|backends.mkldnn|backends.mps|"
+        "backends.openmp|nn.parallel|nn.parameter|nn.modules.module|optim.optimizer|"
+        "profiler.flop_counter|utils._pytree|utils._python_dispatch|utils.data.distributed|"
+        "utils.dlpack|utils.model_zoo|amp.cpu|amp.cuda|overrides|In the place of PyTorch|"
+        "Forms for ATen|Rounding to levels, quantized|Older names|Names of TorchScript|"
+        "Refused, as in PyTorch"
+    ),
 }
 
 
 def public_names(module: object) -> list[str]:
-    """The public classes and functions of a module, ours only, in-place functions left out."""
+    """The public classes and functions of a module, ours only, in-place functions left out: what it
+    lists (`__all__`), and what it makes; all that it has, where it lists nothing.
+    """
     names = []
-    for name in sorted(vars(module), key=str.lower):
+    listed = {*getattr(module, "__all__", ())}
+    had = vars(ad) if module is ad else dir(module)  # of ad, later_names() has the rest
+    for name in sorted({*had, *listed}, key=str.lower):
         value = getattr(module, name)
+        here = getattr(value, "__module__", None) in (module.__name__, vars(module).get("__name__"))
+        if listed and name not in listed and not here:
+            continue
         ours = str(getattr(value, "__module__", "")).startswith("adjoint")
         again = name.endswith("_") and value is getattr(ad.Tensor, name, None)
         known = callable(value) and not inspect.ismodule(value)  # a module may be called
@@ -149,9 +243,12 @@ def later_names() -> list[str]:
     """Functions and classes of the top-level namespace that are imported with their first use, but
     for those of packages, which are described with these.
     """
-    packages = {"compiler.capture.control", "compiler.function", "nn.functional"}
-    packages |= {f"torch_api.{name}" for name in ("alias", "alias.c", "func")}
-    names = [name for name, file in PLACES.items() if file not in packages]
+    packages = {"compiler.function", "nn.functional", "torch_api.func"}
+    apart = {*PLACES} - {*public_names(ad.nn.functional)}  # conv_tbc, which no package lists
+    names = [
+        name for name, file in PLACES.items()
+        if file not in packages or (file == "nn.functional" and name in apart)
+    ]  # fmt: skip
     return [name for name in names if callable(getattr(ad, name))]
 
 

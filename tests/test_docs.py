@@ -14,6 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.runtime.public import FUNCTIONS, INPLACE, METHODS
+from tests.test_public_names import NAMES
 
 ROOT = pathlib.Path(__file__).parent.parent
 WRITTEN = sorted(
@@ -180,6 +181,41 @@ def test_every_public_name_has_a_page_in_the_reference():
     assert "sum(input, dim=None, keepdim=False, *, dtype=None, out=None)" in build.describe(
         "sum", ad.sum
     )
+
+
+def test_every_public_name_of_every_module_has_a_page_in_the_reference():
+    """Names that programs import (`public_names.txt`) are described, whatever module has them."""
+    build = reference_builder()
+    described = [(n, getattr(ad, n)) for _, names in build.topics() for n in names]
+    for where in build.MODULES:
+        module = importlib.import_module(where)
+        described += [(n, getattr(module, n)) for n in build.public_names(module)]
+    seen, called = {id(value) for _, value in described}, {name for name, _ in described}
+    lacking = []
+    for where, names in NAMES.items():
+        module = importlib.import_module(where) if where != "adjoint.Tensor" else ad  # methods
+        for name in names if where != "adjoint.Tensor" else ():
+            value = getattr(module, name)
+            ours = str(getattr(value, "__module__", "")).startswith("adjoint")
+            if not callable(value) or inspect.ismodule(value) or not ours or name[0] == "_":
+                continue
+            in_place = name.endswith("_") and value is getattr(ad.Tensor, name, None)
+            again = where == "adjoint" and name in called  # nn.functional's
+            if not in_place and not again and id(value) not in seen:
+                lacking.append(f"{where}.{name}")
+    assert lacking == []
+    for name in ("func", "inference", "sklearn", "distributed", "pnnx", "onnx", "utils"):
+        assert f"adjoint.{name}" in build.MODULES
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [("macOS", "installing"), ("notebook", "notebook"), ("early stopping", "loops"),
+     ("custom loss", "loops"), ("progress bar", "loops"), ("scikit-learn", "loops"),
+     ("fine-tuning", "loops"), ("serving", "loops"), ("ragged", "loops")],
+)  # fmt: skip
+def test_words_that_are_searched_for_are_on_their_page(word, page):
+    assert word.lower() in (ROOT / "docs" / f"{page}.md").read_text().lower()
 
 
 def test_doctests_of_generated_functions_run():

@@ -53,6 +53,60 @@ def test_what_is_missing_says_what_is_nearest(build):
         from adjoint.sparse import to_sparse_semi_structured  # noqa: F401
 
 
+def test_arguments_that_are_counted_as_taken_are_taken(build):
+    """The count looks at signatures: what hands its options on is called."""
+    x = ad.ones(4)
+    assert ad.hann_window(4, dtype=ad.float64, requires_grad=True).dtype is ad.float64
+    assert nn.LazyConv1d(2, 1, stride=2, padding_mode="reflect").stride == (2,)
+    assert ad.as_strided_copy(input=x, size=(2,), stride=(2,), storage_offset=1).shape == (2,)
+    assert x.clone().unsqueeze_(dim=0).shape == (1, 4)
+    assert ad.threshold_(x.clone(), threshold=2.0, value=3.0).tolist() == [3.0] * 4
+    for function in (lambda out: ad.argsort(x, out=out), lambda out: ad.arange(4, out=out)):
+        assert function(out := ad.empty(4, dtype=ad.int64)) is out
+    for function in (lambda out: ad.range(1, 4, out=out), lambda out: ad.fft.fftfreq(4, out=out),
+                     lambda out: ad.hardshrink(x, out=out),
+                     lambda out: ad.threshold(x, 2.0, 0.0, out=out)):  # fmt: skip
+        expected = function(None)
+        assert function(out := ad.empty(4)) is out and out.tolist() == expected.tolist()
+    assert build.taken(ad.argsort) >= {"input", "dim", "out"}
+    assert build.taken(lambda x, **options: x) == {"x"}  # what it does with others is not known
+
+
+def test_an_argument_without_a_reason_stops_the_page(build, monkeypatch):
+    assert build.why_not("save", "pickle_module") and build.why_not("save", "f") is None
+    monkeypatch.setattr(build, "NOT_TAKEN", build.NOT_TAKEN[1:])
+    with pytest.raises(SystemExit, match="addmm: out_dtype"):
+        build.page()
+
+
+def test_what_is_listed_as_not_taken_is_a_type_error_that_names_it():
+    for call in (lambda: ad.mm(ad.ones(1, 1), ad.ones(1, 1), out_dtype=ad.float64),
+                 lambda: ad.full((2,), 1.0, names=("a",)),
+                 lambda: ad.rrelu(ad.ones(1), generator=None)):  # fmt: skip
+        with pytest.raises(TypeError, match=r"out_dtype|names|generator"):
+            call()
+
+
+def test_modules_as_often_as_they_are_there():
+    for library in (ad, torch):
+        shared = library.nn.ReLU()
+        both = library.nn.Sequential(shared, shared)
+        assert len(list(both.modules())) == 2
+        assert len(list(both.modules(remove_duplicate=False))) == 3
+
+
+def test_an_order_of_dimensions_that_is_open_is_refused_where_asked():
+    for library in (ad, torch):
+        row, image = library.zeros(1, 3), library.zeros(1, 2, 3, 3)
+        assert row.dim_order() == (0, 1)
+        assert library.zeros(2, 3).dim_order(ambiguity_check=True) == (0, 1)
+        assert image.dim_order(ambiguity_check=[library.contiguous_format]) == (0, 1, 2, 3)
+        for x, check in ((row, True), (image, [library.channels_last]),
+                         (library.zeros(5).as_strided((2, 2), (2, 2)), True)):  # fmt: skip
+            with pytest.raises(RuntimeError):
+                x.dim_order(ambiguity_check=check)
+
+
 # ---- lists of tensors ----------------------------------------------------------------------------
 
 VALUES = [np.array([0.3, 0.6], "f4"), np.array([[0.2], [0.9]], "f4"), np.zeros((0,), "f4")]

@@ -99,10 +99,12 @@ def program_of(
     outputs: Sequence[Any],
     known: Known = number_or_refuse,
     order: Callable[[Any], tuple[int, int]] | None = None,
+    module: Callable[[Any], str] | None = None,
 ) -> Program:
     """The Program that computes `outputs` from `inputs`, both recorded values. Values that existed
     before them become what `known` returns. Nodes come in the order in which a walk from the
-    outputs needs them, or in the `order` of the values that they compute.
+    outputs needs them, or in the `order` of the values that they compute; `module` says where each
+    was recorded.
 
     Errors: those of `known`.
     """
@@ -141,6 +143,8 @@ def program_of(
             specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
             node = Node(x.op, args, specs)
             nodes.append(node)
+            if module is not None:
+                node.module = module(x)
             places.append((0, 0) if order is None else order(x))
             if x.dtype is None:
                 several[id(x)] = node

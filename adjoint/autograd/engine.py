@@ -65,6 +65,8 @@ def run_backward(
             _modes[mode, create_graph] = inside
     goals = _NO_GOALS if targets is None else frozenset(targets)
     observer = mode.observer
+    if observer is None and mode.executor is not None:  # a capture notes whose gradients it records
+        observer = getattr(mode.executor, "module_places", None)
     depth = 0 if observer is None else observer.depth()
     walks = _here.walks
     walks.append({})
@@ -238,7 +240,7 @@ def _walk(
             node = heappushpop(heap, (-ready.order, ready))[1] if heap else ready
             ready = None
         if observer is not None:
-            observer.begin(node.name())
+            observer.begin_node(node)
         g = pending.pop(node, None)
         extra = node.extra
         if extra is not None and g is not None:
@@ -326,7 +328,7 @@ def _walk(
                     heappush(heap, (-parent.order, parent))
         data = before = value = gradients = None
         if observer is not None:
-            observer.end()
+            observer.end_node()
 
 
 def _sum(g: Any, other: TensorBase) -> Tensor:

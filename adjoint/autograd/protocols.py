@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ..core.tensor_base import TensorBase
+
+if TYPE_CHECKING:
+    from ..runtime.node import Node
 
 SomeTensors: TypeAlias = TensorBase | Iterable[TensorBase | None]  # one, or several
 
@@ -73,8 +76,20 @@ class Observer(Protocol):
     def begin(self, name: str) -> object:
         """An event begins."""
 
+    def begin_node(self, node: Node) -> object:
+        """An event begins: the gradient of a node."""
+
     def end(self) -> None:
         """The event that began last ends."""
+
+    def end_node(self) -> None:
+        """The event of a node's gradient, which began last, ends."""
+
+    def depth(self) -> int:
+        """Number of events that have begun and not ended."""
+
+    def close(self, depth: int) -> None:
+        """End events until so many are left."""
 
 
 class StepObserver(Protocol):

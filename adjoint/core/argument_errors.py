@@ -377,10 +377,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _meant(kwargs: Mapping[str, Any], signature: inspect.Signature) -> str:
     """The question whether another keyword was meant; empty where none is like one given."""
-    from .missing_names import nearest
+    from .keywords import meant
 
     for each in kwargs:
-        near = "" if each in signature.parameters else nearest(each, signature.parameters)
+        near = "" if each in signature.parameters else meant(each, signature.parameters)
         if near:
             return f"did you mean {near}? "
     return ""

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import IndexingError, InvalidArgument, InvalidType
+from ..core.keywords import explain_keywords
 from ..ops.random.random import randperm
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
 T = TypeVar("T", covariant=True)
 
 
+@explain_keywords
 class Dataset(Generic[T]):
     """Base of datasets that give an item for an index; subclasses define `__getitem__`, and
     `__len__` for samplers.

@@ -9,6 +9,7 @@ from types import GenericAlias
 from typing import Any
 
 from ..core.errors import CheckpointError, InvalidArgument
+from ..core.keywords import explain_keywords
 from ..core.mode import observed
 from ..namespaces import cuda
 from ..ops.random.generators import Generator, default_generator
@@ -24,6 +25,7 @@ _NEXT = "enumerate(DataLoader)#DataLoader.__next__"  # as a profile shows it
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
+@explain_keywords
 class DataLoader:
     """Iterates over a dataset in batches.
 
@@ -160,7 +162,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if not self._resuming:
-            self._position = Position(self._own_generators)
+            self._position = self._next_position()
             self._position.running = True
             return self._pinned(self._begin())
         self._resuming = False
@@ -177,8 +179,9 @@ class DataLoader:
     def _begin(self) -> Iterator[Any]:
         """An iterator from the position on; the generators are as they were at the pass's begin."""
         position = self._position
-        seed = draw_seed(self.generator)
         indices = iter(self._index_sampler)
+        seed = draw_seed(self.generator) if position.drawn else position.seed or 0
+        position.seed = seed if self.persistent_workers else None
         read_again = (self.batch_size or 1) if self._iterable else 0  # items for each batch
         if not self._iterable:
             for _ in itertools.islice(indices, position.batches):
@@ -193,6 +196,12 @@ class DataLoader:
         if self._iterable:
             fetcher.skip(position.batches * read_again)
         return _iterate_here(indices, fetcher, position)
+
+    def _next_position(self) -> Position:
+        """Where the next pass begins. Workers that are kept draw no seed again, as in PyTorch."""
+        position = Position(self._own_generators)
+        position.follow(self._position)
+        return position
 
     def _make_workers(self, seed: int) -> WorkerIterator:
         return WorkerIterator(
@@ -219,7 +228,7 @@ class DataLoader:
         True
         """
         running = self._position.running
-        position = self._position if running else Position(self._own_generators)
+        position = self._position if running else self._next_position()
         return {**position.state_dict(), "length": self._length()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -35,6 +35,8 @@ class Position:
         # None before there are workers.
         self.workers: list[tuple[int, State | None]] | None = None
         self.turn = 0  # which worker makes the next batch
+        self.seed: int | None = None  # of workers that are kept from pass to pass
+        self.drawn = True  # whether this pass draws it: the first one that has these workers
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, in plain values."""
@@ -52,12 +54,24 @@ class Position:
             if state["workers"] is not None:
                 position.workers = [(int(n), s and _checked(s)) for n, s in state["workers"]]
             position.turn = int(state["turn"])
+            seed = state.get("seed")  # which states of older versions lack
+            position.seed, position.drawn = seed and int(seed), bool(state.get("drawn", True))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"DataLoader.load_state_dict: this is no DataLoader's state_dict() "
                 f"({type(error).__name__}: {error})"
             ) from None
         return position
+
+    def follow(self, last: Position) -> None:
+        """Go on with the workers of an earlier pass: their seed, and their states after it."""
+        if last.seed is None:
+            return
+        self.seed, self.drawn = last.seed, False
+        if last.workers is not None:  # one that handed out nothing begins anew
+            self.workers = [
+                (0, state or (last.seed + i, 0)) for i, (_, state) in enumerate(last.workers)
+            ]
 
     def restore(self, own: Iterable[Generator]) -> None:
         """Bring all generators to where they were when the pass began."""

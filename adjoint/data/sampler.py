@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
+from ..core.keywords import explain_keywords
 from ..ops.create.creation import empty, tensor
 from ..ops.random.generators import Generator, torch_generator
 from ..ops.random.random import multinomial, randint, randperm
@@ -20,6 +21,7 @@ __all__ = [
 T = TypeVar("T", covariant=True)
 
 
+@explain_keywords
 class Sampler(Generic[T]):
     """Base of samplers; subclasses define `__iter__` over indices, and `__len__` if it is known.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ..autograd.modes import no_grad
 from ..core.argument_errors import described, remedy
 from ..core.errors import InvalidArgument, ShapeError, Unsupported
+from ..core.keywords import explain_keywords
 from ..core.mode import are_known, refuse_where
 from ..core.spec import Size, broadcast_shapes
 from ..ops.random.streams import draw_for, graphs_exist
@@ -41,6 +42,7 @@ def _parameters(distribution: Distribution) -> Iterator[Tensor]:
             yield from _parameters(value)
 
 
+@explain_keywords
 class Distribution:
     """Base class: batches of independent draws of events.
 

@@ -8,7 +8,8 @@ given.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +54,11 @@ class Value:
         return None if self.node is None else self.node.op
 
     @property
+    def module(self) -> str:
+        """The module in whose call it was recorded; see `Node`."""
+        return "" if self.node is None else self.node.module
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The sizes."""
         return self.spec.shape
@@ -67,19 +73,32 @@ class Value:
         return f"<{kind} {self.spec.shape} {self.spec.dtype}>"
 
 
+class _Passing(threading.local):
+    """Per-thread state: the module of the node that a pass is at, which is that of the nodes that
+    it makes instead.
+    """
+
+    module = ""
+
+
+_PASSING = _Passing()
+
+
 class Node:
     """One application of an op to values and Python numbers."""
 
-    __slots__ = ("inputs", "op", "outputs")
+    __slots__ = ("inputs", "module", "op", "outputs")
 
     op: Op
     inputs: tuple[Any, ...]
     outputs: tuple[Value, ...]
+    module: str  # path of the module in whose call it was recorded, or whose gradient it is of
 
     def __init__(self, op: Op, inputs: Iterable[Any], specs: Iterable[Spec]) -> None:
         self.op = op
         self.inputs = tuple(inputs)
         self.outputs = tuple(Value(spec, self, i) for i, spec in enumerate(specs))
+        self.module = _PASSING.module
 
     @property
     def output(self) -> Value:
@@ -108,6 +127,22 @@ def inferred(op: Op, inputs: Iterable[Any]) -> tuple[Spec, ...]:
     """
     specs = op.infer(*(x.spec if isinstance(x, Value) else x for x in inputs))
     return (specs,) if isinstance(specs, Spec) else tuple(specs)
+
+
+def elements(node: Node) -> int:
+    """The elements of the largest value of a node: about its operations, where it is pointwise."""
+    return max(prod(x.shape) for x in (*node.values, *node.outputs))
+
+
+def modules_of(nodes: Sequence[Node]) -> str:
+    """The module of the costliest of several nodes that become one, and how many others there are:
+    "blocks.3.fc, +2".
+    """
+    paths = {node.module for node in nodes} - {""}
+    if len(paths) < 2:
+        return "".join(paths)
+    first = max((node for node in nodes if node.module), key=elements).module
+    return f"{first.partition(', +')[0]}, +{len(paths) - 1}"
 
 
 def make(op: Op, *inputs: Any) -> Node:
@@ -190,6 +225,7 @@ class Program:
             inputs = [now.get(x, x) if isinstance(x, Value) else x for x in node.inputs]
             if any(x is not y for x, y in zip(inputs, node.inputs, strict=True)):
                 copy = Node(node.op, inputs, [y.spec for y in node.outputs])
+                copy.module = node.module
                 for y, other in zip(node.outputs, copy.outputs, strict=True):
                     now.setdefault(y, other)
                 node = copy
@@ -207,6 +243,7 @@ class Program:
         for node in self.nodes:
             inputs = [now.get(x, x) if type(x) is Value else x for x in node.inputs]
             nodes.append(Node(node.op, inputs, [y.spec for y in node.outputs]))
+            nodes[-1].module = node.module
             now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
         inputs, outputs = ([now.get(x, x) for x in each] for each in (self.inputs, self.outputs))
         return Program(inputs, nodes, outputs)
@@ -215,9 +252,15 @@ class Program:
         """Yield the nodes in order, each after its inputs have been replaced as `changes` maps them
         at that moment.
         """
-        for node in self.nodes:
-            node.inputs = tuple([changes.get(x, x) if type(x) is Value else x for x in node.inputs])
-            yield node
+        try:
+            for node in self.nodes:
+                node.inputs = tuple(
+                    [changes.get(x, x) if type(x) is Value else x for x in node.inputs]
+                )
+                _PASSING.module = node.module
+                yield node
+        finally:
+            _PASSING.module = ""
 
     def replace(self, changes: Mapping[Value, Value]) -> None:
         """Replace values by others wherever nodes or outputs read them; chains of replacements are

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import AdjointError, InvalidType, Unsupported
 
-__all__ = ["locate", "path_within"]
+__all__ = ["locate", "path_within", "paths_below"]
 
 _COMPILED = "_orig_mod."  # what is in place of a module that is compiled
 
@@ -43,17 +43,20 @@ def _calling(module: Any) -> list[Any]:
 
 def path_within(root: Any, module: Any) -> str:
     """The path of a module below another; empty where it is not below it."""
-    seen: set[int] = set()
+    return paths_below(root).get(id(module), "")
+
+
+def paths_below(root: Any) -> dict[int, str]:
+    """The paths of a module and all below it, by their ids; the first of several paths."""
+    paths: dict[int, str] = {}
     stack = [("", root)]
     while stack:
         path, each = stack.pop()
-        if each is module:
-            return path
-        if id(each) in seen:
+        if id(each) in paths:
             continue
-        seen.add(id(each))
+        paths[id(each)] = path
         children = each.__dict__.get("_modules") or {}
         for name, child in reversed(children.items()):
             if child is not None:
                 stack.append((f"{path}.{name}" if path else name, child))
-    return ""
+    return paths

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.deferred_effects import deferrable
 from ..core.errors import InvalidType
+from ..core.keywords import explain_keywords
 from .optimizer import Optimizer
 
 __all__ = ["LRScheduler"]
@@ -26,6 +27,7 @@ def _changes(schedule: Any) -> Iterator[tuple[dict[str, Any], list[str]]]:
         yield group, [name for name in group if name not in ("params", "param_names")]
 
 
+@explain_keywords
 class LRScheduler:
     """Base of schedules: a subclass defines `get_lr`, the rates after `last_epoch` steps.
 

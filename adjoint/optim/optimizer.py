@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ..autograd.modes import enable_grad
 from ..core.argument_errors import described, remedy
 from ..core.errors import CheckpointError, InvalidArgument, InvalidType, LayoutError
+from ..core.keywords import explain_keywords
 from ..core.mode import MODE, mode_with, observed, unobserved
 from ..nn.hooks import add
 from ..nn.modules.module import clear_gradients
@@ -43,11 +44,10 @@ class _Required:
 
 
 required = _Required()
-
-# The optimizers that have stepped, for whoever asks.
-STEPPED: ContextVar[list[Any] | None] = ContextVar("STEPPED", default=None)
+STEPPED: ContextVar[list[Any] | None] = ContextVar("STEPPED", default=None)  # for whoever asks
 
 
+@explain_keywords
 class Optimizer:
     """Base of optimizers: groups of parameters, a state for each of them, hooks and state dicts.
 

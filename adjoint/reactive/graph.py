@@ -1045,7 +1045,8 @@ class Graph(ModeSwitch):
             push(cell)
 
     def __repr__(self) -> str:
-        return f"<adjoint.Graph: {len(self)} nodes, {len(self._named)} named>"
+        count = len(self)
+        return f"<adjoint.Graph: {count} node{'s'[: count != 1]}, {len(self._named)} named>"
 
 
 def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:

@@ -142,6 +142,7 @@ def rebinding(function: Callable[..., Any]) -> Callable[..., Any]:
 
     in_place.__name__ = in_place.__qualname__ = name
     in_place.__doc__ = in_place_doc(function.__name__)
+    functools.update_wrapper(in_place, function, (), ())  # its signature
     METHODS[name] = explaining(in_place)
     return function
 

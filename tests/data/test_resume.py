@@ -235,3 +235,78 @@ def test_a_stream_resumes_with_as_many_workers_only():
     other = data.DataLoader(Stream(), 2, num_workers=1)
     with pytest.raises(ad.CheckpointError, match="0 workers, this one has 1"):
         other.load_state_dict(loader.state_dict())
+
+
+# ---- workers that are kept -----------------------------------------------------------------------
+
+
+class Draws(data.Dataset):
+    """Items that show what a worker draws."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return ad.tensor(float(i)), ad.rand(1)
+
+
+def drawing(**options):
+    return data.DataLoader(Draws(), 2, shuffle=True, num_workers=2, **options)
+
+
+def flat(batches):
+    return [x.flatten().tolist() for batch in batches for x in batch]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_seeds_are_drawn_when_pytorch_draws_them(persistent, own):
+    torch = pytest.importorskip("torch")
+
+    def orders(library, utils):
+        library.manual_seed(3)
+        generator = library.Generator().manual_seed(4) if own else None
+        loader = utils.DataLoader(
+            range(20), 5, shuffle=True, num_workers=1, generator=generator,
+            persistent_workers=persistent,
+        )  # fmt: skip
+        passes = [[batch.tolist() for batch in loader] for _ in range(3)]
+        return passes, library.randint(0, 10**6, (3,)).tolist()
+
+    ad.random.follow_torch()
+    try:
+        assert orders(ad, data) == orders(torch, torch.utils.data)
+    finally:
+        ad.random.follow_torch(False)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3, 4])
+@pytest.mark.parametrize("passes", [0, 1, 2])
+def test_kept_workers_resume_in_any_pass(passes, batches):
+    ad.manual_seed(1)
+    loader = drawing(persistent_workers=True)
+    for _ in range(passes):
+        flat(loader)
+    running = iter(loader)
+    for _ in range(batches):
+        next(running)
+    state, now = loader.state_dict(), ad.get_rng_state()
+    rest = [flat(running), flat(loader), flat(loader)]
+    other = drawing(persistent_workers=True)
+    ad.set_rng_state(now)
+    other.load_state_dict(state)
+    assert [flat(other), flat(other), flat(other)] == rest
+
+
+def test_kept_workers_resume_between_passes():
+    ad.manual_seed(1)
+    loader = drawing(persistent_workers=True)
+    for passes in range(3):
+        state, now = loader.state_dict(), ad.get_rng_state()
+        rest = flat(loader)
+        other = drawing(persistent_workers=True)
+        ad.set_rng_state(now)
+        other.load_state_dict(state)
+        assert flat(other) == rest, passes
+    first = flat(loader)
+    assert first != flat(loader)  # what workers draw goes on

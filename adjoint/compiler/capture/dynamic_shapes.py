@@ -226,6 +226,7 @@ class _Filled:
         for node in program.nodes:
             inputs_filled = [self.of(x) for x in node.inputs]
             made = Node(self.of(node.op), inputs_filled, [self.of(y.spec) for y in node.outputs])
+            made.module = node.module
             self.values.update(zip(node.outputs, made.outputs, strict=True))
             self.nodes[node] = made
             nodes.append(made)

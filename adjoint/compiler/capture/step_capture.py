@@ -32,6 +32,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
+from ...nn import Module
 from ...ops.create.conversion import Transfer
 from ...ops.index.selected import Selected, of_selected
 from ...ops.promotion import with_wide_numbers
@@ -48,6 +49,7 @@ from ..guards.arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, Gradients, differentiated
 from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
+from .module_places import ModulePlaces
 from .random_state import AdvanceGenerator, CapturedGenerator, CapturedGenerators
 from .returned_tensors import Returned
 from .routine_ops import recorded
@@ -186,6 +188,8 @@ class _StepRecorder:
         self.states: dict[int, Any] = {}  # tensors that are states of generators, by id
         self.order: dict[int, tuple[int, int]] = {}  # of recorded values, by id
         self.alive: list[Any] = []  # the recorded values, whose ids are keys
+        self.module_places = ModulePlaces()  # observes backward passes, too
+        self.paths: dict[int, str] = {}  # of the modules that recorded values, by id
         self.streams = CapturedGenerators(_READS)
         self.checks: list[tuple[LazyValue, Callable[[], Exception]]] = []
         self.device: Any = None  # common device of all tensors
@@ -273,6 +277,14 @@ class _StepRecorder:
                 last = max((self.order[id(y)][0] for y in before), default=-1)
                 self.order[id(x)] = last, number + 1
             self.alive.append(x)
+            if path := self.module_places.path:
+                self.paths[id(x)] = path
+
+    def call_module(
+        self, module: Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Call a module, which is noted as that of what it records."""
+        return self.module_places.call(module, args, kwargs)
 
     def note_fresh(self, x: TensorBase) -> None:
         """Note a tensor that the function has made from constants: writes to it change no state."""
@@ -1080,8 +1092,11 @@ def capture(
             ends = [*values, *tangents, *errors]
             for value in ends:
                 recorder.note(value, executed=False)
-            order = recorder.order
-            return program_of(inputs, ends, _constant, lambda value: order[id(value)])
+            order, paths = recorder.order, recorder.paths
+            return program_of(
+                inputs, ends, _constant, lambda value: order[id(value)],
+                lambda value: paths.get(id(value), ""),
+            )  # fmt: skip
 
         program = read([g for _, g, _ in back.found])
         changed = {program.inputs[n if n < count else n + len(numbers)] for n in overwritten}

@@ -18,7 +18,7 @@ from ...core.device import device, transfer
 from ...core.errors import UnknownColumn
 from ...core.spec import prod
 from ...core.tensor_base import TensorBase
-from ...ir.program import Value
+from ...ir.program import Value, elements
 from ...reactive.view.table import multiply_adds
 from ...runtime.tensors import wrap
 from ..passes.batched_gemm import Products
@@ -37,6 +37,14 @@ class LoopTurns(NamedTuple):
     records: str | None = None  # why they are not one function; "" where they are
 
 
+class KernelOps(NamedTuple):
+    """Ops of a step, and where they are from."""
+
+    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
+    again: tuple[str, ...] = ()  # those of them that rematerialize values
+    module: str = ""  # path of the module of the costliest op
+
+
 class StepRow(NamedTuple):
     """Measurements of a kernel, a product, a host call, or an optimizer's step."""
 
@@ -46,10 +54,26 @@ class StepRow(NamedTuple):
     operations: int  # on numbers; 0 where that is not known
     bytes: int  # size of its inputs and outputs
     seconds: float
-    fused: tuple[str, ...] = ()  # the ops of a kernel that has several, in order
-    again: tuple[str, ...] = ()  # those of them that rematerialize values
+    ops: KernelOps = KernelOps()
     apart: int = 0  # number of the parallel section that it belongs to; 0 for none
     turns: LoopTurns = LoopTurns()  # of a loop
+
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """Names of the ops of a kernel that has several, in order."""
+        return self.ops.fused
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """Names of those of them that rematerialize values."""
+        return self.ops.again
+
+    @property
+    def module(self) -> str:
+        """Path of the module of its costliest op, and how many others it computes for:
+        "blocks.3.fc, +2"; the module of the forward, in a backward pass.
+        """
+        return self.ops.module
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -125,7 +149,7 @@ class Explanation:
         Errors: UnknownColumn for `sort_by` of something else.
 
         >>> step = ad.compile(lambda x: (x * 2).exp())
-        >>> print(step.explain(ad.ones(4)).table(row_limit=1).splitlines()[2].split()[:2])
+        >>> print(step.explain(ad.ones(4)).table(row_limit=1).splitlines()[3].split()[:2])
         ['mul_exp', 'kernel']
         """
         if sort_by is not None and sort_by not in _SORTS:
@@ -134,9 +158,9 @@ class Explanation:
         operations, memory = self.peaks.operations / 1e9, self.peaks.bytes / 1e9
         lines = [
             f"{self.title}: {len(self.rows)} steps in {total * 1e6:.1f} us (each timed alone), "
-            f"{len(self.host_calls)} of them called by Python; memory between them "
-            f"{size(self.memory)} ({size(self.without_reuse)} without reuse); this machine: "
-            f"{operations:.0f} GFLOP/s, {memory:.0f} GB/s",
+            f"{len(self.host_calls)} of them called by Python",
+            f"  memory between them {size(self.memory)} ({size(self.without_reuse)} without "
+            f"reuse); this machine: {operations:.0f} GFLOP/s, {memory:.0f} GB/s",
             f"  {'':40}  {'':9}  {'Mop':>9}  {'bytes':>9}  {'us':>8}  of time  of peak",
         ]
         ordered = self.rows
@@ -214,7 +238,8 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _line(row: StepRow) -> str:
-    name = row.name if len(row.name) <= 40 else f"{row.name[:37]}..."
+    name = f"{row.module}: {row.name}" if row.module else row.name
+    name = name if len(name) <= 40 else f"{name[:37]}..."
     count = f"{row.operations / 1e6:9.3f}" if row.operations else f"{'--':>9}"
     return f"  {name:40}  {row.how:9}  {count}  {size(row.bytes):>9}"
 
@@ -263,8 +288,10 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
     turns = [each for step in steps if (each := getattr(step.op, "turns", None)) is not None]
     return StepRow(
         "_".join(names), steps[0].how, native and not called, operations, moved, seconds,
-        tuple(node.op.name for node in nodes) if nodes[1:] else (),
-        tuple(node.op.name for node in again), apart,
+        KernelOps(
+            tuple(node.op.name for node in nodes) if nodes[1:] else (),
+            tuple(node.op.name for node in again), max(steps, key=_operations).outputs[0].module,
+        ), apart,
         LoopTurns(tuple(called), next(iter(turns), None)),
     )  # fmt: skip
 
@@ -272,9 +299,7 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
 def _operations(step: Step) -> int:
     op = step.op
     if isinstance(op, Kernel):
-        return sum(
-            max(prod(x.shape) for x in (*node.values, *node.outputs)) for node in op.program.nodes
-        )
+        return sum(map(elements, op.program.nodes))
     if isinstance(op, Products):
         each = zip(op.divided(step.inputs), step.outputs, strict=True)
         return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)

@@ -244,7 +244,8 @@ class Program:
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(spec.shape) for spec in self._examples)
-        return f"<Program {self._source.title}: {len(self.nodes)} nodes for {shapes}>"
+        count = len(self.nodes)
+        return f"<Program {self._source.title}: {count} node{'s'[: count != 1]} for {shapes}>"
 
     def explain(self, *inputs: Any, **named: Any) -> Explanation:
         """Call the program and report its layers, kernels and copies with operations, bytes, time

@@ -14,11 +14,15 @@ from ...core.errors import DeviceError, InvalidArgument, InvalidType, Unsupporte
 from ...core.op import Op
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
 from ...ir.compute import spec_of
 from ...ir.program import Program, Value
 from ...nn import Module
 from ...runtime import fused
+from ...runtime.fused import Declared
 from ...runtime.lazy import LazyValue, concrete
+from ...runtime.node import Item
+from ..capture.module_places import ModulePlaces
 from .inputs import CallTree
 
 if TYPE_CHECKING:
@@ -107,6 +111,42 @@ def _whole(
     return None if isinstance(op, str) else (op, inputs)
 
 
+class _Recorder(CaptureRecorder):
+    """Records composites whole, and the modules in whose calls ops are recorded."""
+
+    def __init__(self) -> None:
+        super().__init__(_whole)
+        self.module_places = ModulePlaces()
+        self._paths: dict[int, tuple[str, object]] = {}  # by ids of values, kept alive
+
+    def call_module(
+        self, module: Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Call a module, which is noted as that of what it records."""
+        return self.module_places.call(module, args, kwargs)
+
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The lazy tensor of a recorded op."""
+        return self._noted(super().__call__(op, inputs))
+
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The lazy tensor of a composite recorded as one op, if there is a routine for it."""
+        made = super().composite(declared, args)
+        return made if made is NotImplemented else self._noted(made)
+
+    def _noted(self, made: Tensor | tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+        for y in made if isinstance(made, tuple) else (made,):
+            value = y._data
+            if isinstance(value, LazyValue) and type(value.op) is Item:
+                value = value.inputs[0]
+            self._paths[id(value)] = self.module_places.path, value
+        return made
+
+    def path_of(self, value: object) -> str:
+        """The module that recorded a value."""
+        return self._paths.get(id(value), ("", None))[0]
+
+
 def capture(
     source: FrozenSource, specs: Sequence[Spec], whole: bool = True, form: CallTree | None = None
 ) -> tuple[Program, Rebuild]:
@@ -123,11 +163,13 @@ def capture(
         f"freeze: {source.title} reads values of its input (item, bool, int, numpy, or "
         "indexing by a mask), on which a static graph cannot depend; use where() and gather()"
     )
-    with recording(reads, executor=CaptureRecorder(_whole) if whole else execute_lazily):
+    recorder = _Recorder() if whole else None
+    with recording(reads, executor=recorder or execute_lazily):
         function = source.function
         result = function(*inputs) if form is None else form.call(function, inputs)
     results, rebuild = taken(result, "freeze: the result has", constants=True)
-    program = program_of(symbols, results, source.known)
+    module = None if recorder is None else recorder.path_of
+    program = program_of(symbols, results, source.known, module=module)
     for node in program.nodes:
         if node.op.drawn:
             raise Unsupported(

@@ -10,7 +10,7 @@ from ...core import policy
 from ...core.op import Op
 from ...core.spec import Spec, prod
 from ...ir.compute import compute
-from ...ir.program import Node, Program, Value, inferred
+from ...ir.program import Node, Program, Value, inferred, modules_of
 from ...ir.rewriting import rewriting
 from .basic_passes import EXACT, PRODUCTS, sort
 
@@ -97,6 +97,7 @@ def batch_products(graph: Program) -> int:
             op = Products(nodes)
             inputs = [x for node in nodes for x in node.inputs]
             made = Node(op, inputs, [node.output.spec for node in nodes])
+            made.module = modules_of(nodes)
             changes.update(zip((node.output for node in nodes), made.outputs, strict=True))
             gone.update(nodes)
             replacement[nodes[-1]] = made

@@ -12,7 +12,7 @@ from ...core.op import Op
 from ...core.spec import Spec
 from ...ir.compute import compute
 from ...ir.partition import regions
-from ...ir.program import Node, Program, Value, take_apart
+from ...ir.program import Node, Program, Value, modules_of, take_apart
 from ...ir.rewriting import rewriting
 from .accumulate import running_sums
 from .basic_passes import sort
@@ -138,6 +138,7 @@ def fuse_kernels(
                 stack += [nodes[half:], nodes[:half]]
             continue
         kernel = Node(op, inputs, op.specs)
+        kernel.module = modules_of(nodes)
         changes.update(zip(results, kernel.outputs, strict=True))
         gone |= members
         kept.update(op.program.nodes)

@@ -295,6 +295,7 @@ def _again(
                 return None
             if equal is None:
                 own.append(Node(node.op, inputs, [node.output.spec]))
+                own[-1].module = node.module
                 equal = own[-1].output
             made[y] = equal
     return made[x], own
@@ -490,6 +491,7 @@ def _copy(
         stack.pop()
         inputs = [stored(made.get(z, z) if type(z) is Value else z) for z in node.inputs]
         copy = Node(node.op, inputs, [node.output.spec])
+        copy.module = node.module
         copies.append(copy)
         made[y] = copy.output
 

@@ -189,6 +189,7 @@ def _let_follow(graph: Program, merge: Merge) -> int:
         if merged is None:
             continue
         layer, before = merged
+        layer.module = before.module  # the costlier one's
         gone.add(before)
         nodes[-1] = layer
         changes[node.output] = layer.output

@@ -14,7 +14,8 @@ from ..schedule.schedule import Schedule
 
 def snapshot(title: str, graph: Program, schedule: Schedule | None = None) -> Snapshot:
     """Picture of a graph: inputs, nodes, and named constants; with a schedule also how each node is
-    computed and its buffer. The ops of a kernel are nodes in a box of their own.
+    computed and its buffer. Nodes are in the boxes of the modules that recorded them; the ops of a
+    kernel are in a box of their own in that of its costliest op.
     """
     how = {y: step.how for step in schedule.steps for y in step.outputs} if schedule else {}
     infos: list[NodeInfo] = []
@@ -52,18 +53,21 @@ def snapshot(title: str, graph: Program, schedule: Schedule | None = None) -> Sn
             number = schedule.numbers.get(schedule.roots.get(y, y))
             if number is not None:
                 attributes["buffer"] = str(number)
+        module = node.module.partition(", +")[0]
         if not isinstance(node.op, Kernel):
-            add_node(node, attributes, "")
+            add_node(node, attributes, module)
             continue
         kernels += 1
+        box = f"{node.op.name.replace('.', '')} {kernels}"
         for each in node.op.program.nodes:
-            add_node(each, attributes, f"{node.op.name.replace('.', '')} {kernels}")
+            add_node(each, attributes, f"{module}.{box}" if module else box)
         for own, outside in zip(node.op.program.outputs, node.outputs, strict=True):
             index_of[outside] = index_of[own]
     for i, y in enumerate(graph.outputs):
         if y in index_of:
             index = len(infos)
-            info = NodeInfo(index, "output", f"output {i}", "boundary")
+            home = y.module.partition(", +")[0]
+            info = NodeInfo(index, "output", f"output {i}", "boundary", module=home)
             info.shape, info.dtype = tuple(y.shape), y.spec.dtype.name
             infos.append(info)
             edges.append(Edge(index_of[y], index, 0))

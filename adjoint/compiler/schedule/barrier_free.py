@@ -90,6 +90,7 @@ def _split(node: Node, rows: int, changes: dict[Value, Value]) -> list[Node]:
         except (NotTraceable, AdjointError):
             return []
         made.append(Node(kernel, [value_of[x] for x in inputs], kernel.specs))
+        made[-1].module = node.module
         value_of.update(zip(outputs, made[-1].outputs, strict=True))
     changes.update((was, value_of[y]) for was, y in zip(node.outputs, program.outputs, strict=True))
     return made

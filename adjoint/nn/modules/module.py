@@ -10,6 +10,7 @@ from ...core.device import as_device, device
 from ...core.dtype import as_dtype, bfloat16, dtype, float16, float32, float64, named
 from ...core.errors import AdjointError, InvalidArgument, InvalidType
 from ...core.faces import load
+from ...core.keywords import explain_keywords
 from ...core.mode import MODE
 from ...core.tracebacks import cut
 from ...ops.create.creation import empty
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
+@explain_keywords
 class Module:
     """Base class of all neural-network modules.
 
@@ -393,15 +395,15 @@ class Module:
                 if child is not None
             )
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all below it, each once.
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below it, each once, or as often as it is there.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.modules
 
         >>> len(list(ad.nn.Sequential(ad.nn.Identity()).modules()))
         2
         """
-        for _, module in self.named_modules():
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:

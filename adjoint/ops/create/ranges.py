@@ -124,8 +124,7 @@ def arange(
     return finish(array, device, requires_grad, pin_memory)
 
 
-@explaining
-@public(method=False)
+@public(method=False, out=True)
 def range(
     start: Any = 0,
     end: Any = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -312,7 +313,7 @@ def rrelu(
     return where(gt(input, 0), input, input * slope)
 
 
-@public(method=False, inplace=True)
+@public(method=False, inplace=True, out=True)
 @checking
 def threshold(input: Tensor, threshold: float, value: float) -> Any:
     """Values above a threshold, and a constant in the place of the others.
@@ -408,7 +409,7 @@ def _hardswish(input: Tensor) -> Tensor:
     return where(inside, x * (x + 3) / 6, where(le(input, -3), input * 0, input))
 
 
-@public()
+@public(out=True)
 @checking
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Any:
     """Zero in the place of small values.
@@ -499,6 +500,7 @@ def _inplace(function: Any) -> Any:
     >>> ad.{name}(x{", 0.0, 0.0" if name == "threshold_" else ""}) is x
     True
     """
+    functools.update_wrapper(change, function, (), ())  # its signature
     return change
 
 

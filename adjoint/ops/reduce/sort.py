@@ -364,7 +364,7 @@ def sort(
     return return_types.sort(input.gather(dim, indices), indices)
 
 
-@public()
+@public(out=True)
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The places of the elements in order along `dim`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,7 @@ def _copying(name: str, arguments: str, result: str) -> Any:
         f"    >>> ad.{name}_copy({arguments})\n"
         f"    {result}\n"
     )
+    functools.update_wrapper(copy, view, (), ())  # its signature
     FUNCTIONS[copy.__name__] = copy
     return with_out(copy)
 

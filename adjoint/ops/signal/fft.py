@@ -14,6 +14,7 @@ from ...core.spec import normalize_axis
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, explaining, with_out
+from ..create.allocation import assert_strided, finish
 from ..elementwise.namespace import conj
 from ..promotion import cast
 from ..shape.sizes import hold_sizes
@@ -487,19 +488,20 @@ def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
     return conj(_real("ihfftn", input, s, dim, mode))
 
 
-def _frequencies(count: Any, n: int, d: float, options: dict[str, Any]) -> Tensor:
-    dtype = options.get("dtype")
+def _frequencies(name: str, count: Any, step: float, options: dict[str, Any]) -> Tensor:
+    assert_strided(name, options.pop("layout"))
+    dtype = options.pop("dtype")
     to = dt.get_default_dtype() if dtype is None else dt.as_dtype(dtype)
-    result: Tensor = FUNCTIONS["from_numpy"]((count / (n * d)).astype(to.numpy))
-    return result.requires_grad_() if options.get("requires_grad") else result
+    return finish((count / step).astype(to.numpy), **options)
 
 
-@explaining
+@with_out
 def fftfreq(
     n: int,
     d: float = 1.0,
     *,
     dtype: dt.dtype | None = None,
+    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -511,15 +513,17 @@ def fftfreq(
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
     count = np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)])
-    return _frequencies(count, n, d, {"dtype": dtype, "requires_grad": requires_grad})
+    options = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return _frequencies("fftfreq", count, n * d, options)
 
 
-@explaining
+@with_out
 def rfftfreq(
     n: int,
     d: float = 1.0,
     *,
     dtype: dt.dtype | None = None,
+    layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -530,8 +534,8 @@ def rfftfreq(
     >>> ad.fft.rfftfreq(4)
     tensor([0.0000, 0.2500, 0.5000])
     """
-    options = {"dtype": dtype, "requires_grad": requires_grad}
-    return _frequencies(np.arange(n // 2 + 1), n, d, options)
+    options = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return _frequencies("rfftfreq", np.arange(n // 2 + 1), n * d, options)
 
 
 def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:

@@ -48,10 +48,12 @@ def stft(
     normalized: bool = False,
     onesided: bool | None = None,
     return_complex: bool | None = None,
+    align_to_window: bool | None = None,
 ) -> Tensor:
     """The Fourier transforms of windows of the signal, `hop_length` (n_fft // 4) apart.
 
-    With `center` the signal is first padded, so that window number t is centred at t * hop_length.
+    With `center` the signal is first padded, so that window number t is centred at t * hop_length;
+    without, `align_to_window` begins at the window's first value where it is shorter than `n_fft`.
 
     Shapes: (L,) or (B, L): (..., N, T) for N frequencies and T windows; N is n_fft // 2 + 1 for a
     real signal unless `onesided` is False. Without `return_complex`, real and imaginary parts are
@@ -72,8 +74,13 @@ def stft(
         raise ShapeError(f"stft: expected a 1D or 2D tensor, got shape {tuple(input.shape)}")
     input = hold_sizes("stft", input, dims=(-1,))
     x: Any = input if input.ndim == 2 else input.unsqueeze(0)
+    if center and align_to_window is not None:
+        raise InvalidArgument("stft: align_to_window should only be set when center=False")
     if center:
         x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
+    elif align_to_window and win_length is not None and win_length < n_fft:
+        before = (n_fft - win_length) // 2
+        x = pad(x, (before, n_fft - win_length - before))
     if not 0 < n_fft <= x.shape[-1]:
         raise InvalidArgument(f"stft: expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
     if hop <= 0:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.errors import AutogradError, LayoutError, ShapeError
 from ...core.tensor_type import Tensor
-from ...runtime.public import explaining
+from ...runtime.public import explaining, with_out
 from ..create.conversion import Sparse, sparse_coo
 from ..shape.concatenation import cat
 from .entries import build, entries, is_sparse
@@ -125,7 +125,7 @@ def _copying(name: str) -> Any:
         f"A copy of `Tensor.{name}()`.\n\n    Errors: those of that method.\n"
         f"    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.{name}.html\n"
     )
-    return explaining(copy)
+    return with_out(copy)
 
 
 indices_copy, values_copy = _copying("indices"), _copying("values")

@@ -108,7 +108,7 @@ class Updates:
             else:
                 self.reused.add(event.node)
                 times.setdefault(event.node, None)
-        text = f"{len(self.ran):,} of {self.total():,} nodes ran"
+        text = f"{len(self.ran):,} of {self.total():,} node{'s'[: self.total() != 1]} ran"
         if self.reused - self.ran:
             text += f", {len(self.reused - self.ran):,} reused"
         nodes = [[node, "fresh", took] for node, took in times.items()]

@@ -15,6 +15,7 @@ from .snapshot import Snapshot
 __all__ = ["of_graph", "of_page", "of_text"]
 
 _WIDE, _HIGH, _GAP = 150, 40, 22  # of a box, and between boxes, in pixels
+_ACROSS = 6  # boxes beside each other, whose text can be read in a notebook
 _MOST = 24  # characters of a title in a box
 
 
@@ -64,7 +65,7 @@ def folded_svg(snapshot: Snapshot) -> str:
     while len(outermost.groups) == 1 and groups[outermost.groups[0]].size * 2 > outermost.size:
         outermost = groups[outermost.groups[0]]  # one module that has nearly all
     rows = [[item for item in layer if item >= 0] for layer in outermost.layers]
-    rows = [row for row in rows if row]
+    rows = [row[i : i + _ACROSS] for row in rows for i in range(0, len(row), _ACROSS)]
     width = max((len(row) for row in rows), default=1) * (_WIDE + _GAP) + _GAP
     places: dict[int, tuple[float, float]] = {}
     for y, row in enumerate(rows):

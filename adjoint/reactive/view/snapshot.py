@@ -174,4 +174,8 @@ class Snapshot:
         return of_graph(self, self)
 
     def __repr__(self) -> str:
-        return f"<Snapshot {self.title!r}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
+        nodes, edges = len(self.nodes), len(self.edges)
+        return (
+            f"<Snapshot {self.title!r}: {nodes} node{'s'[: nodes != 1]}, "
+            f"{edges} edge{'s'[: edges != 1]}>"
+        )

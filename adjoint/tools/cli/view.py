@@ -46,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     found = program.find(options.of, USUAL, is_graph, "graph or tensor", last)
     snapshot = snapshot_of(found, title=options.file.stem)
     path = snapshot.save_html(options.output or options.file.with_suffix(".html").name)
-    print(f"{path}: {len(snapshot.nodes):,} nodes")
+    count = len(snapshot.nodes)
+    print(f"{path}: {count:,} node{'s'[: count != 1]}")
     _open(path.resolve().as_uri(), options)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from ...reactive.view.table import multiply_adds
 from ...runtime.cells import Cell
 from ...runtime.dispatch import apply
 from ...runtime.lazy import LazyValue, concrete
-from ...runtime.node import Item
+from ...runtime.node import Item, Node, next_order
 from .events import MEMORY, OP, PYTHON, USER, FunctionEvent
 
 
@@ -62,6 +63,8 @@ class EventRecorder:
         self._modules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._classes: dict[str, int] = {}  # how many modules of a class have got a name
         self._calls: list[tuple[Any, FunctionEvent]] = []  # of modules
+        self._entered: list[tuple[int, str]] = [(0, "")]  # the module from a node's order on
+        self._backward: list[FunctionEvent] = []  # of modules whose gradients are computed
 
     # ---- begin and end ---------------------------------------------------------------------------
 
@@ -112,6 +115,20 @@ class EventRecorder:
         thread.open.append(event)
         event.began = time.perf_counter_ns()
         return event
+
+    def begin_node(self, node: Node) -> FunctionEvent:
+        """Open an event for the gradient of a node, in one for the module that recorded it."""
+        if self.with_modules:
+            name = self._entered[bisect.bisect(self._entered, (node.order,)) - 1][1]
+            if name:
+                self._backward.append(self.begin(f"{name} (backward)", PYTHON))
+        return self.begin(node.name())
+
+    def end_node(self) -> None:
+        """Close the event of a node's gradient."""
+        self.end()
+        if self._backward and self._thread.open[-1:] == [self._backward[-1]]:
+            self.end(self._backward.pop())
 
     def end(self, event: FunctionEvent | None = None) -> None:
         """Closes an event (by default the innermost one) and the events open inside it."""
@@ -284,12 +301,14 @@ class EventRecorder:
     def _enter_module(self, module: Any, args: Any) -> None:
         if MODE.get().observer is self:
             self._calls.append((module, self.begin(self._name_of(module), PYTHON)))
+            self._entered.append((next_order(), self._calls[-1][1].name))
 
     def _leave_module(self, module: Any, args: Any, output: Any) -> None:
         if any(each is module for each, _ in self._calls):
             while self._calls:
                 each, event = self._calls.pop()
                 self.end(event)
+                self._entered.append((next_order(), self._calls[-1][1].name if self._calls else ""))
                 if each is module:
                     return
 

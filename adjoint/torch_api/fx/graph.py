@@ -347,7 +347,18 @@ class Graph:
 
     # ---- text ------------------------------------------------------------------------------------
 
-    def python_code(self, root_module: str, *, verbose: bool = False, **kwargs: Any) -> PythonCode:
+    def python_code(
+        self,
+        root_module: str,
+        *,
+        verbose: bool = False,
+        include_stride: bool = False,
+        include_device: bool = False,
+        colored: bool = False,
+        expanded_def: bool = False,
+        record_func: bool = False,
+        additional_meta: list[str] | None = None,
+    ) -> PythonCode:
         """The text of a function that computes this, and its globals.
 
         >>> graph = ad.fx.symbolic_trace(lambda x: x.relu() + 1).graph

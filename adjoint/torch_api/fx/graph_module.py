@@ -225,7 +225,10 @@ class GraphModule(Module):
         include_stride: bool = False,
         include_device: bool = False,
         colored: bool = False,
-        **kwargs: Any,
+        *,
+        fast_sympy_print: bool = False,
+        expanded_def: bool = False,
+        additional_meta: list[str] | None = None,
     ) -> str:
         """Print, and return, the code as that of a class, with those of graph modules inside.
 

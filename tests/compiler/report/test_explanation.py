@@ -48,7 +48,7 @@ def test_a_training_step():
     assert (
         "compiled:" not in str(found)
         and "compiled: first call" in text
-        and text.count("\n  linear ") == 1
+        and text.count("\n  0: linear_relu ") == 1
     )
     slope = next(row for row in found.rows if row.name.startswith("relu_gradient"))
     assert slope.operations >= 5 * 8 and found.share(slope) > 0
@@ -119,7 +119,8 @@ def test_the_slowest_come_first_and_as_many_as_asked_for():
     found = ad.compile(nn.Sequential(*layers)).explain(ad.randn(4, 8))
 
     def named(text):
-        return [line.split()[0] for line in text.splitlines()[2:] if line.startswith("  ")]
+        lines = [line.split() for line in text.splitlines()[3:] if line.startswith("  ")]
+        return [line[1] if line[0].endswith(":") else line[0] for line in lines]
 
     slowest = sorted(found.rows, key=lambda row: -row.seconds)
     assert named(str(found))[:15] == [row.name for row in slowest[:15]]
@@ -181,3 +182,114 @@ def test_a_guard_that_fails_says_which_line_read_it_and_how_often():
     assert f"test_explanation.py:{line}, in __call__)" in second and "times" not in second
     assert third.endswith("; it has changed 2 times") and "is 'median'" in third
     assert third in compiled.explain(x).table(verbose=True)
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm, self.fc, self.out = nn.LayerNorm(size), nn.Linear(size, 24), nn.Linear(24, size)
+
+    def forward(self, x):
+        return x + self.out(nn.functional.gelu(self.fc(self.norm(x))))
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(8) for _ in range(2))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+LINEAR = ["blocks.0.fc", "blocks.0.out", "blocks.1.fc", "blocks.1.out", "head"]
+
+
+def modules(rows, name):
+    return [row.module for row in rows if row.name.startswith(name)]
+
+
+def test_steps_are_named_by_their_modules_also_in_backward():
+    model = Stacked()
+    step, _, _ = make_step(model)
+    x, y = ad.randn(5, 8), ad.tensor([0, 1, 2, 0, 1])
+    found = step.explain(x, y)
+    forward = [row for row in found.rows if row.name in ("linear", "linear_relu")]
+    assert [row.module for row in forward] == LINEAR
+    assert sorted(modules(found.rows, "linear_weight")) == LINEAR
+    assert sorted(modules(found.rows, "linear_input")) == LINEAR
+    assert found.rows[-1].module == ""  # the optimizer's
+    assert "  blocks.0.fc: linear " in str(found)
+    several = [row.module for row in found.rows if ", +" in row.module]
+    assert several and all(each.partition(", +")[0].startswith("blocks.") for each in several)
+    layers = [row for row in found.rows if row.how != "optimizer" and row.seconds]
+    assert sum(row.module != "" for row in layers) > 0.8 * len(layers)
+
+
+def test_modules_of_a_compiled_module_and_of_a_backward_from_outside():
+    compiled = ad.compile(Stacked())
+    found = compiled.explain(ad.randn(5, 8))
+    assert modules(found.rows, "linear") == LINEAR
+    assert sorted(modules(found.backward, "linear_weight")) == LINEAR
+    inner = Stacked()
+    inner.head = ad.compile(inner.head)  # a compiled one in its place has its name
+    outer = ad.compile(lambda x: inner(x))
+    assert modules(outer.explain(ad.randn(5, 8)).rows, "linear")[-1] == "head"
+
+
+def test_several_outermost_modules_are_told_apart():
+    encoder, decoder = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 4))
+    found = ad.compile(lambda x: decoder(encoder(x))).explain(ad.ones(3, 4))
+    assert modules(found.rows, "linear") == ["0", "Sequential_2.0"]
+
+
+def test_equal_kernels_of_different_modules_have_their_own_names():
+    found = ad.compile(Stacked().eval()).explain(ad.randn(5, 8))
+    kernels = [row for row in found.rows if row.name == "gelu"]
+    assert [row.module.partition(",")[0] for row in kernels] == ["blocks.0", "blocks.1"]
+
+
+def test_the_layers_of_a_frozen_program():
+    program = ad.inference.freeze(Stacked().eval(), ad.ones(5, 8))
+    assert modules(program.explain(ad.ones(5, 8)).rows, "linear") == LINEAR
+
+
+def test_modules_are_noted_by_captures_alone(monkeypatch):
+    """Calls of modules, eager or in a program that is there, and eager backward do not ask."""
+    from adjoint.compiler.capture.module_places import ModulePlaces
+
+    model = Stacked()
+    compiled = ad.compile(lambda x: model(x))
+    x = ad.randn(5, 8)
+    expected = compiled(x)
+    calls = []
+    for name in ("call", "begin_node", "begin"):
+        monkeypatch.setattr(ModulePlaces, name, lambda *_: calls.append(1))
+    model(x).sum().backward()
+    assert compiled(x).tolist() == expected.tolist()
+    compiled(x).sum().backward()
+    assert calls == []
+
+
+def test_an_error_within_a_module_leaves_no_place_behind():
+    class Failing(nn.Module):
+        def forward(self, x):
+            raise KeyError("x")
+
+    model = nn.Sequential(nn.Linear(2, 2), Failing())
+
+    def function(x):
+        try:
+            model(x)
+        except KeyError:
+            return x.exp() + 1
+        return x
+
+    [row] = ad.compile(function).explain(ad.ones(2, 2)).rows
+    assert row.module == "" and "exp" in row.name

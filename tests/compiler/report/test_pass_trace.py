@@ -256,3 +256,25 @@ def test_methods_and_arguments_that_are_modules():
         x.name for x in compiled.graph(nn.Linear(3, 1), ad.ones(2, 3)).stages[0].program.inputs
     ]
     assert inputs == ["argument 0", "linear.weight", "linear.bias"]
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x):
+        return self.norm(self.fc(x)).relu()
+
+
+def test_pictures_have_the_boxes_of_modules():
+    model = nn.Sequential(Block(), Block(), nn.Linear(4, 1))
+    with ad.no_grad():
+        picture = ad.compile(model).graph(ad.ones(3, 4)).stages[-1].snapshot()
+    homes = {(node.op, node.module) for node in picture.nodes if node.kind == "op"}
+    assert {("linear", "0.fc"), ("linear", "1.fc"), ("linear", "2")} <= homes
+    kernels = {module for op, module in homes if op == "rsqrt"}
+    assert len(kernels) == 2 and {each.partition(".")[0] for each in kernels} == {"0", "1"}
+    assert all(len(each.split(".")) >= 2 for each in kernels)
+    [output] = [node for node in picture.nodes if node.kind == "boundary"]
+    assert output.module == "2"

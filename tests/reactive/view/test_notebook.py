@@ -100,7 +100,7 @@ def test_empty_graphs_are_shown(nodes, monkeypatch):
         graph.input(float(n))
     for most in (policy.PAGE_INLINE, 0):
         monkeypatch.setattr(policy, "PAGE_INLINE", most)
-        assert graph._repr_mimebundle_()["text/plain"].startswith(f"<adjoint.Graph: {nodes} nodes")
+        assert graph._repr_mimebundle_()["text/plain"].startswith(f"<adjoint.Graph: {nodes} node")
 
 
 def test_parts_of_long_modules_are_named_by_what_is_in_them():
@@ -120,3 +120,19 @@ def test_the_page_of_the_docs_runs_as_a_notebook(tmp_path):
     for cell in notebook.cells:
         (output,) = cell.outputs
         assert output.output_type == "execute_result" and "text/html" in output.data
+
+
+def test_one_node_is_not_nodes():
+    graph = ad.Graph()
+    graph.input(1.0, name="x")
+    assert repr(graph) == "<adjoint.Graph: 1 node, 1 named>"
+    assert repr(graph.snapshot()).endswith(": 1 node, 0 edges>")
+
+
+def test_a_wide_graph_is_drawn_in_rows_that_can_be_read():
+    from adjoint.view.notebook import folded_svg
+    from adjoint.view.snapshot import NodeInfo, Snapshot
+
+    drawn = folded_svg(Snapshot([NodeInfo(i, "input", f"x{i}") for i in range(40)], [], "wide"))
+    width = float(re.search(r'viewBox="0 0 (\d+)', drawn)[1])
+    assert width < 1100 and drawn.count("<rect") == 40

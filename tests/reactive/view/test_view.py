@@ -453,7 +453,7 @@ def test_view(program, capsys):
     for text in ("Sequential.0", "square", "0.weight", "loss = model(x).square().mean()"):
         assert text in html
     assert main(["view", "train.py", "--of", "other", "-o", "page.html"]) == 0
-    assert "page.html: 1 nodes" in capsys.readouterr().out
+    assert "page.html: 1 node\n" in capsys.readouterr().out
 
 
 def test_view_of_a_program_without_global_tensors(program, capsys):

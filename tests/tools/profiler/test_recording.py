@@ -344,6 +344,38 @@ def test_errors_in_the_block_end_events_and_the_profile():
     assert not nn.hooks.EVERYWHERE
 
 
+def test_backward_is_of_the_forwards_module():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    x = ad.ones(4, 2)
+    with profile(with_modules=True) as prof:
+        model(x).square().sum().backward()
+    around = {}
+    for event in prof.events():
+        if event.name.startswith("LinearBackward"):
+            around.setdefault(event.cpu_parent.name, []).append(event.name)
+    root = "nn.Module: Sequential_0"
+    assert list(around) == [f"{root}.2 (backward)", f"{root}.0 (backward)"]
+    squares = [e for e in prof.events() if e.name.startswith(("PowBackward", "SumBackward"))]
+    assert squares and all(each.cpu_parent is None for each in squares)  # of no module
+    with profile() as plain:
+        model(x).sum().backward()
+    assert not any("Module" in each.name for each in plain.events())
+
+
+def test_an_error_in_backward_leaves_no_module_open():
+    model = nn.Linear(2, 1)
+    y = model(ad.ones(1, 2, requires_grad=True))
+    with profile(with_modules=True) as prof:
+        z = model(y.new_ones(1, 2, requires_grad=True))
+        z.register_hook(lambda g: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            z.sum().backward()
+        model(ad.ones(3, 2)).sum().backward()
+        ad.ones(2).cos()
+    last = prof.events()[-1]
+    assert last.name == "cos" and last.cpu_parent is None
+
+
 def test_nested_profiles_are_refused():
     with profile(), pytest.raises(ad.ProfilerError, match="already enabled on this thread"):
         profile().start()
