@@ -186,9 +186,9 @@ PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only 
 # multiply-adds up to which generated code beats NumPy and oneDNN: it is called by pointer
 PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 15, "layers --only matmul linear")
 # the same of a matrix and a vector
-# elements of a matrix; smaller products are several in one step
-PRODUCT_VECTOR_FEWEST = _threshold("PRODUCT_VECTOR_FEWEST", 256, "loops")
 PRODUCT_VECTOR = _threshold("PRODUCT_VECTOR", 1 << 14, "layers --only linear --batch 1")
+# bytes of the weight of a product of few rows that are worth a thread's coming
+PRODUCT_PART_BYTES = _threshold("PRODUCT_PART_BYTES", 1 << 18, "products --only rows")
 # rows, of so many columns at least, below which oneDNN is faster for float32
 PRODUCT_FEW_ROWS = _threshold("PRODUCT_FEW_ROWS", 32, "layers --only linear --batch 1 32")
 # multiply-adds from which NumPy's BLAS is faster for float64
