@@ -277,7 +277,9 @@ COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composi
 KERNEL_STRIDES = _bound("KERNEL_STRIDES", 4096)  # combinations of shapes and strides of a kernel
 ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
 READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
-ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
+# bytes of plans: one takes 50 to 300 KiB, so that some 1,500 sizes of images are known; twice as
+# much where products are remembered besides
+ONEDNN_PLAN_BYTES = _bound("ONEDNN_PLAN_BYTES", 256 << 20)
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made

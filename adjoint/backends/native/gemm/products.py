@@ -30,6 +30,7 @@ from ..onednn.plan import (
     PlanArgument,
     PrimitiveStep,
     aligned,
+    bytes_of,
     planned,
     threads,
 )
@@ -624,6 +625,17 @@ def _put(key: Any, ready: _Ready) -> None:
     if len(_ready) >= policy.READY_PRODUCTS:
         _ready.clear()
     _ready[key] = ready
+    if isinstance(_plan_of(ready.run), OneDnnPlan):  # which take more than all else
+        size = sum(bytes_of(_plan_of(r.run)) for r in _ready.values())
+        if size > policy.ONEDNN_PLAN_BYTES:
+            _ready.clear()
+
+
+def _plan_of(run: Any) -> Any:
+    """The plan that is run, None where that is NumPy."""
+    while isinstance(run, functools.partial):
+        run = run.args[-1]
+    return run.plan if isinstance(run, _OnCopies) else getattr(run, "__self__", None)
 
 
 def _pays(a: Any, b: Any) -> bool:
