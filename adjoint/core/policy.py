@@ -187,6 +187,8 @@ PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only 
 PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 15, "layers --only matmul linear")
 # the same of a matrix and a vector
 PRODUCT_VECTOR = _threshold("PRODUCT_VECTOR", 1 << 14, "layers --only linear --batch 1")
+# elements of the weight of a product of few rows, below which tiles are faster (4 x 4: 4 times)
+PRODUCT_WEIGHT_LEAST = _threshold("PRODUCT_WEIGHT_LEAST", 256, "products")
 # bytes of the weight of a product of few rows that are worth a thread's coming
 PRODUCT_PART_BYTES = _threshold("PRODUCT_PART_BYTES", 1 << 18, "products --only rows")
 # rows, of so many columns at least, below which oneDNN is faster for float32

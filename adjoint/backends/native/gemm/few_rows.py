@@ -16,7 +16,9 @@ Strides = tuple[int, ...]
 
 def are_few(m: int, k: int, n: int) -> bool:
     """Whether a product of these sizes is one of few rows, if its operands lie as `fits` says."""
-    return k > 1 and (n == 1 or m <= MOST) and m > 0 < n
+    if k < 2 or m < 1 or n < 1 or (n > 1 and m > MOST):
+        return False
+    return k * (m if n == 1 else n) >= policy.PRODUCT_WEIGHT_LEAST
 
 
 def fits(m: int, k: int, n: int, a: Strides, b: Strides, c_row: int) -> bool:
