@@ -1,7 +1,12 @@
-"""100 products of 4x4 with their gradients as one compiled function, beside PyTorch and JAX jit."""
+"""100 products of 4x4 with their gradients as one compiled function, beside PyTorch and JAX jit;
+products of one to four rows, beside PyTorch.
+
+python -m benchmarks products [--only small rows] [--threads 1 2] [--dtypes float32 float64]
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 from collections.abc import Callable
@@ -11,6 +16,7 @@ import torch
 
 import adjoint as ad
 
+from . import few_rows
 from .timing import compare, header, row
 
 COUNT = 100
@@ -88,8 +94,8 @@ def of_jax(kind: str) -> Callable[[], object]:
     return lambda: jax.block_until_ready(run(*given))
 
 
-def main() -> None:
-    """Print the table."""
+def small() -> None:
+    """Print the table of small products."""
     header(f"{COUNT} products of 4x4 with their gradients, compiled")
     for kind in (elementwise, chain, apart):
         compiled = ad.compile(kind(ad))
@@ -98,6 +104,20 @@ def main() -> None:
         row(f"{kind.__name__}, PyTorch", compare(compiled, kind(torch)))
         if importlib.util.find_spec("jax") is not None:
             row(f"{kind.__name__}, JAX jit", compare(compiled, of_jax(kind.__name__)))
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks products", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=("small", "rows"), default=("small", "rows"))
+    parser.add_argument("--threads", nargs="+", type=int, default=(1, 2))
+    parser.add_argument("--dtypes", nargs="+", default=few_rows.DTYPES)
+    options = parser.parse_args()
+    if "small" in options.only:
+        small()
+    if "rows" in options.only:
+        for threads in options.threads:
+            few_rows.table(threads, tuple(options.dtypes))
 
 
 if __name__ == "__main__":

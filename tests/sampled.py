@@ -52,7 +52,6 @@ STEPS = {
     "tests/compiler/passes/test_batched_gemm.py": {
         "test_a_hundred_products_with_gradients_are_few_steps": 3
     },
-    "tests/compiler/passes/test_decompose.py": {"test_open_vector_products": 3},
     "tests/compiler/passes/test_layouts.py": {"test_networks_train_as_eagerly": 3},
     "tests/compiler/passes/test_rectified_products.py": {"test_the_bits_are_those_of_two_ops": 3},
     "tests/compiler/run/test_sequence.py": {

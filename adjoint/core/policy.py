@@ -186,9 +186,11 @@ PRODUCT_FEW_COLUMNS = _threshold("PRODUCT_FEW_COLUMNS", 1 << 20, "layers --only 
 # multiply-adds up to which generated code beats NumPy and oneDNN: it is called by pointer
 PRODUCT_LITTLE = _threshold("PRODUCT_LITTLE", 1 << 15, "layers --only matmul linear")
 # the same of a matrix and a vector
-# elements of a matrix; smaller products are several in one step
-PRODUCT_VECTOR_FEWEST = _threshold("PRODUCT_VECTOR_FEWEST", 256, "loops")
 PRODUCT_VECTOR = _threshold("PRODUCT_VECTOR", 1 << 14, "layers --only linear --batch 1")
+# elements of the weight of a product of few rows, below which tiles are faster (4 x 4: 4 times)
+PRODUCT_WEIGHT_LEAST = _threshold("PRODUCT_WEIGHT_LEAST", 256, "products")
+# bytes of the weight of a product of few rows that are worth a thread's coming
+PRODUCT_PART_BYTES = _threshold("PRODUCT_PART_BYTES", 1 << 18, "products --only rows")
 # rows, of so many columns at least, below which oneDNN is faster for float32
 PRODUCT_FEW_ROWS = _threshold("PRODUCT_FEW_ROWS", 32, "layers --only linear --batch 1 32")
 # multiply-adds from which NumPy's BLAS is faster for float64
@@ -277,7 +279,9 @@ COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composi
 KERNEL_STRIDES = _bound("KERNEL_STRIDES", 4096)  # combinations of shapes and strides of a kernel
 ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
 READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
-ONEDNN_PLANS = _bound("ONEDNN_PLANS", 512)
+# bytes of plans: one takes 50 to 300 KiB, so that some 1,500 sizes of images are known; twice as
+# much where products are remembered besides
+ONEDNN_PLAN_BYTES = _bound("ONEDNN_PLAN_BYTES", 256 << 20)
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made

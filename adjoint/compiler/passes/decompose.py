@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...autograd.capture import program_of, recording, symbol
-from ...core import policy
 from ...core.spec import prod
 from ...core.tensor_type import Tensor
 from ...ir.program import Node, Program, Value
@@ -99,28 +98,6 @@ def open_narrow_gradients(graph: Program) -> int:
         if not isinstance(node.op, LinearWeight) or node.values[1].shape[-1] != 1:
             return None
         return written_as(_column, *node.values)
-
-    return opened(graph, made)
-
-
-@rewriting
-def open_vector_products(graph: Program) -> int:
-    """Decompose products of a small matrix with a vector into sums of multiplications, which
-    kernels compute: tiles of products have one column then. Measured with one thread, 64 x 64 in
-    float32: 2.2 times as fast, 6 times for a transposed matrix.
-    """
-
-    def made(node: Node) -> Program | None:
-        if not isinstance(node.op, MatMul):
-            return None
-        a, b = node.values
-        sides = a.shape[-2:]
-        small = len(a.shape) == len(b.shape) == 2 and b.shape[1] == 1 and min(sides) > 1
-        if not small or not policy.PRODUCT_VECTOR_FEWEST <= prod(sides) <= policy.PRODUCT_VECTOR:
-            return None
-        if a.spec.dtype.name not in ("float32", "float64"):
-            return None
-        return written_as(lambda x, y: [(x * y.reshape(1, -1)).sum(-1, keepdim=True)], a, b)
 
     return opened(graph, made)
 

@@ -57,7 +57,6 @@ from ..passes.decompose import (
     open_narrow_gradients,
     open_outer_products,
     open_variances,
-    open_vector_products,
 )
 from ..passes.kernels import Kernel, fuse_kernels, keep_less
 from ..passes.layouts import block_layouts
@@ -910,7 +909,7 @@ def to_native_code(part: Segment) -> None:
         drop_dead(graph)
     opened = open_activations(graph) + open_variances(graph)
     opened += open_outer_products(graph) + open_narrow_gradients(graph)
-    if opened + open_vector_products(graph):
+    if opened:
         merge_equal(graph)
         drop_dead(graph)  # a variance of which only the mean is read
     shown = set(graph.inputs)

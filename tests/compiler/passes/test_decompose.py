@@ -10,7 +10,6 @@ from adjoint.compiler.passes.decompose import (
     open_narrow_gradients,
     open_outer_products,
     open_variances,
-    open_vector_products,
 )
 from adjoint.compiler.run import step as compiled_step
 from adjoint.nn import functional as F
@@ -177,21 +176,3 @@ def test_open_narrow_gradients(rows):
         [found], [wanted] = ad.compile(weight)(g, x), weight(g, x)
         assert ad.allclose(found, wanted) and found.shape == wanted.shape
     assert counts == {1: 1, 2: 0}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(
-    "shape", [(16, 16), (64, 64), (3, 90), (90, 3), (15, 15), (1, 300), (300, 1)]
-)
-def test_open_vector_products(shape, transposed, dtype):
-    """Small matrices multiply a vector in a kernel; others, and integers, stay products."""
-    rng = np.random.default_rng(0)
-    a = ad.tensor((rng.standard_normal(shape) * 4).astype(dtype))
-    x = ad.tensor((rng.standard_normal(shape[0 if transposed else 1]) * 4).astype(dtype))
-    function = (lambda a, x: a.T @ x) if transposed else (lambda a, x: a @ x)
-    small = dtype != "int64" and min(shape) > 1 and a.numel() >= 256
-    assert open_vector_products(graph_of(lambda a: [function(a, x)], a)) == small
-    found, wanted = ad.compile(function)(a, x), function(a, x)
-    assert found.shape == wanted.shape and found.dtype is wanted.dtype
-    assert ad.allclose(found, wanted, rtol=1e-4, atol=1e-4)

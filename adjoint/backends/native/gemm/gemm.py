@@ -26,9 +26,11 @@ from ..runtime import object_code, signals
 from ..runtime.launch_list import Launch
 from ..runtime.parallel_sections import Blocks, Spans
 from . import gemm_code as gemm_code
-from .gemm_code import ADD, BIAS, DEPTH, LARGE, RELU, TASK_WORDS, Shape
+from .few_rows_code import MOST
+from .gemm_code import DEPTH, LARGE, TASK_WORDS
+from .product_writer import ADD, BIAS, FEW_ROWS, RELU, Shape
 
-__all__ = ["BIAS", "TASK_WORDS", "GemmPlan", "Shape", "address", "is_available"]
+__all__ = ["BIAS", "FEW_ROWS", "TASK_WORDS", "GemmPlan", "Shape", "address", "is_available"]
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
@@ -143,6 +145,11 @@ def _address_of(function: object) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
+def _work(s: Shape) -> int:
+    """Multiply-adds of a product, or those of another one that would take its time."""
+    return s.k * max(s.m, s.n) * MOST if s.mode & FEW_ROWS else s.m * s.n * s.k
+
+
 class GemmPlan:
     """Products of parts of arrays that have the shapes and strides for which it was made.
 
@@ -152,10 +159,11 @@ class GemmPlan:
 
     def __init__(
         self, dtype: Any, shapes: Sequence[Shape], tasks: Any, pool: Any = None,
-        whole: Shape | None = None,
+        whole: Shape | None = None, turned: bool = False,
     ) -> None:  # fmt: skip
         """`tasks`: an int64 array of rows; `pool`: who shares them out, or None; `whole`: what the
-        tasks are parts of, where it is one product.
+        tasks are parts of, where it is one product; `turned`: the arrays that calls are given are b
+        and a, in this order.
         """
         code = _code(dtype.name)
         if code is None:
@@ -164,10 +172,10 @@ class GemmPlan:
         self._tasks = np.ascontiguousarray(tasks, np.int64)
         assert self._tasks.shape[1:] == (TASK_WORDS,)
         self._pool = pool if len(tasks) > 1 else None
-        work = sum(s.m * s.n * s.k for s in shapes) * len(tasks) // len(shapes)
+        work = sum(map(_work, shapes)) * len(tasks) // len(shapes)
         self._quick = work < policy.GEMM_QUICK
         self._chunks = code.chunks
-        self._whole, self._itemsize = whole, dtype.itemsize
+        self._whole, self._itemsize, self._turned = whole, dtype.itemsize, turned
 
     def rectified(self) -> GemmPlan:
         """A plan of the same products that computes max(c, 0)."""
@@ -178,10 +186,10 @@ class GemmPlan:
         those of a separate addition: where k is in several blocks, or a library computes the
         product.
         """
+        few = (self._shapes[:, Shape._fields.index("mode")] & FEW_ROWS) != 0
         m, n, k = self._shapes[:, :3].T
-        if k.max() * self._itemsize > 4 * DEPTH or (m * n * k).max() > LARGE:
-            return None
-        return self._with(ADD)
+        whole = (k * self._itemsize <= 4 * DEPTH) & (m * n * k <= LARGE)
+        return self._with(ADD) if (few | whole).all() else None
 
     def _with(self, mode: int) -> GemmPlan:
         other = copy.copy(self)
@@ -189,12 +197,16 @@ class GemmPlan:
         other._shapes[:, Shape._fields.index("mode")] |= mode
         return other
 
+    def _operands(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The operands a, b and perhaps the bias among the arrays that a call is given."""
+        return (given[1], given[0], *given[2:]) if self._turned else given
+
     def _before(self, biased: bool) -> bytes:
         return struct.pack("3q", self._shapes.ctypes.data, self._tasks.ctypes.data, biased)
 
     def run(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
         """Compute c from a, b and bias (contiguous, or none)."""
-        places = [place_of(x) for x in (a, b, *bias, c)]
+        places = [place_of(x) for x in (*self._operands((a, b, *bias)), c)]
         words = self._before(bool(bias)) + struct.pack(f"{len(places)}q", *places)
         pool = self._pool.entry() if self._pool is not None else None
         call(self._chunks, len(self._tasks), words, pool, self._quick)
@@ -202,7 +214,8 @@ class GemmPlan:
     def call(self, given: Sequence[Any], c: Any) -> Launch:
         """A reusable call for arrays that keep their addresses: a, b and perhaps bias."""
         before = self._before(len(given) > 2)
-        words = before + struct.pack(f"{len(given) + 1}q", *map(place_of, (*given, c)))
+        arrays = *self._operands(given), c
+        words = before + struct.pack(f"{len(arrays)}q", *map(place_of, arrays))
         first = len(before) // 8
         pointers = range(first, first + len(given) + 1)
         shared = self._pool is not None
@@ -262,7 +275,7 @@ class GemmPlan:
         ones do: a, b and perhaps bias.
         """
         pool = self._pool.entry() if self._pool is not None else None
-        views = [(n, 0) for n in range(len(given))]
+        views = [(n, 0) for n in self._operands(range(len(given)))]
         before = self._before(len(given) > 2)
         made = CachedLaunch(
             self._chunks, len(self._tasks), given, [(c.shape, c.dtype)], before, b"", pool,

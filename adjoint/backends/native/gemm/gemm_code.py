@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...codegen.emit import FunctionBody, Module, Reg, type_name
+from ...codegen.emit import FunctionBody, Reg, type_name
 from ...codegen.target import Target
+from .few_rows_code import FewRowsWriter
+from .product_writer import ADD, BIAS, FEW_ROWS, RELU, SCALE, ProductWriter, Shape
 
 ROWS = 8  # of a tile
 WIDTH = 3  # vectors of a tile
@@ -31,22 +33,7 @@ LARGE = 5 << 19  # multiply-adds from which a library's product is faster
 TURNED_LEFT = 64  # rows, columns and k from which a that is stored by columns is read better here
 UNEVEN = 512  # elements between rows of b with which the library takes up to 1.6 times as long
 SMALL_RIGHT = 1 << 17  # elements of b up to which a bias costs the library more than it is ahead
-SCALE, ADD, BIAS, RELU = 1, 2, 4, 8  # what a tile does with its sums
 TURNED_ROWS, TURNED_COLUMNS = 128, 256  # of c, where its transpose is computed
-
-
-class Shape(NamedTuple):
-    """The words that describe one product: sizes, and strides in elements."""
-
-    m: int
-    n: int
-    k: int
-    a_row: int
-    a_column: int
-    b_row: int
-    b_column: int
-    c_row: int
-    mode: int = 0  # ADD: c is added to; RELU: what is below 0 becomes 0
 
 
 class _Tile(NamedTuple):
@@ -100,63 +87,20 @@ class _Panel(NamedTuple):
 TASK_WORDS = 5  # number of the shape, offsets in bytes into a, b, c and bias
 
 
-class _GemmWriter:
+class _GemmWriter(ProductWriter):
     """The functions for one element type."""
 
     def __init__(self, target: Target, elem: str) -> None:
-        self.module = Module()
+        super().__init__(target, elem)
         self.tables: dict[str, int] = {}  # of functions: how many each has
-        self.elem = elem
-        self.size = {"float": 4, "double": 8}[elem]
-        self.lanes = target.vector_bytes // self.size
-        self.vector = type_name(elem, self.lanes)
         self.rows = ROWS if target.vector_bytes == 64 else ROWS // 2  # fewer registers
         self.width = WIDTH
-        # Elsewhere a mask takes registers: LLVM would make it anew for each k.
-        self.masks = target.has("avx512f")
         self.narrow = NARROW[0 if self.masks else 1]
         self.heights = [ROWS >> i for i in range(ROWS.bit_length())]
 
     def fits(self, rows: int, width: int) -> bool:
         """Whether there are registers for such a tile."""
         return rows <= self.rows or width == 1
-
-    def argument(self, b: FunctionBody, elem: str, name: str) -> Reg:
-        return Reg(b, elem, 0, f"%{name}")
-
-    def _arguments(self, b: FunctionBody, parameters: str) -> dict[str, Reg]:
-        """The arguments of a function with these parameters, by their names."""
-        registers = {}
-        for part in parameters.format(e=self.elem).split(", "):
-            elem, name = part.split()
-            registers[name[1:]] = Reg(b, elem, 0, name)
-        return registers
-
-    def load(self, b: FunctionBody, at: Reg, mask: Reg | None = None) -> Reg:
-        """A vector, zeros where the mask is not set."""
-        if mask is None:
-            return b.emit(self.elem, self.lanes, f"load {self.vector}, ptr {at.ref}, align 4")
-        return b.load_masked(self.elem, self.lanes, at, mask, 4)
-
-    def store(self, b: FunctionBody, x: Reg, at: Reg) -> None:
-        """Write a vector."""
-        b.line(f"store {self.vector} {x.ref}, ptr {at.ref}, align 4")
-
-    def mask(self, b: FunctionBody, count: Reg) -> Reg:
-        """The first `count` lanes."""
-        return b.iota("i64", self.lanes) < b.splat(count, self.lanes)
-
-    def define(
-        self, name: str, parameters: str, b: FunctionBody, result: Reg | None = None
-    ) -> None:
-        """Add a function."""
-        kind = "internal void" if result is None else f"internal {result.type}"
-        if not name.startswith("."):
-            kind = kind.removeprefix("internal ")
-        header = f"{kind} @{name}({parameters})"
-        # Large frames touch each page of the stack, so that its end is noticed.
-        attributes = 'nounwind "probe-stack"="inline-asm"'
-        self.module.functions[name] = b.function(header, result, attributes)
 
     # ---- the tile --------------------------------------------------------------------------------
 
@@ -174,7 +118,7 @@ class _GemmWriter:
         lines, the second next one's).
         """
         b = FunctionBody(self.module)
-        g = self._arguments(b, self.TILES)
+        g = self.arguments(b, self.TILES)
         rest = self.mask(b, g["count"])
         masks: list[Reg | None] = [None] * (width - 1) + [rest]
         places = [(i, j) for i in range(rows) for j in range(width)]
@@ -367,17 +311,12 @@ class _GemmWriter:
 
     # ---- the product -----------------------------------------------------------------------------
 
-    PRODUCT = (
-        "i64 %m, i64 %n, i64 %k, {e} %alpha, ptr %a, i64 %a_row, i64 %a_column, ptr %b, i64 %b_row,"
-        " i64 %b_column, {e} %beta, ptr %c, i64 %c_row, i64 %mode, ptr %bias"
-    )
-
     def blocks(self) -> None:
         """The product, panel by panel. The mode is that of the first block of k, to which those
         behind it are added; RELU is left to the last.
         """
         b = FunctionBody(self.module)
-        g = self._arguments(b, self.PRODUCT)
+        g = self.arguments(b, self.PRODUCT)
         self._define_tables()
         depth = DEPTH * 4 // self.size
         room = depth * self.width * self.lanes
@@ -579,7 +518,7 @@ class _GemmWriter:
         columns, so that the smaller operand is what is copied.
         """
         b = FunctionBody(self.module)
-        g = self._arguments(b, self.PRODUCT)
+        g = self.arguments(b, self.PRODUCT)
         room = TURNED_ROWS * TURNED_COLUMNS
         b.allocas.append(f"%turned = alloca [{room} x {self.elem}], align 64")
         scratch = Reg(b, "ptr", 0, "%turned")
@@ -609,7 +548,7 @@ class _GemmWriter:
         one.
         """
         b = FunctionBody(self.module)
-        g = self._arguments(b, self.PRODUCT)
+        g = self.arguments(b, self.PRODUCT)
         call = ", ".join(f"{x.type} {x.ref}" for x in g.values())
         by_columns = b.compare("eq", g["b_row"], 1) & b.compare("ne", g["b_column"], 1)
         plain = b.compare("eq", g["a_column"], 1) & b.compare("eq", g["mode"] & ADD, 0)
@@ -627,7 +566,12 @@ class _GemmWriter:
             by_rows = b.compare("eq", g["a_column"], 1) & b.compare("eq", g["b_column"], 1)
             ours = by_rows & b.compare("eq", g["b_row"], UNEVEN)
             large = large & ~(ours | b.compare("eq", g["a_row"], 1) & better)
-        here, other, theirs, own, end = (b.label() for _ in range(5))
+        rows_few, more, here, other, theirs, own, end = (b.label() for _ in range(7))
+        b.branch(b.compare("ne", g["mode"] & FEW_ROWS, 0), rows_few, more)
+        b.start(rows_few)
+        b.line(f"call void @.few({call})")
+        b.line(f"br label %{end}")
+        b.start(more)
         b.branch(by_columns & plain & few, here, other)
         b.start(here)
         b.line(f"call void @.turned({call})")
@@ -771,6 +715,7 @@ def text(target: Target, elem: str, symbol: str) -> str:
             if code.fits(rows, width):
                 code.tiles(rows, width, False)
                 code.tiles(rows, width, True)
+    FewRowsWriter(code).write()
     code.transpose()
     code.blocks()
     code.turned()

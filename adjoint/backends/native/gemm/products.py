@@ -1,8 +1,9 @@
 """Matrix products over parts of the rows, columns or batch; NumPy's where it is faster.
 
-float32 and float64 are generated code's (`gemm`) from a size on where that pays; bfloat16, which
-accumulates in float32, float32 of few rows, and products with an activation are oneDNN's (`_cut`
-holds what was measured); everything else is NumPy's BLAS.
+float32 and float64 are generated code's (`gemm`) from a size on where that pays, and always where
+they have one to four rows or one column (`few_rows`); bfloat16, which accumulates in float32,
+float32 of five to some rows, and products with an activation are oneDNN's (`_cut` holds what was
+measured); everything else is NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from ..onednn.plan import (
     PlanArgument,
     PrimitiveStep,
     aligned,
+    bytes_of,
     planned,
     threads,
 )
 from ..runtime import block_cache
 from ..runtime.pool import default_pool
-from . import gemm
+from . import few_rows, gemm
+from .few_rows_code import MOST
 
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
@@ -100,6 +103,13 @@ def is_laid_out(x: Any) -> bool:
     return _strides(x, x.ndim) is not None
 
 
+def are_laid_out(a: Any, b: Any) -> list[bool]:
+    """Whether each of two operands lies so that their product needs no copy of it."""
+    if few_rows.must_be_copied(a, b):
+        return [False, False]
+    return [is_laid_out(a), is_laid_out(b)]
+
+
 def _merged(batch: Sizes, a: Strides, b: Strides) -> tuple[Sizes, Strides, Strides]:
     """The batch with as few dimensions as both operands' strides permit."""
     sizes: list[int] = []
@@ -129,8 +139,9 @@ def pieces(size: int, parts: int, multiple: int = 1) -> Iterator[tuple[int, int]
 class _ProductBuilder:
     """Makes the steps of one part of a product; equal parts share their primitives."""
 
-    def __init__(self, product: PlannedProduct, prefer: str) -> None:
+    def __init__(self, product: PlannedProduct, prefer: str, turned: bool = False) -> None:
         self.product, self.prefer, self.what = product, prefer, str(product)
+        self.arrays = (B, A, C) if turned else (A, B, C)  # the slots of a, b and c
         self.primitives: dict[Any, Primitive] = {}
         self.scratch = self.shared = 0
         self.copies: list[list[PrimitiveStep]] = []
@@ -163,12 +174,12 @@ class _ProductBuilder:
         after: list[PrimitiveStep] = []
         places = []
         scratch = 0
-        for slot, shape, strides, start in zip(
-            (A, B, C), shapes, (p.a, p.b, whole), starts, strict=True
+        for slot, array, shape, strides, start in zip(
+            (A, B, C), self.arrays, shapes, (p.a, p.b, whole), starts, strict=True
         ):
             memory = self.describe(shape, strides)
             offset = sum(i * s for i, s in zip(start, strides, strict=True)) * p.dtype.itemsize
-            place = PlanArgument(memory, slot, offset)
+            place = PlanArgument(memory, array, offset)
             dense = _dense(shape, strides) if slot in cut.packed else strides
             if dense != strides:
                 copy = PlanArgument(self.describe(shape, dense), SCRATCH, scratch)
@@ -264,9 +275,11 @@ def _cut(p: PlannedProduct, workers: int) -> Cut:
     work = p.m * p.k * p.n
     parts = max(1, min(2 * workers if workers > 1 and work >> 26 else workers, work >> 19))
     narrow = p.dtype == BFLOAT16
+    if narrow and few_rows.are_few(p.m, p.k, p.n):
+        parts = few_rows.parts(p.m, p.k, p.n, p.dtype.itemsize, 1, workers)
     by_columns = p.b[-1] != 1
     if p.m < policy.PRODUCT_FEW_ROWS and p.n >= policy.PRODUCT_FEW_ROWS:
-        enough = 4 if narrow or p.k * p.n >= 1 << 20 else 8
+        enough = 2 if narrow or p.k * p.n >= 1 << 20 else 8
         if p.m >= enough and (by_columns or narrow):
             return Cut(1, parts, "brg", (A, C))
         return Cut(1, parts, "gemm", (A,))
@@ -296,32 +309,42 @@ class _Expanded(Unsupported):
     """The library takes no matrix of which all rows, or all columns, are the same element."""
 
 
-def _build(p: PlannedProduct) -> Any:
+def _build(p: PlannedProduct, turned: bool = False) -> Any:
+    """The plan; where it is `turned`, the arrays that it is given are b and a.
+
+    Errors: Unsupported where NumPy's product is faster, or the only one.
+    """
     workers = threads()
     work = p.m * p.k * p.n
+    c_row = p.c[-2] if p.c else p.n
+    few = few_rows.fits(p.m, p.k, p.n, p.a[-2:], p.b[-2:], c_row)
+    if few and p.activation is None and gemm.is_available(p.dtype):
+        return _build_generated(p, workers, turned)
     vector = 1 in (p.m, p.n) and work > policy.PRODUCT_VECTOR
     wide = p.dtype == FLOAT64
-    if p.activation is None and (wide or workers == 1 or p.k == 1):
+    few_rows_narrow = p.dtype == BFLOAT16 and few_rows.are_few(p.m, p.k, p.n)
+    left = p.activation is None and not few_rows_narrow and not turned
+    if left and (wide or workers == 1 or p.k == 1):
         few = p.n < 16 and policy.PRODUCT_LITTLE < work <= policy.PRODUCT_FEW_COLUMNS
         if vector or few or (wide and workers == 1 and work >= policy.PRODUCT_LARGE_DOUBLE):
             raise Unsupported(f"{p}: left to NumPy")
-    few_rows = (
+    some_rows = (
         p.m < policy.PRODUCT_FEW_ROWS
         and work > (policy.PRODUCT_VECTOR if p.m == 1 else policy.PRODUCT_LITTLE)
         and p.k > 1
         and p.n >= policy.PRODUCT_FEW_ROWS
         and (p.m < 8 or p.k * p.n >= 1 << 16)
     )
-    library = few_rows and not p.batch and not wide and onednn.unavailable() is None
+    library = some_rows and not p.batch and not wide and onednn.unavailable() is None
     if p.activation is None and not (vector or library) and gemm.is_available(p.dtype):
-        return _build_generated(p, workers)
+        return _build_generated(p, workers, turned)
     if wide or p.c:
         raise Unsupported(f"{p}: left to NumPy")
     if 0 in (*p.a[-2:], *p.b[-2:]):
         raise _Expanded(f"{p}: of a vector that was expanded; give it memory")
     if not p.batch:
         cut = _cut(p, workers)
-        builder = _ProductBuilder(p, cut.prefer)
+        builder = _ProductBuilder(p, cut.prefer, turned)
         chunks = [
             builder.steps((), m, n, (), row, column, cut)
             for row, m in pieces(p.m, cut.rows, 16)
@@ -331,23 +354,31 @@ def _build(p: PlannedProduct) -> Any:
     return _build_batch(p, workers)
 
 
-def _build_generated(p: PlannedProduct, workers: int) -> gemm.GemmPlan:
+def _build_generated(p: PlannedProduct, workers: int, turned: bool = False) -> gemm.GemmPlan:
     """The plan of all products of the batch, each in parts where there are more workers than
     products.
     """
     count = math.prod(p.batch)
     work = p.m * p.k * p.n
-    few = 2 * workers if workers > 1 and count * work >> 26 else workers
-    parts = max(1, min(-(-few // count), work // policy.PRODUCT_GRAIN))
-    rows, columns = _grid(p.m, p.n, parts)
     whole = p.c or onednn.contiguous_strides((*p.batch, p.m, p.n))
+    few = few_rows.fits(p.m, p.k, p.n, p.a[-2:], p.b[-2:], whole[-2])
+    if few:
+        parts = few_rows.parts(p.m, p.k, p.n, p.dtype.itemsize, count, workers)
+        rows, columns = (parts, 1) if p.n == 1 else (1, parts)
+        if not few_rows.are_shared(p.m, p.k, p.n, p.dtype.itemsize, count):
+            workers = 1
+    else:
+        most = 2 * workers if workers > 1 and count * work >> 26 else workers
+        parts = max(1, min(-(-most // count), work // policy.PRODUCT_GRAIN))
+        rows, columns = _grid(p.m, p.n, parts)
     if p.k == 1:  # the time is that of writing: a few whole rows at a time
         rows, columns = max(parts, work // policy.OUTER_PART), 1
+    mode = gemm.FEW_ROWS if few else 0
     shapes: list[gemm.Shape] = []
     places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
     for row, m in pieces(p.m, rows, 8):
         for column, n in pieces(p.n, columns, 16):
-            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2])
+            shape = gemm.Shape(m, n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2], mode)
             if shape not in shapes:
                 shapes.append(shape)
             starts = (row * p.a[-2], column * p.b[-1], row * whole[-2] + column, column)
@@ -361,8 +392,9 @@ def _build_generated(p: PlannedProduct, workers: int) -> gemm.GemmPlan:
     tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
     tasks[:, 1:] *= p.dtype.itemsize
     pool = default_pool() if workers > 1 else None
-    product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2])
-    return gemm.GemmPlan(p.dtype, shapes, tasks, pool, product if count == 1 else None)
+    product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2], mode)
+    whole_one = product if count == 1 else None
+    return gemm.GemmPlan(p.dtype, shapes, tasks, pool, whole_one, turned)
 
 
 def _build_batch(p: PlannedProduct, workers: int) -> Any:
@@ -399,7 +431,7 @@ def matmul(a: Any, b: Any, out: Any = None, bias: Any = None, activation: str | 
     batch = _batch_of(a, b)
     if batch is not None:
         shape = (*batch, a.shape[-2], b.shape[-1])
-        if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
+        if math.prod(batch) and _pays(a, b):
             if bias is not None or activation is not None or out is not None:
                 _assert_fitting(shape, a, out, bias, activation)
             product = _library(a, b, out, bias, activation, batch)
@@ -416,7 +448,7 @@ def prepare(a: Any, b: Any, bias: Any = None) -> None:
     if batch is None:
         return
     plan = None
-    if math.prod(batch) and _pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b):
+    if math.prod(batch) and _pays(a, b):
         plan = _planned(a, b, bias, None, batch)
     if plan is not None or a.dtype != BFLOAT16:
         run = None if plan is None else _run_of(*plan)
@@ -512,14 +544,20 @@ def accelerate(op: Op, arrays: Sequence[Any], names: Any) -> Any:
     which NumPy knows more. Eager execution calls its launcher from then on.
     """
     dtype = arrays[0].dtype
-    if dtype == BFLOAT16 and onednn.unavailable() is None:
-        return quietly(op.compute, names, *arrays)
-    if dtype not in _DTYPES or dtype == BFLOAT16 or any(x.dtype != dtype for x in arrays):
+    narrow = dtype == BFLOAT16 and onednn.unavailable() is None
+    alike = dtype in _DTYPES and all(x.dtype == dtype for x in arrays)
+    if not narrow and (not alike or dtype == BFLOAT16):
         return NotImplemented
     result = quietly(op.compute, names, *arrays)
-    _remember_operands(op.library, result, *arrays)
-    remember(op, list(arrays), _launcher(op.library, result, arrays), result)
+    if alike:
+        _remember_operands(op.library, result, *arrays)
+    if not narrow or (alike and _is_ready(op.library, *arrays)):
+        remember(op, list(arrays), _launcher(op.library, result, arrays), result)
     return result
+
+
+def _is_ready(library: str, a: Any, b: Any, bias: Any = None) -> bool:
+    return ready_for(a, b, bias, library) is not None
 
 
 def _launcher(library: str, c: Any, arrays: Sequence[Any]) -> Any:
@@ -587,13 +625,29 @@ def _put(key: Any, ready: _Ready) -> None:
     if len(_ready) >= policy.READY_PRODUCTS:
         _ready.clear()
     _ready[key] = ready
+    if isinstance(_plan_of(ready.run), OneDnnPlan):  # which take more than all else
+        size = sum(bytes_of(_plan_of(r.run)) for r in _ready.values())
+        if size > policy.ONEDNN_PLAN_BYTES:
+            _ready.clear()
 
 
-def _pays(work: int, b: Any) -> bool:
-    """Whether one product of `work` multiply-adds is large enough for a plan."""
-    if b.shape[-2] == 1:
-        return work > policy.OUTER_SMALL
-    if 0 < work <= policy.PRODUCT_LITTLE and gemm.is_available(b.dtype):
+def _plan_of(run: Any) -> Any:
+    """The plan that is run, None where that is NumPy."""
+    while isinstance(run, functools.partial):
+        run = run.args[-1]
+    return run.plan if isinstance(run, _OnCopies) else getattr(run, "__self__", None)
+
+
+def _pays(a: Any, b: Any) -> bool:
+    """Whether one product is large enough for a plan."""
+    m, (k, n) = a.shape[-2], b.shape[-2:]
+    work = m * k * n
+    if k == 1:
+        return bool(work > policy.OUTER_SMALL)
+    few = work > 0 and few_rows.are_few(m, k, n)
+    if (few or 0 < work <= policy.PRODUCT_LITTLE) and gemm.is_available(b.dtype):
+        return True
+    if few and b.dtype == BFLOAT16 and onednn.unavailable() is None:
         return True
     return work > policy.PRODUCT_SMALL and (
         work > policy.PRODUCT_SMALL_BY_ROWS or b.strides[-1] != b.itemsize or threads() > 1
@@ -694,7 +748,7 @@ def generated(a: Any, b: Any, bias: Any = None) -> gemm.GemmPlan | None:
     if left is None or right is None or a.dtype != b.dtype or not gemm.is_available(a.dtype):
         return None
     batch, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
-    if b.shape[:-2] != batch or 0 in batch:
+    if b.shape[:-2] != batch or 0 in batch or few_rows.must_be_copied(a, b):
         return None
     sizes, left, right = _merged(batch, left, right)
     product = PlannedProduct(sizes, m, k, n, left, right, a.dtype, bias is not None, None)
@@ -708,7 +762,7 @@ def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
     """
     if not a.dtype == b.dtype == c.dtype or not a.shape[:-2] == b.shape[:-2] == c.shape[:-2]:
         return None
-    if not (_pays(a.shape[-2] * a.shape[-1] * b.shape[-1], b) or is_little(a, b)):
+    if not (_pays(a, b) or is_little(a, b)) or few_rows.must_be_copied(a, b):
         return None
     if c.strides[-1] != c.itemsize and a.strides[-2] == a.itemsize and not bias:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # whose right operand lies by rows
@@ -736,6 +790,8 @@ def together(parts: Sequence[Sequence[Any]]) -> gemm.GemmPlan:
         assert left is not None and right is not None
         (m, n), k = c.shape, a.shape[1]
         mode = gemm.BIAS if bias else 0
+        if few_rows.fits(m, k, n, left, right, n):
+            mode |= gemm.FEW_ROWS
         shape = gemm.Shape(m, n, k, left[0], left[1], right[0], right[1], n, mode)
         number = shapes.setdefault(shape, len(shapes))
         tasks.append((number, *map(address, (a, b, c)), address(bias[0]) if bias else 0))
@@ -746,7 +802,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
     """The plan, and which operands it wants as contiguous copies."""
     rank = len(batch) + 2
     dtype = a.dtype
-    few = a.shape[-2] <= 16 and a.strides[-1] != a.itemsize and a.shape[-2] < b.shape[-1] // 8
+    few = MOST < a.shape[-2] <= min(16, b.shape[-1] // 8 - 1) and a.strides[-1] != a.itemsize
     for copies in ((False, False), (True, False), (False, True), (True, True)):
         if few and not copies[0]:
             continue  # rows of so few elements are cheaper to copy than to jump between
@@ -754,7 +810,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
             np.empty(v.shape, dtype) if copy else v for v, copy in zip((a, b), copies, strict=True)
         )
         left, right = _strides(x, rank), _strides(y, rank)
-        if left is None or right is None:
+        if left is None or right is None or few_rows.must_be_copied(x, y):
             continue
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
         sizes, left, right = _merged(batch, left, right)
@@ -762,11 +818,34 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
         if sizes == (count,) and not right[0] and left[2] == 1 and left[0] == m * left[1]:
             sizes, m, left, right = (), m * count, left[1:], right[1:]
         product = PlannedProduct(sizes, m, k, n, left, right, dtype, bias is not None, activation)
+        turned = _is_of_vectors(product)
+        if turned:
+            other = _of_vectors(product)
+            if other is None:
+                continue
+            product = other
         try:
-            return _build(product), *copies
+            return _build(product, turned), *copies
         except _Expanded:
             continue
     raise AssertionError("contiguous copies can always be described")
+
+
+def _is_of_vectors(p: PlannedProduct) -> bool:
+    """Whether it is one matrix that is multiplied with each of several vectors."""
+    plain = not (p.bias or p.activation or p.c)
+    return plain and p.n == 1 < p.k and len(p.batch) > 0 and not any(p.a[:-2])
+
+
+def _of_vectors(p: PlannedProduct) -> PlannedProduct | None:
+    """The product of a matrix of all vectors with the transposed matrix; None where the vectors do
+    not lie as one.
+    """
+    rows = _order(p.batch[0], p.k, p.b[0], p.b[1]) if len(p.batch) == 1 else None
+    if rows is None or rows != (p.b[0], p.b[1]):
+        return None
+    columns = p.a[-1], p.a[-2]
+    return p._replace(batch=(), m=p.batch[0], n=p.m, a=rows, b=columns)
 
 
 def _numpy(a: Any, b: Any, out: Any, bias: Any, activation: str | None) -> Any:

@@ -288,8 +288,9 @@ def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
     """For each operand of an op of that `library`, whether its matrix is a view of it that lies in
     memory as products take one: not if it was expanded.
     """
-    pairs = zip(products.matrices(library, x, y), (x, y), strict=True)
-    return [np.may_share_memory(new, old) and products.is_laid_out(new) for new, old in pairs]
+    a, b = products.matrices(library, x, y)
+    places = zip((a, b), (x, y), products.are_laid_out(a, b), strict=True)
+    return [whole and np.may_share_memory(new, old) for new, old, whole in places]
 
 
 def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:

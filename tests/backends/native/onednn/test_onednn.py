@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -255,21 +257,51 @@ def test_memory_does_not_grow(workers):  # noqa: F811
 
 
 @needs_onednn
-def test_plans_are_bounded_and_the_last_used_stay(monkeypatch):
-    monkeypatch.setattr(policy, "ONEDNN_PLANS", 4)
-    monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
-    monkeypatch.setattr(policy, "PRODUCT_SMALL", 0)
-    monkeypatch.setattr(policy, "PRODUCT_SMALL_BY_ROWS", 0)
+def test_plans_are_bounded_by_their_bytes_and_the_last_used_stay(monkeypatch):
+    monkeypatch.setattr(onednn_plan, "_plans", onednn_plan.Plans())
+    w = np.ones((16, 3, 3, 3), np.float32)
 
-    def square(n):
-        x = np.ones((n, n), np.float32)
-        products.matmul(x, x, out=np.empty_like(x))
+    def images(n):
+        x = np.ones((1, 3, n, n), np.float32)
+        eager_convolution.conv(x, w, None, (1, 1), ((0, 0),) * 2, (1, 1), 1, (n - 2, n - 2))
 
-    for n in range(8, 20):
-        square(7)
-        square(n)
-        assert len(onednn_plan._plans) <= 4
-    assert any(key[1] == (7, 7) for key in onednn_plan._plans)
+    images(20)
+    [one] = onednn_plan._plans.values()
+    size = onednn_plan.bytes_of(one)
+    assert 32 << 10 < size < 1 << 20
+    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 4 * size)
+    for n in range(21, 40):
+        images(20)
+        images(n)
+        plans = onednn_plan._plans
+        assert plans.nbytes == sum(map(onednn_plan.bytes_of, plans.values())) <= 4 * size
+    assert one in plans.values() and 1 < len(plans) < 19
+    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 0)
+    images(50)
+    assert len(plans) == 1  # the one in use
+    plans.clear()
+    assert plans.nbytes == 0
+
+
+@needs_onednn
+def test_products_that_are_remembered_are_bounded_by_their_bytes(monkeypatch):
+    monkeypatch.setattr(onednn_plan, "_plans", onednn_plan.Plans())
+    monkeypatch.setattr(products, "_ready", {})
+    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 1 << 20)
+    made = []
+    plan = onednn_plan.OneDnnPlan.run
+
+    def note(self, *arrays):
+        made.append(weakref.ref(self))
+        plan(self, *arrays)
+
+    monkeypatch.setattr(onednn_plan.OneDnnPlan, "run", note)
+    for n in range(100, 140):
+        x = np.ones((32, 256), products.BFLOAT16)
+        products.matmul(x, np.ones((256, n), products.BFLOAT16))
+    gc.collect()
+    assert len(made) == 40
+    assert len({ref() for ref in made if ref()}) < 20
 
 
 @needs_onednn
