@@ -8,6 +8,7 @@ bits.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -119,22 +120,24 @@ def differentiated(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 def optimizers(block: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Steps of each optimizer, also by one whose steps began with other options."""
-    kinds = [ad.optim.SGD, ad.optim.Adam, ad.optim.AdamW, ad.optim.RMSprop, ad.optim.Adagrad,
-             ad.optim.Adadelta, ad.optim.Adamax, ad.optim.NAdam, ad.optim.RAdam, ad.optim.Rprop,
-             ad.optim.ASGD, ad.optim.Adafactor]  # fmt: skip
-    for kind in kinds[block::BLOCKS]:
-        for size in (20, 2000):
-            yield f"{kind.__name__} {size}", lambda k=kind, n=size: trained(k, n)
+    kinds = [
+        kind for name, kind in sorted(vars(ad.optim).items())
+        if isinstance(kind, type) and issubclass(kind, ad.optim.Optimizer)
+        and name not in ("Optimizer", "LBFGS", "SparseAdam")  # which take a closure, sparse gradients
+    ]  # fmt: skip
+    for kind, size in list(itertools.product(kinds, (20, 2000)))[block::BLOCKS]:
+        yield f"{kind.__name__} {size}", lambda k=kind, n=size: trained(k, n)
 
 
 def trained(kind: Any, size: int) -> Any:
     """Parameters after some steps at many rates."""
     rng = np.random.default_rng(size)
-    p = ad.nn.Parameter(ad.tensor(rng.standard_normal(size).astype(np.float32)))
+    shape = (size // 5, 5)  # Muon takes matrices
+    p = ad.nn.Parameter(ad.tensor(rng.standard_normal(shape).astype(np.float32)))
     optimizer = kind([p], lr=0.1)
     for step in range(20):
         optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
-        p.grad = ad.tensor(rng.standard_normal(size).astype(np.float32))
+        p.grad = ad.tensor(rng.standard_normal(shape).astype(np.float32))
         optimizer.step()
     return p
 
