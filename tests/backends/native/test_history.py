@@ -123,7 +123,7 @@ def optimizers(block: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     kinds = [
         kind for name, kind in sorted(vars(ad.optim).items())
         if isinstance(kind, type) and issubclass(kind, ad.optim.Optimizer)
-        and name not in ("Optimizer", "LBFGS", "SparseAdam")  # which take a closure, sparse gradients
+        and name not in ("Optimizer", "LBFGS", "SparseAdam")  # which want other steps
     ]  # fmt: skip
     for kind, size in list(itertools.product(kinds, (20, 2000)))[block::BLOCKS]:
         yield f"{kind.__name__} {size}", lambda k=kind, n=size: trained(k, n)
