@@ -45,7 +45,7 @@ cdef class BoundCall:
 cdef class FastPath:
     cdef object _program, _mode, _dtype
     cdef list _key
-    cdef bint _leaves
+    cdef bint _leaves, _has_backward
     @cython.locals(signature=Signature, course=BoundCall)
     cpdef object run(self, object mode, object args, object kwargs)
 

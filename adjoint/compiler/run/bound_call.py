@@ -329,11 +329,12 @@ class FastPath:
     would be spent on guards and bindings around its kernels.
     """
 
-    __slots__ = ("_dtype", "_key", "_leaves", "_mode", "_program")
+    __slots__ = ("_dtype", "_has_backward", "_key", "_leaves", "_mode", "_program")
 
     def __init__(self, program: CompiledStep, mode: Mode, key: Sequence[Any], leaves: bool) -> None:
         self._program, self._mode = program, mode
         self._key, self._leaves = list(key), leaves
+        self._has_backward = bool(program.tangents)
         self._dtype = get_default_dtype()
 
     def run(self, mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -355,6 +356,8 @@ class FastPath:
         if course is None or not course.stands():
             return OTHER
         with program:
+            if self._has_backward:  # in buffers that no pending backward needs
+                return program._begin(signature.tensors, None, ())[0]
             if course is not program.course or course.is_over():
                 return OTHER
             return course.run(signature.tensors, None, None, ())[0]

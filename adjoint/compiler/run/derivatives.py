@@ -18,7 +18,7 @@ from ...core.errors import AutogradError, Unsupported
 from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
 from ...runtime.lazy import concrete
-from ..capture.backward import CallInputs
+from ..capture.backward import SavedActivations
 from ..capture.differentiation import Differentiation
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Derivatives:
         self._derive, self._count, self._levels = derive, count, tuple(levels)
         self._programs: dict[Any, DerivedProgram | str] = {}  # or why there is none
         self.numbers: Any = ()  # those of lifted state, in the call that begins
-        self.behind: list[Any] = []  # see `CallInputs`
+        self.behind: list[Any] = []  # see `SavedActivations`
 
     def gradients(
         self, program: CompiledStep, node: Node, cotangents: Sequence[Any]
@@ -60,7 +60,7 @@ class Derivatives:
         Errors: Unsupported where they cannot be computed, and where what the call has read was
         changed since.
         """
-        inputs: CallInputs = node.saved[0].inputs
+        inputs: SavedActivations = node.saved[0]
         backward = program.captured.backward
         sources = backward.sources
         wanted = tuple(k for k, x in enumerate(node.parents) if x is not None and _is_wanted(x))
@@ -92,7 +92,7 @@ class Derivatives:
         return gradients
 
     def _make(
-        self, program: CompiledStep, key: Any, inputs: CallInputs, arguments: list[Any],
+        self, program: CompiledStep, key: Any, inputs: SavedActivations, arguments: list[Any],
         states: list[Any],
     ) -> DerivedProgram | str:  # fmt: skip
         """Capture and lower the program for a kind of backward, or the reason why there is none."""
@@ -126,7 +126,7 @@ def _is_wanted(node: Target) -> bool:
     return will_run(node) or not is_walking()
 
 
-def _assert_same_history(sources: Sequence[Any], node: Node, inputs: CallInputs) -> None:
+def _assert_same_history(sources: Sequence[Any], node: Node, inputs: SavedActivations) -> None:
     """Refuse tensors that have another history than when the function was called.
 
     Errors: Unsupported.
@@ -168,7 +168,7 @@ def _streams(program: CompiledStep, derived: CompiledStep) -> list[int]:
 
 
 def _run(
-    made: DerivedProgram, inputs: CallInputs, arguments: list[Any], results: dict[int, Any]
+    made: DerivedProgram, inputs: SavedActivations, arguments: list[Any], results: dict[int, Any]
 ) -> Any:
     """Run a derived program for a call of the function: the gradients that are wanted. `results`
     has weak references to the nodes of the call's results that have gradients, by number.

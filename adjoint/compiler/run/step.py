@@ -32,7 +32,7 @@ from ...runtime.lazy import concrete
 from ...runtime.record import parents_of
 from ...runtime.tensors import wrap
 from ...runtime.writes import announce
-from ..capture.backward import CallInputs, CompiledCall, Cotangents, SavedActivations, history
+from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
 from ..capture.lifted_state import ScalarResult
 from ..capture.routine_ops import give_final_states
 from ..capture.step_capture import CAPTURING, Captured, Update
@@ -69,7 +69,7 @@ from ..schedule.schedule import Schedule
 from ..schedule.steps import Step
 from ..schedule.workspace import Workspace
 from .arena_pool import ArenaPool
-from .bindings import BufferBinding, InputBinding, OutputBinding, copy_all
+from .bindings import BufferBinding, InputBinding, OutputBinding, contents_of, copy_all
 from .bound_call import BoundCall, BoundSegment, Exclusive, FastPath, stands
 
 if TYPE_CHECKING:
@@ -798,9 +798,11 @@ class CompiledStep(Exclusive):
         numbers, sources = self.captured.backward[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
-        within = self.derivatives
-        more = ((), ()) if within is None else (within.numbers, within.behind)
-        lease.inputs = CallInputs(arguments, self.outside, self.drawing, *more)
+        lease.arguments, lease.drawing = arguments, self.drawing
+        lease.contents = contents_of([*arguments, *self.outside])
+        lease.numbers = lease.behind = ()
+        if self.derivatives is not None:
+            lease.numbers, lease.behind = self.derivatives.numbers, self.derivatives.behind
         op = self._call(lease, len(numbers))
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
@@ -823,7 +825,7 @@ class CompiledStep(Exclusive):
         """Fast path to this program for calls like this one; None where a call does more than the
         bound call.
         """
-        more = self.tangents or self.captured.calls or self.course is None
+        more = self.captured.calls or self.course is None
         return None if more else FastPath(self, mode, key, leaves)
 
     def _is_over(self) -> bool:
