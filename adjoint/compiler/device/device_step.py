@@ -37,11 +37,11 @@ from ..guards.arguments import AliasingGuard, assert_apart
 from ..guards.identity_guards import have_memory
 from ..guards.python_state import Guards
 from ..passes import device_passes
-from ..passes.basic_passes import drop_dead, merge_equal
-from ..passes.kernels import Kernel, fuse_kernels
+from ..passes.kernels import Kernel
+from ..passes.pipelines import Settings
 from ..run.arena_pool import ArenaPool
 from ..run.bindings import give, write_all
-from ..run.step import CompiledStep, OptimizerGuards, Segment
+from ..run.step import CompiledStep, OptimizerGuards
 from ..schedule.steps import Step
 from .device_graph import (
     WARM,
@@ -257,39 +257,29 @@ class Kept(SavedActivations):
 class OnDevice(CompiledStep):
     """The executable of a captured step on a PyTorch device."""
 
+    pipelines = "whole on device", "step on device"
+
     def __init__(
         self, captured: Captured, guards: Guards, nearly: bool = False,
         reserve: ArenaPool | None = None,
     ) -> None:  # fmt: skip
         from ...backends.torch import Array
+        from ...backends.torch.fused import reason_off
 
         self.arrays = Array
+        self.unfused = reason_off(captured.device)  # why there are no kernels
         self.xp = space(captured.device)
         self.recording = recording_on(captured.device)
         self.replayed: Replayed | None = None
         self.calls = self.recorded = 0
         super().__init__(captured, guards, nearly, reserve)
 
-    def _keep_less(self, graph: Program, first: int) -> None:
-        """Rematerialize nothing: without Triton the recomputation would be separate ops."""
-
-    def _lower(self, part: Segment) -> None:
-        """Fuse groups of ops to Triton kernels, where available; on the CPU ops run one by one."""
-        from ...backends.torch.fused import reason_off
-
-        self.unfused = reason_off(self.captured.device)
-        device_passes.keep_places(part.graph)
-        if not self.unfused:
-            device_passes.inline_host_numbers(part.graph)
-            if device_passes.read_narrow(part.graph):
-                drop_dead(part.graph)
-            if device_passes.open_batch_norms(part.graph):
-                merge_equal(part.graph)
-                drop_dead(part.graph)
-            fuse_kernels(part.graph, said=part.cuts, again=True, kind=TritonKernel)
-            drop_dead(part.graph)
-        if device_passes.has_matrix_units(self.captured.device):
-            device_passes.lay_channels_last(part.graph)
+    def _settings(self, nearly: bool) -> Settings:
+        """Settings of the passes: without Triton there are no kernels, and ops run one by one."""
+        return Settings(
+            nearly=nearly, fused=not self.unfused, again=True, kind=TritonKernel,
+            matrix_units=device_passes.has_matrix_units(self.captured.device),
+        )  # fmt: skip
 
     def _bind(self) -> None:
         """Set up the calls; the memory of states is looked up in each run."""

@@ -8,6 +8,7 @@ import collections
 import copy
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -34,36 +35,16 @@ from ...runtime.tensors import wrap
 from ...runtime.writes import announce
 from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
 from ..capture.lifted_state import ScalarResult
-from ..capture.routine_ops import give_final_states
 from ..capture.step_capture import CAPTURING, Captured, Update
 from ..capture.step_counters import CountedStep, Launch, StepCounter, launch_all
 from ..guards.arguments import AliasingGuard, are_alike, assert_apart, assert_ordered
 from ..guards.identity_guards import IdentityGuards, hold_items, hooks_of, want_gradients
 from ..guards.python_state import Guards
 from ..guards.rebind_optimizer_state import follow
-from ..passes.algebra import exact_algebra, reassociate
-from ..passes.basic_passes import (
-    Folds,
-    drop_dead,
-    drop_expansions,
-    drop_identities,
-    fold_constants,
-    inline_numbers,
-    merge_equal,
-)
-from ..passes.batched_gemm import batch_products
-from ..passes.decompose import (
-    open_activations,
-    open_narrow_gradients,
-    open_outer_products,
-    open_variances,
-    open_vector_products,
-)
-from ..passes.kernels import Kernel, fuse_kernels, keep_less
-from ..passes.layouts import block_layouts
+from ..passes.basic_passes import Folds
+from ..passes.kernels import Kernel
+from ..passes.pipelines import Settings, run_pipeline
 from ..passes.rematerialize import root
-from ..passes.static_layers import accumulate_products, rectify_products
-from ..schedule.barrier_free import gather_rows
 from ..schedule.buffers import aligned, placeholders
 from ..schedule.schedule import Schedule
 from ..schedule.steps import Step
@@ -81,10 +62,8 @@ if TYPE_CHECKING:
 
 _COPIED = 1 << 14  # bytes of an argument below which it is copied
 _BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
+_ON_HOST = Settings(checked=True, again=True)
 _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # binding that is never valid
-
-
-Lowering = Callable[["Segment"], None]
 
 
 def unbound(values: Sequence[Value]) -> dict[Value, Any]:
@@ -101,11 +80,11 @@ class Segment:
         inputs: Sequence[Value],
         nodes: Sequence[Node],
         wanted: Sequence[Value],
-        nearly: bool = False,
-        lower: Lowering | None = None,
+        pipeline: str = "step",
+        settings: Settings = _ON_HOST,
     ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
-        `nearly`: see `_optimize`; `lower` lowers the program, to native code by default.
+        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over. They
+        become kernels and library calls by the named pipeline.
         """
         self.inputs, self.wanted = list(inputs), list(wanted)
         own = {x: Value(x.spec, name=x.name) for x in inputs}
@@ -117,8 +96,7 @@ class Segment:
         self.graph = Program(own.values(), nodes, wanted)
         self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
         self.schedule: Any = None  # of native code
-        _optimize(self, nearly)
-        (lower or to_native_code)(self)
+        run_pipeline(pipeline, self.graph, replace(settings, folds=Folds(), said=self.cuts))
         runs = set(self.graph.nodes)
         kernels = [node.op for node in runs if isinstance(node.op, Kernel)]
         runs.update(node for op in kernels for node in op.program.nodes)
@@ -274,6 +252,7 @@ class CompiledStep(Exclusive):
     """
 
     arrays: Any = np.ndarray  # type of the tensors' arrays
+    pipelines = "whole", "step"  # of the program, and of its segments
     course: BoundCall | None = None  # the bound call, on the host
     derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
@@ -359,23 +338,27 @@ class CompiledStep(Exclusive):
         self.others.append(other)
         return other
 
-    def _lower(self, part: Segment) -> None:
-        """Lower a segment's ops to kernels and library calls."""
-        to_native_code(part)
+    def _settings(self, nearly: bool) -> Settings:
+        """Settings of the passes for the segments."""
+        return replace(_ON_HOST, nearly=nearly)
 
-    def _keep_less(self, graph: Program, first: int) -> None:
-        """Rematerialize values for a later backward, whose nodes begin at number `first`."""
-        updates = [y for node in self.captured.updates for y in node.outputs]
-        keep_less(graph, first, [*graph.inputs, *updates])
+    def _prepare_backward(self, graph: Program) -> None:
+        """Run the passes that look at the later backward, too."""
+        cotangents = self.captured.backward.step
+        if cotangents is not None:
+            updates = [y for node in self.captured.updates for y in node.outputs]
+            settings = Settings(
+                first=graph.nodes.index(cotangents) + 1, moving=[*graph.inputs, *updates]
+            )
+            run_pipeline(self.pipelines[0], graph, settings)
 
     def _cut(self, graph: Program, nearly: bool) -> list[Segment]:
         """Cut the program at the steps of optimizers, each of which changes states in place.
 
         Errors: Unsupported where a state's value from before such a step is read after it.
         """
-        cotangents = self.captured.backward.step
-        if cotangents is not None and self.tangents:
-            self._keep_less(graph, graph.nodes.index(cotangents) + 1)
+        if self.tangents:
+            self._prepare_backward(graph)
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # outputs of optimizers, with the tensors they update
         changed: dict[Value, int] = {}  # values that are overwritten, with the segment before that
@@ -396,6 +379,7 @@ class CompiledStep(Exclusive):
         updates = [[*node.values] for node in self.captured.updates]
         ends = {*self.results, *self.gradients, *self.written, *self.checked, *self.tangents}
         parts = []
+        settings = self._settings(nearly)
         for k, nodes in enumerate(groups):
             own = {y for node in nodes for y in node.outputs}
             read = dict.fromkeys(x for node in nodes for x in node.values if x not in own)
@@ -407,7 +391,7 @@ class CompiledStep(Exclusive):
             later.update(x for values in updates[k:] for x in values)
             outputs = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(Segment(inputs, nodes, outputs, nearly, self._lower))
+            parts.append(Segment(inputs, nodes, outputs, self.pipelines[1], settings))
         return parts
 
     # ---- locks -----------------------------------------------------------------------------------
@@ -884,47 +868,6 @@ def _array(array_at: dict[Value, Any], x: Value) -> Any:
 def is_small(x: Value) -> bool:
     """Whether an argument is so small that it is copied rather than read where it is."""
     return x.nbytes < _COPIED
-
-
-def _optimize(part: Segment, nearly: bool) -> None:
-    """Run the passes that do not depend on the device; with `nearly` also those that change
-    rounding.
-    """
-    graph = part.graph
-    fold_constants(graph, Folds())
-    drop_identities(graph)
-    drop_expansions(graph)
-    exact_algebra(graph)
-    if nearly:
-        reassociate(graph)
-    merge_equal(graph)
-    inline_numbers(graph)
-    drop_dead(graph)
-
-
-def to_native_code(part: Segment) -> None:
-    """Lower a segment to kernels and library calls of the host."""
-    graph = part.graph
-    if give_final_states(graph):
-        drop_dead(graph)
-    if block_layouts(graph):
-        drop_identities(graph)
-        drop_dead(graph)
-    opened = open_activations(graph) + open_variances(graph)
-    opened += open_outer_products(graph) + open_narrow_gradients(graph)
-    if opened + open_vector_products(graph):
-        merge_equal(graph)
-        drop_dead(graph)  # a variance of which only the mean is read
-    shown = set(graph.inputs)
-    for node in graph.nodes:
-        if node.op.view and node.inputs[0] in shown:
-            shown.update(node.outputs)
-    rectify_products(graph)
-    accumulate_products(graph)
-    fuse_kernels(graph, shown, part.cuts, again=True)
-    drop_dead(graph)
-    batch_products(graph)
-    gather_rows(graph)
 
 
 class OptimizerGuards:
