@@ -32,7 +32,8 @@ from ...runtime.writes import announce
 from ..capture.backward import CompiledCall, SavedActivations
 from ..capture.random_state import FunctionalDraw
 from ..capture.routine_ops import RoutineBackward, RoutineForward, bare
-from ..capture.step_capture import CAPTURING, Captured, Update
+from ..capture.step_capture import CAPTURING, Update
+from ..capture.trace import Trace
 from ..guards.arguments import AliasingGuard, assert_apart
 from ..guards.identity_guards import have_memory
 from ..guards.python_state import Guards
@@ -61,10 +62,10 @@ if TYPE_CHECKING:
 
 
 def lowered(
-    captured: Captured, guards: Guards, nearly: bool = False, reserve: ArenaPool | None = None
+    captured: Trace, guards: Guards, nearly: bool = False, reserve: ArenaPool | None = None
 ) -> CompiledStep:
     """Lower a captured step to an executable for the device of its tensors; see `CompiledStep`."""
-    kind = CompiledStep if captured.device.type == "cpu" else OnDevice
+    kind = CompiledStep if captured.assumptions.device.type == "cpu" else OnDevice
     return kind(captured, guards, nearly, reserve)
 
 
@@ -260,16 +261,16 @@ class OnDevice(CompiledStep):
     pipelines = "whole on device", "step on device"
 
     def __init__(
-        self, captured: Captured, guards: Guards, nearly: bool = False,
+        self, captured: Trace, guards: Guards, nearly: bool = False,
         reserve: ArenaPool | None = None,
     ) -> None:  # fmt: skip
         from ...backends.torch import Array
         from ...backends.torch.fused import reason_off
 
         self.arrays = Array
-        self.unfused = reason_off(captured.device)  # why there are no kernels
-        self.xp = space(captured.device)
-        self.recording = recording_on(captured.device)
+        self.unfused = reason_off(captured.assumptions.device)  # why there are no kernels
+        self.xp = space(captured.assumptions.device)
+        self.recording = recording_on(captured.assumptions.device)
         self.replayed: Replayed | None = None
         self.calls = self.recorded = 0
         super().__init__(captured, guards, nearly, reserve)
@@ -278,17 +279,17 @@ class OnDevice(CompiledStep):
         """Settings of the passes: without Triton there are no kernels, and ops run one by one."""
         return Settings(
             nearly=nearly, fused=not self.unfused, again=True, kind=TritonKernel,
-            matrix_units=device_passes.has_matrix_units(self.captured.device),
+            matrix_units=device_passes.has_matrix_units(self.captured.assumptions.device),
         )  # fmt: skip
 
     def _bind(self) -> None:
         """Set up the calls; the memory of states is looked up in each run."""
         self.places = [  # states that it reads
             n for n, x in enumerate(self.states)
-            if x.array is None and (self.captured.owners[n] is None or n in self.owned)
+            if x.array is None and (self.captured.inputs.owners[n] is None or n in self.owned)
         ]  # fmt: skip
         self.read = [self.states[n] for n in self.places]
-        self.steps = [_Optimizer(node, self.unfused) for node in self.captured.updates]
+        self.steps = [_Optimizer(node, self.unfused) for node in self.captured.effects.updates]
         self.walks = [self.walk_of(part.graph) for part in self.parts]
         self.staying = [_staying(part) for part in self.parts]
         made = [set(part.wanted) for part in self.parts]
@@ -300,7 +301,7 @@ class OnDevice(CompiledStep):
         fails = [bool(walk.calls or own) for walk, own in zip(self.walks, self.errors, strict=True)]
         count = len(self.steps)
         self.undone = [k + 1 < count or any(fails[k + 1 :]) for k in range(count)]
-        pairs = zip(self.captured.written, self.written, strict=True)
+        pairs = zip(self.captured.effects.written, self.written, strict=True)
         written = [(n, y) for n, y in pairs if y not in self.after]  # but for optimizers
         self.writes = [(n, y) for n, y in written if n >= 0]
         self.given_writes = [(~n, y) for n, y in written if n < 0]
@@ -362,7 +363,7 @@ class OnDevice(CompiledStep):
 
     def _replay(self, arguments: Sequence[Any], numbers: Sequence[Any]) -> tuple[Any, Any]:
         """Run the program by replaying a recording, which is made if there is none that fits."""
-        streams = self.captured.streams
+        streams = self.captured.inputs.streams
         if self.replayed is None or not self.replayed.fits():
             self.recorded += 1
             self.replayed = Replayed(self, arguments)
@@ -390,9 +391,9 @@ class OnDevice(CompiledStep):
         """Rebuild the function's return value."""
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)
-        results_form = self.captured.returned.results
+        results_form = self.captured.outputs.results
         results = results_form.wrapped(arrays, nodes, self.ahead, arguments)
-        more = numbers[self.captured.options :]
+        more = numbers[self.captured.effects.options :]
         return results_form.rebuilt(results, arguments, more)
 
     def _run(
@@ -413,7 +414,7 @@ class OnDevice(CompiledStep):
             with CAPTURING:  # another thread's symbols
                 array_at = self.known_arrays([x._data for x in arguments])
         taken = Taken(array_at.values())
-        streams = captured.streams
+        streams = captured.inputs.streams
         for stream in streams:
             stream.begin()
         try:
@@ -434,7 +435,7 @@ class OnDevice(CompiledStep):
         staged = [(x, taken.own(array_of(array_at, y))) for x, y in self.writes_of(arguments)]
         with CAPTURING:
             write_all(staged)
-            give(captured.leaves, gradients, captured.dropped)
+            give(captured.effects.leaves, gradients, captured.effects.dropped)
         return self._rebuilt(arrays, nodes, arguments, numbers)
 
     def known_arrays(self, arguments: Sequence[Any]) -> dict[Value, Any]:
@@ -504,7 +505,7 @@ class OnDevice(CompiledStep):
             for seed, g in zip(self.seeds, cotangents, strict=True):
                 zeros = self.xp.zeros(seed.shape, seed.spec.dtype.numpy) if g is None else None
                 array_at[seed] = zeros if g is None else concrete(g)
-            for stream, now in zip(self.captured.streams, kept.drawing, strict=True):
+            for stream, now in zip(self.captured.inputs.streams, kept.drawing, strict=True):
                 stream.now = now
             taken = Taken(array_at.values())
             observer = MODE.get().observer
@@ -512,7 +513,7 @@ class OnDevice(CompiledStep):
             array_at.update(zip(self.parts[-1].wanted, outputs, strict=True))
             gradients = [
                 taken.own(array_of(array_at, y)) if leading & arrived else None
-                for y, leading in zip(self.tangents, self.captured.backward.leading, strict=True)
+                for y, leading in zip(self.tangents, self.captured.gradients.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)

@@ -66,12 +66,13 @@ class BoundCall:
         split for `threads` threads.
         """
         captured = program.captured
+        effects, assumptions = captured.effects, captured.assumptions
         self._program = program
         self._rounds = rounds
         self._bound = program.bound
-        self._wanting, self._presence = program.wanting, captured.presence
+        self._wanting, self._presence = program.wanting, assumptions.presence
         self._steps, self._guards = program.steps, program.guards
-        self._general = bool(program.owned or captured.alike or captured.looked)
+        self._general = bool(program.owned or assumptions.alike or assumptions.looked)
         self._threads = threads
         self._owned = [
             (x, x._leaf.grad) for x in program.owned.values() if x._leaf.grad._node is not None
@@ -82,12 +83,12 @@ class BoundCall:
         self._landing, self._movers = program.landing, program.movers
         self._stay, self._stay_if_sound = program.stay, program.stay_if_sound
         self._indices = program.indices
-        self._dropped = captured.dropped
+        self._dropped = effects.dropped
         self._memory = program.memory
         self._inputs = program.inputs
-        self._streams = captured.streams
+        self._streams = captured.inputs.streams
         self._returned = program.returned
-        self._results, self._options = captured.returned.results, captured.options
+        self._results, self._options = captured.outputs.results, effects.options
         self._writes, self._given_writes = program.writes, program.given_writes
         self._copies = program.copies
         self._settled = False  # whether all steps have been made once

@@ -61,7 +61,7 @@ class Derivatives:
         changed since.
         """
         inputs: SavedActivations = node.saved[0]
-        backward = program.captured.backward
+        backward = program.captured.gradients
         sources = backward.sources
         wanted = tuple(k for k, x in enumerate(node.parents) if x is not None and _is_wanted(x))
         given = [g for g in cotangents if g is not None]
@@ -97,7 +97,7 @@ class Derivatives:
     ) -> DerivedProgram | str:  # fmt: skip
         """Capture and lower the program for a kind of backward, or the reason why there is none."""
         arrived, wanted, _ = key
-        backward = program.captured.backward
+        backward = program.captured.gradients
         results = tuple(backward.results[n] for n in arrived)
         level = Differentiation(results, tuple(backward.sources), wanted)
         levels = (*self._levels, level)
@@ -160,8 +160,8 @@ def _streams(program: CompiledStep, derived: CompiledStep) -> list[int]:
 
     Errors: Unsupported for others.
     """
-    numbers = {id(stream.generator): n for n, stream in enumerate(program.captured.streams)}
-    own = [id(stream.generator) for stream in derived.captured.streams]
+    numbers = {id(stream.generator): n for n, stream in enumerate(program.captured.inputs.streams)}
+    own = [id(stream.generator) for stream in derived.captured.inputs.streams]
     if not all(each in numbers for each in own):
         raise Unsupported("the function draws from other generators than when it was called")
     return [numbers[each] for each in own]
@@ -178,11 +178,11 @@ def _run(
     if computed is None:
         raise Unsupported("a number that the function reads has changed, and Python with it")
     with program:
-        for stream, n in zip(program.captured.streams, made.streams, strict=True):
+        for stream, n in zip(program.captured.inputs.streams, made.streams, strict=True):
             stream.set(inputs.drawing[n])
         derivatives = program.derivatives
         derivatives.numbers = inputs.numbers
-        read = program.captured.returned.read
+        read = program.captured.outputs.read
         own = (x for n, x in results.items() if n in read)
         derivatives.behind = [*inputs.behind, *own]
         observer = MODE.get().observer

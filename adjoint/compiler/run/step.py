@@ -35,8 +35,9 @@ from ...runtime.tensors import wrap
 from ...runtime.writes import announce
 from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
 from ..capture.lifted_state import ScalarResult
-from ..capture.step_capture import CAPTURING, Captured, Update
+from ..capture.step_capture import CAPTURING, Update
 from ..capture.step_counters import CountedStep, Launch, StepCounter, launch_all
+from ..capture.trace import Trace
 from ..guards.arguments import AliasingGuard, are_alike, assert_apart, assert_ordered
 from ..guards.identity_guards import IdentityGuards, hold_items, hooks_of, want_gradients
 from ..guards.python_state import Guards
@@ -257,7 +258,7 @@ class CompiledStep(Exclusive):
     derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
-        self, captured: Captured, guards: Guards, nearly: bool = False,
+        self, captured: Trace, guards: Guards, nearly: bool = False,
         reserve: ArenaPool | None = None,
     ) -> None:  # fmt: skip
         """`nearly`: results may differ by rounding (`reassociate=True`). `reserve`: scratch memory
@@ -267,18 +268,18 @@ class CompiledStep(Exclusive):
         self.lock = fork_safety.lock()
         self.captured = captured
         graph = captured.program
-        count, more = len(captured.written), len(captured.leaves)
-        self.arguments = graph.inputs[: captured.arguments]
-        self.states = graph.inputs[captured.arguments :]
+        count, more = len(captured.effects.written), len(captured.effects.leaves)
+        self.arguments = graph.inputs[: captured.inputs.arguments]
+        self.states = graph.inputs[captured.inputs.arguments :]
         self.written = graph.outputs[:count]
         self.gradients = graph.outputs[count : count + more]
-        end = len(graph.outputs) - len(captured.errors)
-        last = end - len(captured.backward.sources)
+        end = len(graph.outputs) - len(captured.assumptions.errors)
+        last = end - len(captured.gradients.sources)
         self.results = graph.outputs[count + more : last]
         self.tangents = graph.outputs[last:end]
-        step = captured.backward.step
+        step = captured.gradients.step
         self.seeds = () if step is None else step.outputs
-        self.checked = dict(zip(graph.outputs[end:], captured.errors, strict=True))
+        self.checked = dict(zip(graph.outputs[end:], captured.assumptions.errors, strict=True))
         # Values kept for a pending backward belong to their call, and are not in shared memory.
         self.shares = reserve is not None and not self.tangents
         self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
@@ -287,10 +288,12 @@ class CompiledStep(Exclusive):
         self.owned = self._owned(graph)
         self.reads = self._reads(graph)
         # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
-        self.outside = [x for x in captured.states if x is not None and self.tangents]
+        self.outside = [x for x in captured.inputs.states if x is not None and self.tangents]
         self.wanting = [
             (x, requires_grad, hooks_of(x))
-            for x, requires_grad in zip(captured.states, captured.wants, strict=True)
+            for x, requires_grad in zip(
+                captured.inputs.states, captured.assumptions.wants, strict=True
+            )
             if x is not None
         ]
         self._divide(graph, nearly)
@@ -305,14 +308,16 @@ class CompiledStep(Exclusive):
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
         return {
             n: x
-            for n, (x, value) in enumerate(zip(self.captured.owners, self.states, strict=True))
+            for n, (x, value) in enumerate(
+                zip(self.captured.inputs.owners, self.states, strict=True)
+            )
             if x is not None and value in used
         }
 
     def _reads(self, graph: Program) -> list[Any]:
         """Tensors from outside that are read, and numbers of arguments; gradients excepted."""
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
-        inputs = [*range(self.captured.arguments), *self.captured.states]
+        inputs = [*range(self.captured.inputs.arguments), *self.captured.inputs.states]
         pairs = zip(graph.inputs, inputs, strict=True)
         return [x for value, x in pairs if value in used and x is not None and value.array is None]
 
@@ -323,7 +328,7 @@ class CompiledStep(Exclusive):
         roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
         self.parts = self._cut(graph, nearly)
         graph.nodes.clear()
-        inputs = [*range(self.captured.arguments), *self.captured.states]
+        inputs = [*range(self.captured.inputs.arguments), *self.captured.inputs.states]
         of = {**dict(zip(graph.inputs, inputs, strict=True)), **self.after}
         backward_inputs = self.parts[-1].inputs if self.tangents else ()
         backward_inputs = list(dict.fromkeys(roots.get(x, x) for x in backward_inputs))
@@ -344,9 +349,9 @@ class CompiledStep(Exclusive):
 
     def _prepare_backward(self, graph: Program) -> None:
         """Run the passes that look at the later backward, too."""
-        cotangents = self.captured.backward.step
+        cotangents = self.captured.gradients.step
         if cotangents is not None:
-            updates = [y for node in self.captured.updates for y in node.outputs]
+            updates = [y for node in self.captured.effects.updates for y in node.outputs]
             settings = Settings(
                 first=graph.nodes.index(cotangents) + 1, moving=[*graph.inputs, *updates]
             )
@@ -362,7 +367,7 @@ class CompiledStep(Exclusive):
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # outputs of optimizers, with the tensors they update
         changed: dict[Value, int] = {}  # values that are overwritten, with the segment before that
-        first = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        first = dict(zip(map(id, self.captured.inputs.states), self.states, strict=True))
         current = dict(first)  # value that each state holds at the moment
         for node in graph.nodes:
             if isinstance(node.op, Cotangents):
@@ -376,7 +381,7 @@ class CompiledStep(Exclusive):
                 groups.append([])
             else:
                 groups[-1].append(node)
-        updates = [[*node.values] for node in self.captured.updates]
+        updates = [[*node.values] for node in self.captured.effects.updates]
         ends = {*self.results, *self.gradients, *self.written, *self.checked, *self.tangents}
         parts = []
         settings = self._settings(nearly)
@@ -416,18 +421,18 @@ class CompiledStep(Exclusive):
 
     def _state(self, n: int) -> Any:
         """The tensor that state number `n` is at present."""
-        owner = self.captured.owners[n]
-        return self.captured.states[n] if owner is None else owner._leaf.grad
+        owner = self.captured.inputs.owners[n]
+        return self.captured.inputs.states[n] if owner is None else owner._leaf.grad
 
     def _ordered(self) -> list[tuple[int, bool]]:
         """Arguments whose memory order must be checked in each call; that of states is
         checked now.
         """
-        first = self.captured.arguments
-        for n, begins in self.captured.ordered:
+        first = self.captured.inputs.arguments
+        for n, begins in self.captured.assumptions.ordered:
             if n >= first and (x := self._state(n - first)) is not None:
                 assert_ordered(x._data, begins)
-        return [each for each in self.captured.ordered if each[0] < first]
+        return [each for each in self.captured.assumptions.ordered if each[0] < first]
 
     def _bind(self) -> None:
         """Bind all kernels to the present memory of tensors, gradients excepted."""
@@ -448,79 +453,133 @@ class CompiledStep(Exclusive):
             part.let_go()
 
     def _connect(self) -> None:
-        captured = self.captured
+        """Bind states, then segments and optimizers' steps, then what comes and goes in each
+        call.
+        """
         self._let_go()
         threads = default_pool().num_threads
+        array_at, owned = self._bind_states()
+        targets = self._target_arrays()
+        self._bind_parts(array_at, targets)
+        shown = set().union(*(part.shown for part in self.parts))
+        calls = [call for part in self.parts for call in part.native_calls()]
+        self._bind_arguments(array_at, shown, calls)
+        self._bind_tangents(array_at, targets, shown, calls)
+        self._bind_gradients(array_at, shown, owned, [*calls, *self.steps])
+        self._bind_writes(array_at, owned)
+        self.returned = [_array(array_at, y) for y in self.results]
+        self._bind_errors(array_at)
+        rounds = self._rounds()
+        for part in self.parts:
+            part.space.arrays.clear()  # the calls know addresses, or have references
+        self.course = BoundCall(self, rounds, threads)
+
+    def _bind_states(self) -> tuple[dict[Value, Any], dict[Value, int]]:
+        """Arrays of all inputs: states where they are, placeholders for what comes in each call;
+        and the numbers of gradients that are read where they are in each call.
+        """
+        owners = self.captured.inputs.owners
         self.bound = []
         array_at: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
-        owned: dict[Value, int] = {}  # gradients that are read where they are in each call
-        taken = [*self.arguments, *self.seeds]
+        owned: dict[Value, int] = {}
         for n, value in enumerate(self.states):
-            if value.array is None and (captured.owners[n] is None or n in self.owned):
+            if value.array is None and (owners[n] is None or n in self.owned):
                 x = self._state(n)
-                if captured.owners[n] is not None and x._node is None:
+                if owners[n] is not None and x._node is None:
                     owned[value] = n
                     continue
                 array_at[value] = x._data
                 self.bound.append((x, x._data, x._node))
-        self.owning = [captured.owners[n] for n in owned.values()]
+        self.owning = [owners[n] for n in owned.values()]
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         array_at.update((y, x._data) for y, x in self.after.items())
-        array_at.update(unbound([*owned, *taken]))
-        self.landing = self.reserve.landing(captured.leaves)
-        homes = self.landing.homes
-        targets_of = {
+        array_at.update(unbound([*owned, *self.arguments, *self.seeds]))
+        return array_at, owned
+
+    def _target_arrays(self) -> dict[Value, Any]:
+        """Arrays into which tangents and gradients are to be written."""
+        self.landing = self.reserve.landing(self.captured.effects.leaves)
+        targets = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in set(self.parts[-1].wanted).intersection(self.tangents)
             if x not in self.gradients and not is_small(x)
         }
-        for value, home in zip(self.gradients, homes, strict=True):
-            targets_of.setdefault(value, home)
+        for value, home in zip(self.gradients, self.landing.homes, strict=True):
+            targets.setdefault(value, home)
+        return targets
+
+    def _bind_parts(self, array_at: dict[Value, Any], targets: dict[Value, Any]) -> None:
+        """Bind the segments, and the optimizers' steps between them."""
+        updates = self.captured.effects.updates
         for k, part in enumerate(self.parts):
             memory = zeros if self.tangents else partial(self.reserve.arena, k)
-            part.bind(array_at, targets_of, memory, self.reserve.scratch)
-            if k < len(captured.updates):
-                node = captured.updates[k]
+            part.bind(array_at, targets, memory, self.reserve.scratch)
+            if k < len(updates):
+                node = updates[k]
                 for earlier in self.parts[: k + 1]:
                     earlier.lay_out(array_at, node.values)
                 arrays = [_array(array_at, x) for x in node.values]
                 self.steps.append(_Optimizer(cast(Update, node.op), arrays))
-        shown = set().union(*(part.shown for part in self.parts))
-        calls = [call for part in self.parts for call in part.native_calls()]
-        ends = {*self.results, *self.gradients, *self.written, *self.tangents}
-        ends.update(x for node in captured.updates for x in node.values)
+
+    def _bind_arguments(
+        self, array_at: dict[Value, Any], shown: set[Value], calls: list[Calls]
+    ) -> None:
+        """Bind the arguments, and the gradients that come from outside."""
+        fixed = {*shown, *self.results, *self.gradients, *self.written, *self.tangents}
+        fixed.update(x for node in self.captured.effects.updates for x in node.values)
         inputs = [
-            InputBinding(array_at[x], () if x in shown or x in ends or is_small(x) else calls)
-            for x in taken
+            InputBinding(array_at[x], () if x in fixed or is_small(x) else calls)
+            for x in (*self.arguments, *self.seeds)
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
-        movable = {x for x, target in targets_of.items() if array_at.get(x) is target}.difference(
+
+    def _bind_tangents(
+        self, array_at: dict[Value, Any], targets: dict[Value, Any], shown: set[Value],
+        calls: list[Calls],
+    ) -> None:  # fmt: skip
+        """Bind the gradients that a later backward gives."""
+        movable = {x for x, target in targets.items() if array_at.get(x) is target}.difference(
             shown, self.gradients
         )
         movable -= {x for x in movable if self.tangents.count(x) != 1}
         self.flowing = [
             OutputBinding(_array(array_at, x), calls if x in movable else ()) for x in self.tangents
         ]
-        skips = {node.values[-1] for node in captured.updates if cast(Update, node.op).skips}
-        followed = [*calls, *self.steps]
+
+    def _bind_gradients(
+        self, array_at: dict[Value, Any], shown: set[Value], owned: dict[Value, int],
+        followed: list[Any],
+    ) -> None:  # fmt: skip
+        """Bind gradients of leaves: those that are read, and those that the function computes,
+        which `followed` write where they lie, or which are copied.
+        """
+        updates = self.captured.effects.updates
+        skips = {node.values[-1] for node in updates if cast(Update, node.op).skips}
         apart = self._apart(array_at, shown, skips)
         self.targets = [
             InputBinding(array_at[x], () if is_small(x) or x not in apart else followed)
             for x in owned
         ]
         self.copies, self.movers = [], []
-        for k, (value, home) in enumerate(zip(self.gradients, homes, strict=True)):
+        for k, (value, home) in enumerate(zip(self.gradients, self.landing.homes, strict=True)):
             if array_at.get(value) is home and value in apart:
                 self.movers.append((k, BufferBinding(home, followed)))
             else:
                 self.copies.append((k, _array(array_at, value)))
+
+    def _bind_writes(self, array_at: dict[Value, Any], owned: dict[Value, int]) -> None:
+        """Bind new values of states, gradients and arguments; refuse those that share memory.
+
+        Errors: Unsupported.
+        """
+        captured = self.captured
         written = [
             (n, _array(array_at, y))
-            for n, y in zip(captured.written, self.written, strict=True)
+            for n, y in zip(captured.effects.written, self.written, strict=True)
             if y not in self.after
         ]
-        numbers = set(owned.values())
-        self.added = [(captured.owners[n], array) for n, array in written if n in numbers]
+        numbers, owners = set(owned.values()), captured.inputs.owners
+        self.added = [(owners[n], array) for n, array in written if n in numbers]
         self.writes = [
             (self._state(n), array) for n, array in written if n >= 0 and n not in numbers
         ]
@@ -530,17 +589,24 @@ class CompiledStep(Exclusive):
         self.memory = AliasingGuard(
             bound_arrays, changed, [n for n, _ in self.given_writes], self._ordered()
         )
-        self.returned = [_array(array_at, y) for y in self.results]
+
+    def _bind_errors(self, array_at: dict[Value, Any]) -> None:
+        """Bind the checks behind each segment."""
         made = [set(part.wanted) for part in self.parts]
-        self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
+        self.errors: list[list[Any]] = [[] for _ in self.parts]
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((_array(array_at, y), error))
+
+    def _rounds(self) -> list[BoundSegment]:
+        """The segments of a call in order, with what is undone where one fails, and the gradients
+        of before that stay till then.
+        """
         fails = [
             part.may_fail() or bool(errors)
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
-        grads = set(map(id, homes))
+        grads = set(map(id, self.landing.homes))
         # Whether errors come when gradients have been written: those that there are stay till then,
         # but where arguments say that there will be none.
         refused = [part.refused_behind(grads) for part in self.parts]
@@ -548,7 +614,7 @@ class CompiledStep(Exclusive):
         self.late = known_ones is None or bool(known_ones)
         self.indices = list((known_ones or {}).items())
         moved, read = {k for k, _ in self.movers}, set(map(id, self.owned.values()))
-        self.stay_if_sound = [id(x) in read for x in captured.leaves]
+        self.stay_if_sound = [id(x) in read for x in self.captured.effects.leaves]
         self.stay = [
             stays or (self.late and k in moved) for k, stays in enumerate(self.stay_if_sound)
         ]
@@ -559,9 +625,7 @@ class CompiledStep(Exclusive):
             step, undone = steps[k], any(fails[k + 1 :])
             only = step is not None and step is self.steps[-1] and not step.before
             rounds.append(BoundSegment(part, self.errors[k], step, undone, undone or not only))
-        for part in self.parts:
-            part.space.arrays.clear()  # the calls know addresses, or have references
-        self.course = BoundCall(self, rounds, threads)
+        return rounds
 
     def _indices(
         self, refused: Sequence[dict[tuple[Value, int], None] | None]
@@ -599,7 +663,10 @@ class CompiledStep(Exclusive):
         arrays += [array for part in self.parts for pair in part.copies for array in pair]
         owners = {id(owner(array)) for array in arrays}
         moved: dict[int, set[Value]] = {}
-        for x in (*self.gradients, *(x for node in self.captured.updates for x in node.values)):
+        for x in (
+            *self.gradients,
+            *(x for node in self.captured.effects.updates for x in node.values),
+        ):
             if x in array_at:
                 moved.setdefault(id(owner(array_at[x])), set()).add(x)
         return {
@@ -631,7 +698,7 @@ class CompiledStep(Exclusive):
         """
         taken = [
             (g._data, g._data.copy())
-            for x, g in zip(self.captured.leaves, self.landing.tensors, strict=True)
+            for x, g in zip(self.captured.effects.leaves, self.landing.tensors, strict=True)
             if self.steps and x._leaf.grad is not None and x._leaf.grad._data is g._data
         ]
 
@@ -653,9 +720,9 @@ class CompiledStep(Exclusive):
     def difference(self) -> str:
         """Reason, in words, why the guards fail; '' if they hold."""
         captured = self.captured
-        general = self.owned or captured.alike or captured.looked
+        general = self.owned or captured.assumptions.alike or captured.assumptions.looked
         if not general and stands(
-            self.wanting, self.bound, captured.presence, self.steps, self.guards
+            self.wanting, self.bound, captured.assumptions.presence, self.steps, self.guards
         ):
             return ""
         x = want_gradients(self.wanting)
@@ -674,7 +741,7 @@ class CompiledStep(Exclusive):
                 return f"{was} and is {tuple(now.shape)} {now.dtype}"
             if device_of(now) != device_of(array):
                 return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
-        for x, present in captured.presence:
+        for x, present in captured.assumptions.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
@@ -688,7 +755,7 @@ class CompiledStep(Exclusive):
             seen.add(id(g))
         if len(seen) < len(self.owned):
             return "two tensors have one gradient"
-        for x, other in captured.alike:
+        for x, other in captured.assumptions.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         for x in self.varying():
@@ -712,7 +779,7 @@ class CompiledStep(Exclusive):
     def varying(self) -> list[Any]:
         """Tensors whose values Python has read at capture, and that hold other values now."""
         return [
-            x for x, array in self.captured.looked
+            x for x, array in self.captured.assumptions.looked
             if type(x._data) is not np.ndarray or not np.array_equal(x._data, array)
         ]  # fmt: skip
 
@@ -732,7 +799,7 @@ class CompiledStep(Exclusive):
             results, call_arguments = self._begin(arguments, observer, numbers)
         if not call_arguments:
             return results, call_arguments
-        calls = zip(self.captured.calls, call_arguments, strict=True)
+        calls = zip(self.captured.effects.calls, call_arguments, strict=True)
         return results, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
     def _begin(
@@ -758,7 +825,7 @@ class CompiledStep(Exclusive):
                     target.take(np.zeros(target.array.shape, target.array.dtype))
                 else:
                     target.take(concrete(g))
-            for stream, now in zip(self.captured.streams, self.drawing, strict=True):
+            for stream, now in zip(self.captured.inputs.streams, self.drawing, strict=True):
                 stream.now = now
             for flow in self.flowing:
                 flow.begin()
@@ -766,7 +833,7 @@ class CompiledStep(Exclusive):
             self.parts[-1].run(observer)
             gradients = [
                 flow.taken() if leading & arrived else None
-                for flow, leading in zip(self.flowing, self.captured.backward.leading, strict=True)
+                for flow, leading in zip(self.flowing, self.captured.gradients.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)
@@ -778,8 +845,8 @@ class CompiledStep(Exclusive):
         """Autograd nodes of the results, by number; none if no gradients are wanted."""
         if lease is None:
             return {}
-        self.drawing = [stream.now for stream in self.captured.streams]
-        numbers, sources = self.captured.backward[1:3]
+        self.drawing = [stream.now for stream in self.captured.inputs.streams]
+        numbers, sources = self.captured.gradients[1:3]
         own = [arguments[x] if type(x) is int else x for x in sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
         lease.arguments, lease.drawing = arguments, self.drawing
@@ -809,7 +876,7 @@ class CompiledStep(Exclusive):
         """Fast path to this program for calls like this one; None where a call does more than the
         bound call.
         """
-        more = self.captured.calls or self.course is None
+        more = self.captured.effects.calls or self.course is None
         return None if more else FastPath(self, mode, key, leaves)
 
     def _is_over(self) -> bool:
