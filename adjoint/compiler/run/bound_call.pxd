@@ -48,6 +48,7 @@ cdef class FastPath:
     cdef bint _leaves, _has_backward
     @cython.locals(signature=Signature, course=BoundCall)
     cpdef object run(self, object mode, object args, object kwargs)
+    cdef object _begin(self, list tensors)
 
 @cython.locals(states=IdentityGuards, options=IdentityGuards)
 cpdef bint stands(

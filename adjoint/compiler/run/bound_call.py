@@ -356,12 +356,18 @@ class FastPath:
         course: BoundCall | None = program.course
         if course is None or not course.stands():
             return OTHER
+        if self._has_backward:
+            return self._begin(signature.tensors)
         with program:
-            if self._has_backward:  # in buffers that no pending backward needs
-                return program._begin(signature.tensors, None, ())[0]
             if course is not program.course or course.is_over():
                 return OTHER
             return course.run(signature.tensors, None, None, ())[0]
+
+    def _begin(self, tensors: list[Any]) -> Any:
+        """Run the program in buffers that no pending backward needs."""
+        program = self._program
+        with program:
+            return program._begin(tensors, None, ())[0]
 
 
 def stands(

@@ -808,8 +808,11 @@ class CompiledStep(Exclusive):
         """Run the program in buffers that no pending backward needs."""
         if not self.tangents:
             return self._run(arguments, observer, None, numbers)
-        free = next((each for each in self.others if each.lease() is None), None)
-        program = free or self._another()
+        for program in self.others:
+            if program.lease() is None:
+                break
+        else:
+            program = self._another()
         lease = SavedActivations()
         program.lease = weakref.ref(lease)
         return program._run(arguments, observer, lease, numbers)
@@ -846,8 +849,9 @@ class CompiledStep(Exclusive):
         if lease is None:
             return {}
         self.drawing = [stream.now for stream in self.captured.inputs.streams]
-        numbers, sources = self.captured.gradients[1:3]
-        own = [arguments[x] if type(x) is int else x for x in sources]
+        back = self.captured.gradients
+        numbers = back.results
+        own = [arguments[x] if type(x) is int else x for x in back.sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
         lease.arguments, lease.drawing = arguments, self.drawing
         lease.contents = contents_of([*arguments, *self.outside])
