@@ -42,7 +42,8 @@ from ..passes.kernels import Kernel
 from ..passes.pipelines import Settings
 from ..run.arena_pool import ArenaPool
 from ..run.bindings import give, write_all
-from ..run.step import CompiledStep, OptimizerGuards
+from ..run.optimizer_step import OptimizerGuards
+from ..run.step import CompiledStep
 from ..schedule.steps import Step
 from .device_graph import (
     WARM,

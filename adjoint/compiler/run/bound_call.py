@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ...autograd.protocols import StepObserver
     from ...core.mode import Mode
     from ..capture.backward import SavedActivations
-    from .step import CompiledStep, Segment
+    from .segment import Segment
+    from .step import CompiledStep
 
 get_mode = MODE.get
 OTHER = object()  # result of the fast path for a call that is not like the last one

@@ -1,16 +1,14 @@
-"""The executable of a captured step: kernels, library calls and optimizers' steps, bound to buffers
-and launched in order.
-"""
+"""The executable of a captured step: segments and optimizers' steps, bound to tensors' memory."""
 
 from __future__ import annotations
 
 import collections
 import copy
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,230 +16,36 @@ from ...backends.native.runtime.array_memory import release_memory, zeros
 from ...backends.native.runtime.launch_list import LaunchList as Calls
 from ...backends.native.runtime.pool import default_pool
 from ...core import fork_safety
-from ...core.arrays import address
 from ...core.device import device_of
 from ...core.elements import owner
-from ...core.errors import NotTraceable, Unsupported
+from ...core.errors import Unsupported
 from ...core.mode import MODE, Mode
-from ...core.signal_deferral import DEFERRED
-from ...core.spec import Spec
-from ...core.tensor_base import TensorBase
-from ...ir.program import Node, Program, Value, take_apart
-from ...ops.index.advanced import Index, IndexSum
-from ...ops.index.pick import Pick, PlaceAt
+from ...ir.program import Node, Program, Value
 from ...runtime.lazy import concrete
 from ...runtime.record import parents_of
 from ...runtime.tensors import wrap
-from ...runtime.writes import announce
 from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
-from ..capture.lifted_state import ScalarResult
 from ..capture.step_capture import CAPTURING, Update
-from ..capture.step_counters import CountedStep, Launch, StepCounter, launch_all
 from ..capture.trace import Trace
 from ..guards.arguments import AliasingGuard, are_alike, assert_apart, assert_ordered
-from ..guards.identity_guards import IdentityGuards, hold_items, hooks_of, want_gradients
+from ..guards.identity_guards import hooks_of, want_gradients
 from ..guards.python_state import Guards
 from ..guards.rebind_optimizer_state import follow
-from ..passes.basic_passes import Folds
-from ..passes.kernels import Kernel
 from ..passes.pipelines import Settings, run_pipeline
 from ..passes.rematerialize import root
-from ..schedule.buffers import aligned, placeholders
-from ..schedule.schedule import Schedule
+from ..schedule.buffers import aligned
 from ..schedule.steps import Step
-from ..schedule.workspace import Workspace
 from .arena_pool import ArenaPool
-from .bindings import BufferBinding, InputBinding, OutputBinding, contents_of, copy_all
+from .bindings import BufferBinding, InputBinding, OutputBinding, contents_of
 from .bound_call import BoundCall, BoundSegment, Exclusive, FastPath, stands
+from .optimizer_step import BoundOptimizer
+from .segment import ON_HOST, Segment, is_small, unbound
 
 if TYPE_CHECKING:
     from ...autograd.protocols import StepObserver
-    from ...backends.native.lowering.scratch import Scratch
-    from ...optim.elementwise import ElementwiseOptimizer
 
-    R = TypeVar("R")
-
-_COPIED = 1 << 14  # bytes of an argument below which it is copied
 _BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
-_ON_HOST = Settings(checked=True, again=True)
 _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # binding that is never valid
-
-
-def unbound(values: Sequence[Value]) -> dict[Value, Any]:
-    """Placeholder arrays for values whose buffers are bound in each call, or that are copied."""
-    arrays = placeholders((x.shape, x.spec.dtype.numpy) for x in values)
-    return dict(zip(values, arrays, strict=True))
-
-
-class Segment:
-    """A segment between two optimizer steps: a program, with kernels and buffers of its own."""
-
-    def __init__(
-        self,
-        inputs: Sequence[Value],
-        nodes: Sequence[Node],
-        wanted: Sequence[Value],
-        pipeline: str = "step",
-        settings: Settings = _ON_HOST,
-    ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over. They
-        become kernels and library calls by the named pipeline.
-        """
-        self.inputs, self.wanted = list(inputs), list(wanted)
-        own = {x: Value(x.spec, name=x.name) for x in inputs}
-        self.views = set(own.values())  # inputs and views of them, which change with the inputs
-        for node in nodes:
-            node.inputs = tuple([own.get(x, x) if type(x) is Value else x for x in node.inputs])
-            if node.op.view and node.inputs[0] in self.views:
-                self.views.update(node.outputs)
-        self.graph = Program(own.values(), nodes, wanted)
-        self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        self.schedule: Any = None  # of native code
-        run_pipeline(pipeline, self.graph, replace(settings, folds=Folds(), said=self.cuts))
-        runs = set(self.graph.nodes)
-        kernels = [node.op for node in runs if isinstance(node.op, Kernel)]
-        runs.update(node for op in kernels for node in op.program.nodes)
-        take_apart(set(nodes) - runs)
-
-    def let_go(self) -> None:
-        """Drop all references to bound buffers."""
-        self.space: Any = None
-        self.calls: list[Any] = []
-        self.checks: list[Callable[[], None]] = []
-        self.copies: list[tuple[Any, Any]] = []
-
-    def bind(
-        self, array_at: dict[Value, Any], targets: dict[Value, Any],
-        memory: Callable[[int], Any] = zeros, scratch: Scratch | None = None,
-    ) -> None:  # fmt: skip
-        """Bind the kernels to arrays: `array_at` has those of inputs, and gets those of outputs.
-        `targets` are arrays into which outputs are to be written, if that is possible; for `memory`
-        and `scratch` see `Workspace`.
-        """
-        self.let_go()
-        graph = self.graph
-        inputs = dict(zip(graph.inputs, self.inputs, strict=True))
-        arrays = {x: array_at[source] for x, source in inputs.items()}
-        made = {y for node in graph.nodes for y in node.outputs if not node.op.view}
-        for value, y in zip(self.wanted, graph.outputs, strict=True):
-            if value in targets and y in made and graph.outputs.count(y) == 1:
-                arrays[y] = targets[value]
-        self.schedule = Schedule(graph, None, lambda: None, arrays)
-        space = Workspace(self.schedule, lambda: None, arrays, memory, scratch)
-        self.space = space  # keeps memory alive, of which the calls have addresses only
-        self.calls = space.calls
-        roots = self.schedule.roots
-        copied: set[Value] = set()
-        for value, y in zip(self.wanted, graph.outputs, strict=True):
-            array_at[value] = array = space.arrays[y]
-            follows = value in self.views and value not in targets  # gradients are copies
-            if roots.get(y, y) in inputs and not follows:
-                array_at[value] = array.copy()
-                self.copies.append((array_at[value], array))
-                copied.add(y)
-        checked = [
-            step
-            for step in self.schedule.steps
-            if isinstance(step.op, Kernel) and step.op.composite.guards
-        ]
-        guards = [
-            (guard, spec, step.values[n])
-            for step in checked
-            for guard, spec, n in step.op.composite.guards  # type: ignore[attr-defined]
-        ]
-        # A copy of an input is made only after the checks, which therefore make their own.
-        looked = [
-            (x, []) if roots.get(x, x) in inputs or x.array is not None else self._path(x)
-            for *_, x in guards
-        ]
-        self.checks = [
-            partial(_check, guard, spec, space.arrays[x], nodes)
-            for (guard, spec, _), (x, nodes) in zip(guards, looked, strict=True)
-        ]
-        shown = space.shown.union(copied, (x for x, _ in looked))
-        # Inputs and outputs whose arrays are used as objects, and not only by their addresses.
-        used = shown.union(graph.outputs)  # which may be views of inputs
-        self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
-        fixed = {roots.get(x, x) for x in shown}
-        fixed.update(roots[y] for y in graph.outputs if roots.get(y, y) is not y)  # views of others
-        self.shown.update(
-            x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
-        )
-
-    def lay_out(self, array_at: dict[Value, Any], read: Sequence[Value]) -> None:
-        """Make contiguous copies of outputs that an optimizer's step reads and that are views with
-        strides (an expanded gradient): kernels of optimizers go through rows.
-        """
-        for x in set(read).intersection(self.wanted):
-            array = array_at[x]
-            if not array.flags.c_contiguous:
-                array_at[x] = np.empty(array.shape, array.dtype)
-                self.copies.append((array_at[x], array))
-
-    def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
-        """The input or constant that a value is a view of, and the view nodes from there."""
-        path: list[tuple[Any, int]] = []
-        while x.node is not None and x not in self.graph.inputs:
-            path.insert(0, (x.node, x.index))
-            x = x.node.inputs[0]
-        return x, path
-
-    def may_fail(self) -> bool:
-        """Whether running it may raise an error."""
-        return bool(self.checks) or any(
-            type(call) is not Calls or any(call.failing) for call in self.calls
-        )
-
-    def refused_behind(self, written: set[int]) -> dict[tuple[Value, int], None] | None:
-        """Index checks that may fail after one of these arrays, by id, was written: each index,
-        with the bound of its elements. None where errors may have other reasons. The gradient of
-        indexing checks an index that was checked before, and adds nothing.
-        """
-        after_write = False
-        checks: dict[tuple[Value, int], None] = {}
-        taken: set[Any] = set()  # indices, with what they were found to be within
-        by_call = iter(self.space.steps_by_call)
-        for call in self.calls:
-            for fails in call.failing if type(call) is Calls else (True,):
-                steps = next(by_call)
-                checked = _index_of(steps)
-                if after_write and fails and checked not in taken:
-                    if checked is None:
-                        return None
-                    index, (_, sizes) = checked
-                    checks[index, min(sizes)] = None
-                if checked is not None and isinstance(steps[0].op, Index):
-                    taken.add(checked)
-                outputs = [y for step in steps for y in step.outputs]
-                after_write = after_write or any(
-                    id(self.space.arrays.get(y)) in written for y in outputs
-                )
-        return checks
-
-    def native_calls(self) -> list[Calls]:
-        """Launch lists of native code, which know their arrays by address."""
-        return [call for call in self.calls if type(call) is Calls]
-
-    def listed(self) -> list[tuple[tuple[Step, ...], bool, int]]:
-        """Listing of the launches: the steps that each computes, whether it is native code, and the
-        number of the parallel section that it belongs to, or 0.
-        """
-        kinds: list[tuple[bool, int]] = []
-        count = 0
-        for call in self.space.calls:
-            begin = len(kinds)
-            kinds += [(True, 0)] * len(call) if isinstance(call, Calls) else [(False, 0)]
-            for region in getattr(call, "regions", ()):
-                count += 1
-                kinds[begin + region.start : begin + region.stop] = [(True, count)] * len(region)
-        return [(steps, *each) for steps, each in zip(self.space.steps_by_call, kinds, strict=True)]
-
-    def run(self, observer: StepObserver | None) -> None:
-        """Run the checks, then the kernels."""
-        for check in self.checks:
-            check()
-        self.space.compute(observer)
-        copy_all(self.copies)
 
 
 class CompiledStep(Exclusive):
@@ -345,7 +149,7 @@ class CompiledStep(Exclusive):
 
     def _settings(self, nearly: bool) -> Settings:
         """Settings of the passes for the segments."""
-        return replace(_ON_HOST, nearly=nearly)
+        return replace(ON_HOST, nearly=nearly)
 
     def _prepare_backward(self, graph: Program) -> None:
         """Run the passes that look at the later backward, too."""
@@ -519,7 +323,7 @@ class CompiledStep(Exclusive):
                 for earlier in self.parts[: k + 1]:
                     earlier.lay_out(array_at, node.values)
                 arrays = [_array(array_at, x) for x in node.values]
-                self.steps.append(_Optimizer(cast(Update, node.op), arrays))
+                self.steps.append(BoundOptimizer(cast(Update, node.op), arrays))
 
     def _bind_arguments(
         self, array_at: dict[Value, Any], shown: set[Value], calls: list[Calls]
@@ -903,291 +707,5 @@ class CompiledStep(Exclusive):
         return cast(BoundCall, self.course).run(arguments, observer, lease, numbers)
 
 
-def _index_of(steps: Sequence[Step]) -> tuple[Value, tuple[Any, Sequence[int]]] | None:
-    """The index that a launch checks, with the axes and sizes that bound it; None where its errors
-    may have other reasons.
-    """
-    if len(steps) != 1:
-        return None
-    op = steps[0].op
-    if isinstance(op, (Index, IndexSum)):
-        x, index = steps[0].values
-        return index, op.bounds(x.spec)
-    if isinstance(op, (Pick, PlaceAt)):
-        x, index = steps[0].values
-        size = op.classes if isinstance(op, PlaceAt) else x.shape[op.axis]
-        return index, (op.axis, (size,))
-    return None
-
-
-def _check(
-    guard: Callable[..., object], spec: Spec, array: Any, nodes: Sequence[tuple[Any, int]]
-) -> None:
-    """Raise the error of an op for values that it refuses, after applying view nodes to an
-    array.
-    """
-    for node, index in nodes:
-        result = node.op.compute(np, array, *node.inputs[1:])
-        array = result[index] if isinstance(result, tuple) else result
-    guard(spec, array)
-
-
 def _array(array_at: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else array_at[x]
-
-
-def is_small(x: Value) -> bool:
-    """Whether an argument is so small that it is copied rather than read where it is."""
-    return x.nbytes < _COPIED
-
-
-class OptimizerGuards:
-    """An optimizer's step in a program: its guards on states and options, and how it is undone."""
-
-    def __init__(self, op: Update) -> None:
-        self.op = op
-        self.optimizer = op.optimizer
-        self.groups = op.groups
-        self.options = op.options
-        self.held: list[IdentityGuards] = []  # states, and options
-        self.know_states()
-        self.held.append(self._options())
-
-    def know_states(self) -> None:
-        """Register the states as they are now."""
-        op = self.op
-        self.written = op.written()
-        self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and their values
-        self.sizes: dict[int, int] = {}  # number of entries of each state, by id
-        for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
-            for i, p in enumerate(parameters):
-                state = self.optimizer.state.get(p)
-                self.kept.append((self.optimizer.state, p, state))
-                self.sizes[id(state)] = len(state or ())
-                names = [name for name in state or () if name not in self.optimizer.scalars]
-                for name, kind in zip(names, kinds, strict=True):
-                    self.kept.append((state, name, kind[i]))
-        self.held[:1] = [self._states()]
-
-    def _states(self) -> IdentityGuards:
-        """Identity guard on the states that the step reads."""
-        optimizer = self.optimizer
-        named = [(optimizer.__dict__, "state", optimizer.state)]
-        listed = [_listed(optimizer.state)]
-        for holder, key, value in self.kept:
-            if type(holder) is dict:
-                named.append((holder, key, value))
-            elif holder is not optimizer.state:
-                listed.append(_listed(holder))
-        return IdentityGuards(named, listed)
-
-    def _options(self) -> IdentityGuards:
-        """Identity guard on all options, which often change from call to call."""
-        self.asked = [_listed(group) for group, _ in self.groups]
-        return IdentityGuards([], self.asked)
-
-    def fits(self) -> bool:
-        """Whether the guards hold: the states are the same objects, and options need no other
-        states.
-        """
-        states_guard, options_guard = self.held
-        if not states_guard.hold():
-            if self.kept and self.kept[0][0] is not self.optimizer.state:
-                return False
-            if not hold_items(self.kept):
-                return False
-            self.held[0] = self._states()
-        if options_guard.hold():
-            return True
-        for g, (group, parameters) in enumerate(self.groups):
-            if _listed(group) != self.asked[g]:  # other options may need other states
-                states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
-                self.optimizer.complete(group, states)
-                if any(len(state) != self.sizes[id(state)] for state in states):
-                    return False
-        self.held[1] = self._options()
-        return True
-
-    def restoring(self, written: bool = True) -> Callable[[], None]:
-        """A function that undoes the next step; only its counts, if nothing is `written` when it
-        fails.
-        """
-        optimizer = self.optimizer
-        states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
-        scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
-        plain = [(state, name, state[name]) for state, name in scalars]
-        tensors = [x for _, _, x in plain if isinstance(x, TensorBase)]
-        tensors += self.written if written else ()
-        kept = [x._data.copy() for x in tensors]
-
-        def restore() -> None:
-            for state, name, value in plain:
-                state[name] = value
-            watched = announce(tensors, "step")
-            for x, array in zip(tensors, kept, strict=True):
-                x._data[...] = array
-            for version in watched:
-                version.bump("step")
-
-        return restore
-
-    def with_options(self, numbers: Sequence[Any], run: Callable[[], R]) -> R:
-        """Call `run` while some options are replaced by computed `numbers`."""
-        kept = [(group, name, group[name]) for group, name, _ in self.options]
-        try:
-            for group, name, x in self.options:
-                group[name] = numbers[x.place] if type(x) is ScalarResult else x
-            return run()
-        finally:
-            with DEFERRED:
-                for group, name, value in kept:
-                    group[name] = value
-
-
-def _listed(x: dict[Any, Any]) -> tuple[Any, list[Any], list[Any]]:
-    """A dict with its keys and its values, as identity guards take them."""
-    return x, list(x), list(x.values())
-
-
-class _Optimizer(OptimizerGuards):
-    """An optimizer's step on bound buffers of the host."""
-
-    native = True
-
-    def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
-        super().__init__(op)
-        self.skip = arrays[-1] if op.skips else None
-        memory_of = {id(x): x._data for x in self.written}
-        read = arrays[:-1] if op.skips else arrays
-        own = [memory_of.get(id(x), array) for x, array in zip(op.given(), read, strict=True)]
-        # Values that the function has written to parameters before the step, which is in place.
-        pairs = zip(own, read, strict=True)
-        self.before = [(memory, array) for memory, array in pairs if memory is not array]
-        inputs = iter(own)
-        self.arrays = [[[next(inputs) for _ in column] for column in cs] for cs in op.columns]
-        self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.counted: CountedStep | None = None  # fast path, if all groups have common step counts
-        self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
-        self.followed: dict[int, _Followed] = {}  # arrays whose address may be patched, by id
-        self.made: dict[Any, Launch] = {}
-
-    def _layout(self, g: int, parameters: Sequence[Any]) -> tuple[Any, ...]:
-        """Layout of some parameters of a group: names of states, rows of its arrays, the arrays,
-        dtypes.
-        """
-        key = g, None if parameters is self.groups[g][1] else tuple(map(id, parameters))
-        layout = self.laid.get(key)
-        if layout is None:
-            state = self.optimizer.state.get(parameters[0]) or ()
-            names = tuple(name for name in state if name not in self.optimizer.scalars)
-            rows = tuple(self.place[id(p)] for p in parameters)
-            columns = [[column[i] for i in rows] for column in self.arrays[g]]
-            layout = names, rows, columns, tuple(column[0].dtype for column in columns)
-            self.laid[key] = layout
-        return layout
-
-    def moving(self, array: np.ndarray) -> Callable[[int], None]:
-        """A function that patches the address of an array's memory in all kernels."""
-        return self.followed.setdefault(id(array), _Followed(array))
-
-    def run(self, numbers: Sequence[Any]) -> None:
-        """Make the step, while some options are replaced by computed `numbers`."""
-        if self.before:
-            watched = announce(self.written, "step")
-            for memory, array in self.before:
-                memory[...] = array
-            for version in watched:
-                version.bump("step")
-        if self.skip is not None and self.skip.item():
-            return
-        if self.options:
-            self.with_options(numbers, self._run)
-        else:
-            self._run()
-
-    def is_native(self) -> bool:
-        """Return whether a counted step is native code alone: no numbers come with the call."""
-        return not self.before and self.skip is None and not self.options
-
-    def _run(self) -> None:
-        if self.counted is None or not self.counted.run():
-            launch_all(self._launches(), self.written)
-
-    def _launches(self) -> list[Launch]:
-        """Launches of the kernels, with the scalars of a step, which has been counted."""
-        optimizer = self.optimizer
-        parts: dict[Any, list[Any]] = {}
-        for g, (group, parameters) in enumerate(self.groups):
-            batches = optimizer._batches(group, parameters)
-            for batch in batches:
-                names, rows, columns, dtypes = self._layout(g, batch.parameters)
-                formula_scalars = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
-                if isinstance(formula_scalars, str):
-                    raise Unsupported(f"compile: {formula_scalars}")
-                alone = len(batches) == 1 and _counts_alone(optimizer, batch)
-                counter = StepCounter(batch, formula_scalars[0]) if alone else None
-                part = (g, rows), columns, (len(rows), formula_scalars[1]), counter
-                parts.setdefault(formula_scalars[0], []).append(part)
-        launches = []
-        counters = []
-        for formula, each in parts.items():
-            rows_of, columns, numbers, own = zip(*each, strict=True)
-            launch = self._launch(formula, rows_of, columns)
-            launch.numbers = list(numbers)
-            launches.append(launch)
-            counters.append(own)
-        all_counted = all(None not in own for own in counters)
-        self.counted = (
-            CountedStep(optimizer, self.written, launches, counters) if all_counted else None
-        )
-        return launches
-
-    def _launch(self, formula: Any, rows: Hashable, columns: Sequence[Any]) -> Launch:
-        """Launch of a formula's kernel for these rows of groups."""
-        made = self.made.get((formula, rows))
-        if made is None:
-            joined = [[x for part in columns for x in part[k]] for k in range(len(columns[0]))]
-            try:
-                bound = formula.run.bound(joined)
-            except NotTraceable as error:
-                name = type(self.optimizer).__name__
-                raise Unsupported(
-                    f"compile: {name}.step on {error}; make parameters contiguous, or step "
-                    "outside of the function"
-                ) from error
-            made = self.made[formula, rows] = Launch(Calls([bound.call]), bound.fill)
-            for x in (x for column in joined for x in column if id(x) in self.followed):
-                self.followed[id(x)].add(bound.moving(x))
-        return made
-
-
-class _Followed:
-    """An array whose address in kernels is patched, as gradients come in other memory."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.at = address(array)
-        self.moves: list[Callable[[int], None]] = []
-
-    def add(self, move: Callable[[int], None]) -> None:
-        """Register the patch of another kernel that was bound to the array."""
-        self.moves.append(move)
-        move(self.at)
-
-    def __call__(self, at: int) -> None:
-        self.at = at
-        for move in self.moves:
-            move(at)
-
-
-def _counts_alone(optimizer: ElementwiseOptimizer, batch: Any) -> bool:
-    """Whether a batch's only scalar state is the step count, in writable memory of the host."""
-    if optimizer.scalars != ("step",) or "step" not in batch.states[0]:
-        return False
-    return all(
-        isinstance(x := state["step"], TensorBase)
-        and type(x._data) is np.ndarray
-        and x._data.flags.writeable
-        and x._node is None
-        for state in batch.states
-    )
