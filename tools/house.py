@@ -354,7 +354,7 @@ class Count(NamedTuple):
 
 # Percent of annotations that are Any, by room; "" is all other rooms together.
 ANY = {
-    "amp": 23.7, "autograd": 5.3, "backends": 20.8, "compiler": 5.7, "core": 7.1, "data": 23.3,
+    "amp": 23.7, "autograd": 5.3, "backends": 20.8, "compiler": 5.6, "core": 7.1, "data": 23.3,
     "distributed": 29.9, "distributions": 67.5, "interop": 48.8, "io": 38.8, "ir": 6.3,
     "models": 40.2, "namespaces": 33.9, "nn": 26.9, "ops": 42.9, "optim": 25.8, "reactive": 23.0,
     "runtime": 10.2, "tensor": 40.6, "tools": 14.2, "torch_api": 27.2,
@@ -369,12 +369,12 @@ COUNTS = (
     Count("imports against the order", 0, against_the_order,
           "import rooms above this one only (ORDER), or move what both need up"),
     Count("circles of rooms", 0, circles_of_rooms, "cut the import that goes back up"),
-    Count("largest circle of files", 6, largest_circle_of_files,
+    Count("largest circle of files", 5, largest_circle_of_files,
           "cut one import of the circle, also where it is for types only"),
     Count("files over 600 lines", 23, over("lines", 600, "lines"), "split the file by subject"),
-    Count("functions over 60 lines", 8, over("functions", 60, "lines"),
+    Count("functions over 60 lines", 5, over("functions", 60, "lines"),
           "split the function: its steps have names"),
-    Count("named tuples over 10 fields", 1, over("tuples", 10, "fields"),
+    Count("named tuples over 10 fields", 0, over("tuples", 10, "fields"),
           "group the fields that belong together"),
     Count("class names in 3 files or more", 6, names_in_files, "name the class by what differs"),
     Count("file names in 3 folders or more", 12, names_in_folders, "name the file by its subject"),

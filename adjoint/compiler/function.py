@@ -64,13 +64,13 @@ from .capture.lifted_state import (
 from .capture.loader_loop import over
 from .capture.step_capture import (
     CAPTURING,
-    Captured,
     InitializedOptimizers,
     RetraceVarying,
     RetraceWithLeaves,
     RunEagerlyFirst,
     capture,
 )
+from .capture.trace import Trace
 from .device.device_step import lowered
 from .freeze.performance_report import Explanation, Timer
 from .guards.code_observer import place_of
@@ -338,9 +338,7 @@ class CompiledFunction:
         if self._latest is None or self._learnt.slots or self._latest.arguments.any:
             return False
         whole = self._latest.program.captured
-        return not any(
-            (whole.written, whole.leaves, whole.dropped, whole.updates, whole.streams, whole.calls)
-        )
+        return not any((*whole.effects._replace(options=0), whole.inputs.streams))
 
     def graph(self, *args: object, **kwargs: object) -> PassTrace:
         """The program for a call like this one before its passes and after each: a table to print,
@@ -410,17 +408,11 @@ class CompiledFunction:
         """Run the call by a program. `given` are the arguments, of which `args` and `kwargs` have
         marks for the numbers that vary.
         """
-        signature = Signature(self._leaves)
-        signature.add_all(args)
-        if kwargs:
-            signature.add(kwargs)
+        signature = self._signature(args, kwargs)
         tensors = signature.tensors
-        if FOLLOWED:
-            why = _overrides(mode, tensors)
-            if why and self._fallback == "eager":
-                return self._give_up(why, *given)
-            if why:
-                raise Unsupported(f"compile: {why}")
+        why = _overrides(mode, tensors) if FOLLOWED else ""
+        if why:
+            return self._refused(Unsupported(f"compile: {why}"), given)
         casts = None if mode.autocast is None else mode.autocast.settings
         full = (
             tuple(signature.key), mode.grad, mode.inference, casts, get_default_dtype(),
@@ -430,15 +422,12 @@ class CompiledFunction:
             if observer is not None and observer is not mode.observer:
                 raise Unsupported("explain: an argument is of a graph; give its snapshot()")
             if self._numbers.vary and mode.executor is None:
-                signature = Signature(self._leaves)
-                signature.add_all(given if kwargs else given[0])
+                signature = self._signature(*given)
                 full = (tuple(signature.key), *full[1:])
             return self._recorded(full, *given, tensors, signature.objects)
         why = "" if signature.host else _sparse(tensors)
-        if why and self._fallback == "eager":
-            return self._give_up(why, *given)
         if why:
-            raise LayoutError(f"compile: {why}")
+            return self._refused(LayoutError(f"compile: {why}"), given)
         host = signature.host or _on_host(tensors)
         with CAPTURING:  # another thread's tensors may hold symbols
             pass
@@ -454,14 +443,46 @@ class CompiledFunction:
             return observed(self._title, self._body, *given[0], **given[1])
         if self._numbers.learn(*given, full[1:], self._leaves):
             return self._run(mode, *given, observer)
+        return self._run_new(mode, full, args, kwargs, given, signature, observer)
+
+    def _signature(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Signature:
+        """The signature of a call."""
+        signature = Signature(self._leaves)
+        signature.add_all(args)
+        if kwargs:
+            signature.add(kwargs)
+        return signature
+
+    def _refused(
+        self, error: Unsupported, given: tuple[tuple[object, ...], dict[str, object]]
+    ) -> object:
+        """Run eagerly from now on, if the user wants that where no program is possible.
+
+        Errors: the given one otherwise.
+        """
+        if self._fallback != "eager":
+            raise error
+        return self._give_up(str(error).removeprefix("compile: "), *given)
+
+    def _run_new(
+        self,
+        mode: Mode,
+        key: tuple[object, ...],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        given: tuple[tuple[object, ...], dict[str, object]],
+        signature: Signature,
+        observer: StepObserver | None,
+    ) -> object:
+        """Run the call by a program that is compiled for it; eagerly once, or from now on, where
+        that is not possible.
+        """
         try:
-            return self._compiled_and_run(mode, full, args, kwargs, signature, observer)
+            return self._compiled_and_run(mode, key, args, kwargs, signature, observer)
         except RetraceWithLeaves:
             self._leaves, self._entry = True, None
             return self._run(mode, *given, observer)
-        except (
-            RunEagerlyFirst
-        ):  # an optimizer's first step differs from later ones, or may be skipped
+        except RunEagerlyFirst:  # a first step differs from later ones, or may be skipped
             try:
                 MODE.set(mode_with(mode, inlines=True))
                 return self._body(*given[0], **given[1])
@@ -731,8 +752,9 @@ class CompiledFunction:
                 "export: the function writes to a list or dict among its arguments; return what it "
                 "puts there"
             )
-        if trace.device != CPU:
-            raise Unsupported(f"export: the function has tensors on {trace.device}; {_ON_HOST}")
+        if trace.assumptions.device != CPU:
+            device = trace.assumptions.device
+            raise Unsupported(f"export: the function has tensors on {device}; {_ON_HOST}")
         return Described(trace, variant.places, operands, later)
 
     def _captured(
@@ -817,7 +839,7 @@ class CompiledFunction:
 class Described(NamedTuple):
     """A captured function with the state that an export writes down."""
 
-    captured: Captured
+    captured: Trace
     places: LiftedState  # lifted numbers that it sets, whose last values are returned, too
     operands: ScalarInputs  # computations on these numbers
     later: list[GuardSource]  # other state that it reads and that calls after each run change
@@ -828,7 +850,7 @@ class _Variant:
 
     program: CompiledStep
     listing: dict[str, str]
-    found: tuple[Captured, Guards]  # until it is compiled
+    found: tuple[Trace, Guards]  # until it is compiled
     used = 0  # the number of the call that used it last
     template: ShapePolymorphicProgram | None = (
         None  # for programs of other sizes, where some are symbolic
@@ -861,7 +883,7 @@ class _Variant:
         args: tuple[object, ...],
         kwargs: dict[str, object],
         numbers: dict[Any, Any] | None = None,
-    ) -> Captured:
+    ) -> Trace:
         """Trace `body`, which calls the function, with these arguments; `numbers` among them are
         lifted state.
         """
@@ -879,7 +901,7 @@ class _Variant:
         finally:
             complete([self.operands.close])
         captured, self.guards = self.found
-        self.values = self.operands.function(captured.returned.numbers)
+        self.values = self.operands.function(captured.outputs.numbers)
         if self.operands.resized is not None:
             self.template = ShapePolymorphicProgram(captured, self.operands.resized)
             if not self._fill(self.given):
@@ -921,7 +943,7 @@ class _Variant:
         kwargs: dict[str, object],
         slots: Sequence[GuardSource],
         reads: StateSnapshot,
-    ) -> Captured:
+    ) -> Trace:
         places = self.places = LiftedState(slots, self.learnt, self.operands)
         self.learnt.lookups = reads.lookups
         self.operands.reads = reads
@@ -1003,7 +1025,7 @@ class _Variant:
         for each in self.guards.warned:  # first, since a filter may make it an error
             each.give()
         arguments = self.arguments
-        if not (self.places.slots or self.program.captured.calls or arguments.any):
+        if not (self.places.slots or self.program.captured.effects.calls or arguments.any):
             return self.program.run(tensors, observer, numbers, lifted)[0]
         with DEFERRED:  # a call happens with what Python does behind it, or not at all
             more = containers if arguments.returned else ()

@@ -284,7 +284,7 @@ def test_a_step_that_was_compiled_keeps_its_kernels_programs_alone():
     ops = [node.op for node in nodes if isinstance(node.op, kernels.Kernel)]
     written = {id(op.program): op.program for op in ops}
     assert len(written) < len(ops)
-    updates = len(program.captured.updates)
+    updates = len(program.captured.effects.updates)
     assert alive(Node) - before == (
         len(nodes) + sum(len(each.nodes) for each in written.values()) + updates
     )

@@ -23,7 +23,7 @@ from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...ir.program import Node as Step
 from ...runtime.lazy import LazyValue, record
-from ...runtime.node import INFERENCE, RELEASED, Leaf, Node, assert_unchanged
+from ...runtime.node import RELEASED, Leaf, Node, assert_unchanged
 from ...runtime.record import item, versions_of
 from ...runtime.tensors import wrap
 
@@ -182,43 +182,22 @@ def _read_by(end: object, origins: dict[int, frozenset[int]]) -> frozenset[int]:
 
 
 class SavedActivations:
-    """Keeps alive the memory of one call that a pending backward reads; it is reused when this
-    object is gone. `arrays` are the data of tensors that are read where they are.
+    """Keeps alive what a pending backward of one call reads: the memory of the program, which is
+    reused when this object is gone, and the inputs of the call as they were, from which derivatives
+    of its gradients are computed.
     """
 
-    __slots__ = ("__weakref__", "arrays", "inputs")
+    __slots__ = (
+        "__weakref__", "arguments", "arrays", "behind", "contents", "drawing", "numbers", "results",
+    )  # fmt: skip
 
-    arrays: list[Any]
-    inputs: CallInputs
-
-
-class CallInputs:
-    """The inputs of one call: tensors that the program may have read, as they were, Python's
-    numbers and the state of generators. A derivative of its gradients is computed from them.
-    """
-
-    __slots__ = ("_arrays", "_versions", "arguments", "behind", "drawing", "numbers", "results")
-
+    arrays: list[Any]  # the data of tensors that are read where they are
+    arguments: list[Any]
+    contents: list[tuple[Any, int]]  # of arguments and states, see `contents_of`
+    drawing: list[Any]  # the states of generators
+    numbers: Sequence[Any]  # those of lifted state
     results: list[Callable[[], Node | None]]  # weak references to nodes of several results
     behind: Sequence[Callable[[], Node | None]]  # and to those that a derivative stands for
-
-    def __init__(
-        self, arguments: list[Any], states: Sequence[Any], drawing: list[Any], numbers: Any,
-        behind: Sequence[Callable[[], Node | None]],
-    ) -> None:  # fmt: skip
-        """`numbers` are those of lifted state."""
-        self.arguments, self.drawing, self.numbers, self.behind = (
-            arguments,
-            drawing,
-            numbers,
-            behind,
-        )
-        both = [*arguments, *states]
-        self._arrays = [x._data for x in both]
-        self._versions = [
-            0 if (version := x._changes) is None or version is INFERENCE else version.count
-            for x in both
-        ]
 
     def assert_unchanged(self, states: Sequence[Any], read: Iterable[int]) -> None:
         """Refuse tensors, by number among arguments and `states`, that have been changed since the
@@ -229,8 +208,9 @@ class CallInputs:
         both = [*self.arguments, *states]
         for n in read:
             x = both[n]
-            assert_unchanged("compile", x, self._versions[n])
-            if x._data is not self._arrays[n]:
+            array, version = self.contents[n]
+            assert_unchanged("compile", x, version)
+            if x._data is not array:
                 raise _other_data(x)
 
     def assert_unhooked(self) -> None:
@@ -308,7 +288,8 @@ class CallNode(Node):
                 "to the first backward, or call the function again"
             )
         lease, *tensors = self.saved
-        lease.inputs.assert_unhooked()
+        if lease.behind:
+            lease.assert_unhooked()
         versions = self.versions or (0,) * len(tensors)
         for x, version, array in zip(tensors, versions, lease.arrays, strict=True):
             assert_unchanged("compile", x, version)
@@ -340,5 +321,5 @@ def history(
     if only is not None:
         return [node]
     nodes = [item(node, i, each) for i, each in enumerate(y)]
-    lease.inputs.results = [weakref.ref(each) for each in nodes]
+    lease.results = [weakref.ref(each) for each in nodes]
     return nodes

@@ -33,7 +33,7 @@ from .random_state import CapturedGenerator, CapturedGenerators, ControlFlowDraw
 from .subgraphs import Subgraph
 
 if TYPE_CHECKING:
-    from .step_capture import Captured
+    from .trace import Trace
 
 Places: TypeAlias = Sequence[tuple[int, int]]  # numbers of arguments, and dimensions
 
@@ -139,7 +139,7 @@ class SymbolicArgumentSizes:
 class ShapePolymorphicProgram:
     """A shape-polymorphic program: a capture with symbolic sizes."""
 
-    def __init__(self, captured: Captured, resized: SymbolicArgumentSizes) -> None:
+    def __init__(self, captured: Trace, resized: SymbolicArgumentSizes) -> None:
         self._captured = captured
         self._operands = resized.operands
         self._places = resized.places
@@ -148,7 +148,7 @@ class ShapePolymorphicProgram:
         self._asked = resized.asked
         self._numbers, self._run = resized.sizes.settle()
 
-    def captured_for(self, arguments: Sequence[Any]) -> Captured | None:
+    def captured_for(self, arguments: Sequence[Any]) -> Trace | None:
         """Instantiate the capture for the sizes of these arguments; None where it does not allow
         them.
         """
@@ -174,28 +174,33 @@ class ShapePolymorphicProgram:
         agree = all(question(fill=fill) is answer for question, answer in self._asked)
         return sizes if agree else None
 
-    def _at(self, sizes: dict[int, int]) -> Captured:
+    def _at(self, sizes: dict[int, int]) -> Trace:
         """The capture with these sizes filled in."""
         filled = _Filled(sizes)
         captured = self._captured
         whole = captured.program
-        count = captured.arguments - len(self._operands)
+        count = captured.inputs.arguments - len(self._operands)
         for value, each in zip(whole.inputs[count:], self._operands, strict=False):
             array = array_of(sizes[each.size.place], each.dtype)
             filled.values[value] = Value(spec_of(array), array=array)
         program = filled.program(whole)
-        del program.inputs[count : captured.arguments]
-        step = captured.backward.step
+        del program.inputs[count : captured.inputs.arguments]
+        step = captured.gradients.step
         more = len(self._operands)
-        ordered = [(n if n < count else n - more, begins) for n, begins in captured.ordered]
+        inputs, effects, assumptions = captured.inputs, captured.effects, captured.assumptions
+        ordered = [(n if n < count else n - more, begins) for n, begins in assumptions.ordered]
         return captured._replace(
             program=program,
-            arguments=count,
-            updates=[filled.nodes[node] for node in captured.updates],
-            streams=[filled.of(stream) for stream in captured.streams],
-            backward=captured.backward._replace(step=None if step is None else filled.nodes[step]),
-            states=list(captured.states),
-            ordered=ordered,
+            inputs=inputs._replace(
+                arguments=count,
+                states=list(inputs.states),
+                streams=[filled.of(stream) for stream in inputs.streams],
+            ),
+            effects=effects._replace(updates=[filled.nodes[node] for node in effects.updates]),
+            gradients=captured.gradients._replace(
+                step=None if step is None else filled.nodes[step]
+            ),
+            assumptions=assumptions._replace(ordered=ordered),
         )
 
 

@@ -19,17 +19,7 @@ from ...core.arrays import address, array_at
 from ...core.errors import NotTraceable
 from ...core.spec import Spec
 from ...ir.program import Program
-from ..passes.algebra import exact_algebra
-from ..passes.basic_passes import (
-    Folds,
-    drop_dead,
-    drop_expansions,
-    drop_identities,
-    fold_constants,
-    inline_numbers,
-    merge_equal,
-)
-from ..passes.decompose import open_activations, open_variances
+from ..passes.pipelines import run_pipeline
 from .fused_body import BodyCode
 from .machine_loop import MachineLoop, bytes_of
 
@@ -105,16 +95,7 @@ def prepared(body: Subgraph) -> Program:
         for y in node.outputs:
             if y.nbytes > _LARGEST and not node.op.view:
                 raise NotTraceable(f"{node.op.name}: {y.nbytes} bytes")
-    fold_constants(graph, Folds())
-    drop_identities(graph)
-    drop_expansions(graph)
-    exact_algebra(graph)
-    merge_equal(graph)
-    inline_numbers(graph)
-    drop_dead(graph)
-    if open_activations(graph) + open_variances(graph):
-        merge_equal(graph)
-        drop_dead(graph)
+    run_pipeline("loop", graph)
     return graph
 
 

@@ -37,7 +37,7 @@ from ...runtime.lazy import LazyValue, concrete, realize
 from ...runtime.node import Item
 from ..guards.slots import PLAIN
 from ..run.bindings import InputBinding, OutputBinding
-from ..run.step import Segment, is_small, unbound
+from ..run.segment import Segment, is_small, unbound
 from .routine_ops import recorded
 from .step_capture import CAPTURING
 

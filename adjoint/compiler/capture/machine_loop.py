@@ -27,7 +27,7 @@ from ...core.errors import Unsupported
 from ...core.signal_deferral import DEFERRED
 from ...core.spec import Spec, prod
 from ...ir.program import Program, Value
-from ..run.step import Segment, unbound
+from ..run.segment import Segment, unbound
 from ..schedule.buffers import aligned
 
 if TYPE_CHECKING:

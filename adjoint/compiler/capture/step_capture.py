@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -50,9 +50,10 @@ from .backward import Backward, Cotangents, Gradients, differentiated
 from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
 from .module_places import ModulePlaces
-from .random_state import AdvanceGenerator, CapturedGenerator, CapturedGenerators
+from .random_state import AdvanceGenerator, CapturedGenerators
 from .returned_tensors import Returned
 from .routine_ops import recorded
+from .trace import Assumptions, Effects, Trace, TraceInputs
 
 if TYPE_CHECKING:
     from ...autograd.protocols import BackendArray, Casting
@@ -139,33 +140,6 @@ class OutsideTensor(NamedTuple):
     symbol: LazyValue
     node: Any
     gradient: Any  # the gradient, if it is a leaf
-
-
-class Captured(NamedTuple):
-    """Result of a capture: the program, and how its inputs and outputs relate to tensors and
-    arguments.
-    """
-
-    program: Program  # its inputs are the arguments, then the states
-    arguments: int
-    states: list[Any]  # tensors that it reads or writes; None for gradients
-    written: list[int]  # numbers of states, and ~n of arguments, that the first outputs are for
-    leaves: list[Any]  # tensors whose gradients it sets: the next outputs
-    owners: list[Any]  # for each state the leaf whose gradient it is, or None
-    presence: list[tuple[Any, bool]]  # leaves that are to have a gradient before, or none
-    dropped: list[Any]  # leaves that have none afterwards
-    returned: Returned  # return value, rebuilt from the next outputs
-    updates: list[Node]
-    streams: list[CapturedGenerator]  # from which it draws
-    backward: Backward  # from the returned ones; its gradients are the next outputs
-    errors: list[Callable[[], Exception]]  # for each of the last outputs, raised where that is true
-    wants: list[bool]  # for each state whether it wanted a gradient
-    calls: list[Callable[..., Any]]  # to be made after each run, with the last of what is returned
-    options: int  # how many numbers of a run are optimizers' options: the first
-    alike: list[tuple[Any, Any]]  # pairs of tensors that show the same memory
-    device: Any  # of all tensors
-    looked: list[tuple[Any, Any]]  # tensors whose values Python has read, and these values
-    ordered: list[tuple[int, bool]]  # inputs that must be row-major; whether also begin a storage
 
 
 class _StepRecorder:
@@ -968,7 +942,7 @@ def capture(
     autocast: Casting | None = None,
     operands: ScalarInputs | None = None,
     levels: Sequence[Differentiation] = (),
-) -> Captured:
+) -> Trace:
     """Trace `function` on tensors like `arguments`, which stay as they are, in a mode. `operands`
     are Python numbers that become inputs. With `levels` the program computes gradients of what the
     function returns, for which the last of `arguments` are not given to it, and nothing else.
@@ -976,77 +950,108 @@ def capture(
     Errors: Unsupported for what cannot be captured; RunEagerlyFirst where an optimizer has no state
     yet.
     """
-    operands = operands or ScalarInputs()
-    recorder = _StepRecorder(operands)
-    given_leaves = [x._leaf is not None for x in arguments]
-    wanting = [x._node is not None for x in arguments]
-    attributes = [x.__dict__ for x in arguments]  # what Python has put on them
-    arguments = [wrap(x._data) for x in arguments]
-    for x, own in zip(arguments, attributes, strict=True):
-        if own:
-            x.__dict__.update(own)
-            if operands.reads is not None:
-                operands.reads.of_arguments.update(own)
-    resized = operands.resized
-    for n, (x, wants) in enumerate(zip(arguments, wanting, strict=True)):
-        if wants:
-            x.requires_grad_()
-        recorder.meet(x, None if resized is None else resized.shape(n, x._data.shape))
-        if wants:
-            x._leaf.shape = tuple(x._data.shape)  # sizes may be symbolic
-    pairs = zip(arguments, given_leaves, wanting, strict=True)
-    recorder.computed = {id(x) for x, leaf, wants in pairs if wants and not leaf}
-    count = len(recorder.met)
-    recorder.given = set(recorder.met)
-    recorder.places = {}
+    step = _Capture(arguments, operands or ScalarInputs(), levels)
     try:
-        with recording(_READS, executor=recorder, grad=grad, autocast=autocast):
-            mode = MODE.get()
-            own = len(arguments) - sum(len(level.results) for level in levels)
-            result = function(*arguments[:own])
-            assert_modes(mode, MODE.get())
-            call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
-            returned = Returned(
-                (result, call_arguments), recorder.met, arguments, recorder.fresh,
-                operands.arguments.result,
-            )  # fmt: skip
-            del result, call_arguments
-            if levels:
-                returned = recorder.derived(returned, levels, arguments)
-            _assert_plain(returned.tensors)
-            for y in returned.tensors:
-                recorder.assert_no_state(y)
-            recorder.assert_unhooked()
-            recorder.assert_shown_unwritten()
-            recorder.note_more_draws()
-            values = [y._data for y in returned.tensors]
-            _assert_within(arguments, given_leaves)
-            sources = recorder.sources()
-            names = [next((n for n, y in enumerate(arguments) if x is y), x) for x in sources]
-            back = recorder.behind(() if recorder.updates else returned.tensors, sources)
-            returned.close("an optimizer has stepped" if recorder.updates else back.why)
-        met = list(recorder.met.values())
+        with recording(_READS, executor=step.recorder, grad=grad, autocast=autocast):
+            step.call(function)
+            step.differentiate()
+        step.note_effects()
+        step.assert_written_alike()
+        step.read_program()
+    finally:
+        complete([lambda: step.recorder.restore()])
+    step.assert_memory_apart()
+    return step.described()
+
+
+class _Capture:
+    """The parts of one capture, in the order in which `capture` calls them."""
+
+    program: Program
+    back: Gradients  # of what is returned, for gradients from outside
+    returned: Returned
+
+    def __init__(
+        self, arguments: Sequence[Any], operands: ScalarInputs, levels: Sequence[Differentiation]
+    ) -> None:
+        """Make copies of the arguments, and give them symbols."""
+        self.operands, self.levels = operands, levels
+        self.recorder = recorder = _StepRecorder(operands)
+        self.leaves_given = [x._leaf is not None for x in arguments]
+        wanting = [x._node is not None for x in arguments]
+        self.arguments = [wrap(x._data) for x in arguments]
+        for x, given in zip(self.arguments, arguments, strict=True):
+            own = given.__dict__  # what Python has put on it
+            if own:
+                x.__dict__.update(own)
+                if operands.reads is not None:
+                    operands.reads.of_arguments.update(own)
+        resized = operands.resized
+        for n, (x, wants) in enumerate(zip(self.arguments, wanting, strict=True)):
+            if wants:
+                x.requires_grad_()
+            recorder.meet(x, None if resized is None else resized.shape(n, x._data.shape))
+            if wants:
+                x._leaf.shape = tuple(x._data.shape)  # sizes may be symbolic
+        triples = zip(self.arguments, self.leaves_given, wanting, strict=True)
+        recorder.computed = {id(x) for x, leaf, wants in triples if wants and not leaf}
+        self.count = len(recorder.met)
+        recorder.given = set(recorder.met)
+        recorder.places = {}
+
+    def call(self, function: Callable[..., Any]) -> None:
+        """Call the function, and look through what it returns."""
+        recorder, arguments, levels = self.recorder, self.arguments, self.levels
+        mode = MODE.get()
+        own = len(arguments) - sum(len(level.results) for level in levels)
+        result = function(*arguments[:own])
+        assert_modes(mode, MODE.get())
+        call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
+        returned = Returned(
+            (result, call_arguments), recorder.met, arguments, recorder.fresh,
+            self.operands.arguments.result,
+        )  # fmt: skip
+        del result, call_arguments
+        if levels:
+            returned = recorder.derived(returned, levels, arguments)
+        self.returned = returned
+        _assert_plain(returned.tensors)
+        for y in returned.tensors:
+            recorder.assert_no_state(y)
+        recorder.assert_unhooked()
+        recorder.assert_shown_unwritten()
+        recorder.note_more_draws()
+        self.values = [y._data for y in returned.tensors]
+
+    def differentiate(self) -> None:
+        """Trace the backward of what is returned."""
+        recorder, returned = self.recorder, self.returned
+        _assert_within(self.arguments, self.leaves_given)
+        sources = recorder.sources()
+        self.sources = [
+            next((n for n, y in enumerate(self.arguments) if x is y), x) for x in sources
+        ]
+        self.back = recorder.behind(() if recorder.updates else returned.tensors, sources)
+        returned.close("an optimizer has stepped" if recorder.updates else self.back.why)
+
+    def note_effects(self) -> None:
+        """Write down what the function has changed: gradients, and values of tensors."""
+        recorder = self.recorder
+        met = self.met = list(recorder.met.values())
         if any(m.tensor._node is not m.node for m in met):
             raise Unsupported(
                 "compile: a tensor from outside gets a history, or another requires_grad; set "
                 "that outside of the function"
             )
         leaves = [m for m in met if m.tensor._leaf is not None]
-        ends = [] if levels else [(m, m.tensor._leaf.grad) for m in leaves]
-        for m, g in ends:
-            from_outside = g is not None and not (
-                isinstance(g._data, LazyValue) and id(g) not in recorder.met
-            )
-            if from_outside and g is not m.gradient:
-                raise Unsupported(
-                    "compile: a gradient that no operation has computed; give backward a clone"
-                )
-        owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
-        if len(owners) < sum(m.gradient is not None for m in met):
+        ends = [] if self.levels else [(m, m.tensor._leaf.grad) for m in leaves]
+        _assert_computed(ends, recorder.met)
+        self.owners = {id(m.gradient): m.tensor for m in met if m.gradient is not None}
+        if len(self.owners) < sum(m.gradient is not None for m in met):
             raise Unsupported(
                 "compile: two tensors have one and the same gradient; give one of them a clone"
             )
-        presence = [
+        self.presence = [
             (m.tensor, m.gradient is not None)
             for m, g in ends
             if id(m.tensor) not in recorder.cleared
@@ -1055,94 +1060,145 @@ def capture(
                 or (m.gradient is None and (g is not None or id(m.tensor) in recorder.set))
             )
         ]
-        dropped = [m.tensor for m, g in ends if g is None and id(m.tensor) in recorder.set]
+        self.dropped = [m.tensor for m, g in ends if g is None and id(m.tensor) in recorder.set]
         computed = [(m.tensor, g) for m, g in ends if g is not None and id(g) not in recorder.met]
-        leaves, gradients = [x for x, _ in computed], [g._data for _, g in computed]
-        if leaves and recorder.mode.inference:  # which saves no tensors for it
+        self.leaves, self.gradients = [x for x, _ in computed], [g._data for _, g in computed]
+        if self.leaves and recorder.mode.inference:  # which saves no tensors for it
             raise Unsupported(
                 "compile: the function computes gradients in inference mode; call it outside of it"
             )
-        overwritten = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
-        written = [] if levels else overwritten
-        varying = [met[n].tensor for n in written if id(met[n].tensor) in recorder.looked]
+        self.overwritten = [n for n, m in enumerate(met) if m.tensor._data is not m.symbol]
+        self.written = [] if self.levels else self.overwritten
+
+    def assert_written_alike(self) -> None:
+        """Refuse writes that change more than values, or values that Python has read.
+
+        Errors: Unsupported; RetraceVarying.
+        """
+        met, recorder = self.met, self.recorder
+        varying = [met[n].tensor for n in self.written if id(met[n].tensor) in recorder.looked]
         if varying:
             raise RetraceVarying(varying)
-        for n in written:
+        for n in self.written:
             was, now = tuple(met[n].symbol.shape), tuple(met[n].tensor._data.shape)
             if was != now:
                 raise Unsupported(
                     f"compile: the function gives a tensor from outside another shape, {now} where "
                     f"it was {was}; do that outside (t_(), squeeze_(), ...), or to a clone"
                 )
-        if any(met[n].symbol.device != met[n].tensor.device for n in written):
+        if any(met[n].symbol.device != met[n].tensor.device for n in self.written):
             raise Unsupported(
                 f"compile: a tensor on {CPU} is written a value on {recorder.device}; write it by "
                 "copy_(), which moves the value"
             )
-        del ends, computed
-        numbers = [symbol for _, _, symbol in operands.given]
-        if resized is not None:
-            numbers += [each.symbol for each in resized.operands]
-        symbols = [m.symbol for m in met]
-        inputs = [*symbols[:count], *numbers, *symbols[count:]]
-        values = [*(met[n].tensor._data for n in written), *gradients, *values]
-        errors = [wrong for wrong, _ in recorder.checks]
 
-        def read(tangents: Sequence[Any]) -> Program:
-            ends = [*values, *tangents, *errors]
-            for value in ends:
-                recorder.note(value, executed=False)
-            order, paths = recorder.order, recorder.paths
-            return program_of(
-                inputs, ends, _constant, lambda value: order[id(value)],
-                lambda value: paths.get(id(value), ""),
-            )  # fmt: skip
-
-        program = read([g for _, g, _ in back.found])
-        changed = {program.inputs[n if n < count else n + len(numbers)] for n in overwritten}
-        if levels:
+    def read_program(self) -> None:
+        """Make a program of what was recorded."""
+        numbers = [symbol for _, _, symbol in self.operands.given]
+        if self.operands.resized is not None:
+            numbers += [each.symbol for each in self.operands.resized.operands]
+        symbols = [m.symbol for m in self.met]
+        self.symbols = [*symbols[: self.count], *numbers, *symbols[self.count :]]
+        self.more = self.count + len(numbers)
+        written = [self.met[n].tensor._data for n in self.written]
+        self.values = [*written, *self.gradients, *self.values]
+        program = self._read([g for _, g, _ in self.back.found])
+        changed = {
+            program.inputs[n if n < self.count else n + len(numbers)] for n in self.overwritten
+        }
+        if self.levels:
             assert_reads_none(program, changed)
-        if back.found and _reads_written(program, changed):
-            back = Gradients()
-            returned.close("it needs what the function has overwritten")
-            program = read(())
-    finally:
-        complete([lambda: recorder.restore()])
-    assert_apart([m.array for m in met], [met[n].array for n in written])
-    if any(id(met[n].tensor) in recorder.fresh for n in written):
-        raise Unsupported(
-            "compile: the function writes to memory that a tensor shares with an array "
-            "(from_numpy, as_tensor); use tensor(), which copies"
+        if self.back.found and _reads_written(program, changed):
+            self.back = Gradients()
+            self.returned.close("it needs what the function has overwritten")
+            program = self._read(())
+        self.program = program
+
+    def _read(self, tangents: Sequence[Any]) -> Program:
+        """The program that computes all values, `tangents`, and what checks look at."""
+        recorder = self.recorder
+        ends = [*self.values, *tangents, *(wrong for wrong, _ in recorder.checks)]
+        for value in ends:
+            recorder.note(value, executed=False)
+        order, paths = recorder.order, recorder.paths
+        return program_of(
+            self.symbols, ends, _constant, lambda value: order[id(value)],
+            lambda value: paths.get(id(value), ""),
+        )  # fmt: skip
+
+    def assert_memory_apart(self) -> None:
+        """Refuse writes to memory that others show."""
+        met = self.met
+        assert_apart([m.array for m in met], [met[n].array for n in self.written])
+        if any(id(met[n].tensor) in self.recorder.fresh for n in self.written):
+            raise Unsupported(
+                "compile: the function writes to memory that a tensor shares with an array "
+                "(from_numpy, as_tensor); use tensor(), which copies"
+            )
+
+    def _states(self) -> list[Any]:
+        """Tensors from outside, or None for gradients. Those that nobody else has are constants."""
+        states = []
+        for value, m in zip(self.program.inputs[self.more :], self.met[self.count :], strict=True):
+            # A tensor that only `recorder.met`, `met` and `m` still refer to becomes a constant.
+            if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
+                value.array = m.array
+            states.append(None if id(m.tensor) in self.owners else m.tensor)
+        return states
+
+    def _backward(self) -> Backward:
+        """The backward part of the program."""
+        program, back = self.program, self.back
+        step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
+        if step is None and back.found:  # gradients that depend on none
+            ys = [program.outputs[len(self.written) + len(self.leaves) + n] for n in back.results]
+            step = Node(Cotangents(len(ys)), ys, [y.spec for y in ys])
+            program.nodes.append(step)
+        sources = [self.sources[k] for k, *_ in back.found]
+        return Backward(step, back.results, sources, [n for *_, n in back.found])
+
+    def described(self) -> Trace:
+        """The trace, once tensors are as they were."""
+        recorder, count, states = self.recorder, self.count, self._states()
+        outside = self.met[count:]
+        owners = [self.owners.get(id(m.tensor)) for m in outside]
+        recorder.streams.take_over(self.program.nodes)
+        updates = [node for node in self.program.nodes if isinstance(node.op, Update)]
+        for node in updates:
+            node.op.forget_gradients()  # type: ignore[attr-defined]
+        effects = Effects(
+            written=[n - count if n >= count else ~n for n in self.written],
+            leaves=self.leaves,
+            dropped=self.dropped,
+            updates=updates,
+            options=len(self.operands.options_given),
+            calls=[call for call, _, _ in recorder.calls],
         )
-    states = []
-    more = count + len(numbers)
-    for value, m in zip(program.inputs[more:], met[count:], strict=True):
-        # A tensor that only `recorder.met`, `met` and `m` still refer to becomes a constant.
-        if m.tensor._leaf is None and sys.getrefcount(m.tensor) <= _HELD:
-            value.array = m.array
-        states.append(None if id(m.tensor) in owners else m.tensor)
-    recorder.streams.take_over(program.nodes)
-    updates = [node for node in program.nodes if isinstance(node.op, Update)]
-    for node in updates:
-        node.op.forget_gradients()  # type: ignore[attr-defined]
-    step = next((node for node in program.nodes if isinstance(node.op, Cotangents)), None)
-    if step is None and back.found:  # gradients that depend on none
-        ys = [program.outputs[len(written) + len(leaves) + n] for n in back.results]
-        step = Node(Cotangents(len(ys)), ys, [y.spec for y in ys])
-        program.nodes.append(step)
-    return Captured(
-        program, more, states, [n - count if n >= count else ~n for n in written], leaves,
-        [owners.get(id(m.tensor)) for m in met[count:]], presence, dropped, returned, updates,
-        recorder.streams.all,
-        Backward(
-            step, back.results, [names[k] for k, *_ in back.found], [n for *_, n in back.found]
-        ),
-        [error for _, error in recorder.checks], [m.node is not None for m in met[count:]],
-        [call for call, _, _ in recorder.calls], len(operands.options_given),
-        [(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
-        recorder.device or CPU, list(recorder.looked.values()),
-        [(n, recorder.ordered[id(x)]) for n, x in enumerate(inputs) if id(x) in recorder.ordered],
-    )  # fmt: skip
+        ordered = recorder.ordered
+        assumptions = Assumptions(
+            presence=self.presence,
+            wants=[m.node is not None for m in outside],
+            alike=[(x, other) for x, other, *_ in recorder.alike if type(x._data) is not LazyValue],
+            device=recorder.device or CPU,
+            looked=list(recorder.looked.values()),
+            ordered=[(n, ordered[id(x)]) for n, x in enumerate(self.symbols) if id(x) in ordered],
+            errors=[error for _, error in recorder.checks],
+        )
+        inputs = TraceInputs(self.more, states, owners, recorder.streams.all)
+        backward = self._backward()
+        return Trace(self.program, inputs, effects, backward, self.returned, assumptions)
+
+
+def _assert_computed(ends: Sequence[tuple[OutsideTensor, Any]], met: Container[int]) -> None:
+    """Refuse gradients that no operation has computed. `ends` are leaves with the gradients that
+    they have in the end.
+    """
+    for m, g in ends:
+        from_outside = g is not None and not (isinstance(g._data, LazyValue) and id(g) not in met)
+        if from_outside and g is not m.gradient:
+            raise Unsupported(
+                "compile: a gradient that no operation has computed; give backward a clone"
+            )
 
 
 def assert_modes(before: Mode, after: Mode) -> None:

@@ -39,7 +39,7 @@ from ...runtime.tensors import wrap
 from ..guards.code_observer import place_of_caller
 from ..passes.fusion_roles import CHEAP
 from ..run.bindings import InputBinding
-from ..run.step import Segment, is_small, unbound
+from ..run.segment import Segment, is_small, unbound
 from .random_state import CapturedGenerators
 from .routine_ops import recorded
 

@@ -63,7 +63,9 @@ def obstacles(program: OnDevice) -> list[Obstacle]:
     """Reasons why the whole step of an `OnDevice` cannot be one recording."""
     reasons = []
     if program.recording is None:
-        reasons.append(Obstacle(str(program.captured.device), "only CUDA records what it does"))
+        reasons.append(
+            Obstacle(str(program.captured.assumptions.device), "only CUDA records what it does")
+        )
     if program.tangents:
         reasons.append(Obstacle("backward", "gradients of what is returned come in later"))
     copied = sum(x.nbytes for x in (*program.arguments, *program.results))
@@ -185,7 +187,7 @@ class Replayed:
         return all(a is b for a, b in zip(now, self.states, strict=True))
 
     def _held_alike(self) -> bool:
-        leaves = self.program.captured.leaves
+        leaves = self.program.captured.effects.leaves
         counts = [
             (holders(self.given, k, x._leaf), showers(self.given, k)) for k, x in enumerate(leaves)
         ]
@@ -271,7 +273,7 @@ class Replayed:
         for version in self.watched:
             version.bump("step")
         self.given = [wrap(array_of(self.gradients, y)) for y in program.gradients]
-        give(program.captured.leaves, self.given, program.captured.dropped)
+        give(program.captured.effects.leaves, self.given, program.captured.effects.dropped)
         self.holders = []
         self._held_alike()
 

@@ -32,16 +32,18 @@ from ...runtime.writes import announce
 from ..capture.backward import CompiledCall, SavedActivations
 from ..capture.random_state import FunctionalDraw
 from ..capture.routine_ops import RoutineBackward, RoutineForward, bare
-from ..capture.step_capture import CAPTURING, Captured, Update
+from ..capture.step_capture import CAPTURING, Update
+from ..capture.trace import Trace
 from ..guards.arguments import AliasingGuard, assert_apart
 from ..guards.identity_guards import have_memory
 from ..guards.python_state import Guards
 from ..passes import device_passes
-from ..passes.basic_passes import drop_dead, merge_equal
-from ..passes.kernels import Kernel, fuse_kernels
+from ..passes.kernels import Kernel
+from ..passes.pipelines import Settings
 from ..run.arena_pool import ArenaPool
 from ..run.bindings import give, write_all
-from ..run.step import CompiledStep, OptimizerGuards, Segment
+from ..run.optimizer_step import OptimizerGuards
+from ..run.step import CompiledStep
 from ..schedule.steps import Step
 from .device_graph import (
     WARM,
@@ -61,10 +63,10 @@ if TYPE_CHECKING:
 
 
 def lowered(
-    captured: Captured, guards: Guards, nearly: bool = False, reserve: ArenaPool | None = None
+    captured: Trace, guards: Guards, nearly: bool = False, reserve: ArenaPool | None = None
 ) -> CompiledStep:
     """Lower a captured step to an executable for the device of its tensors; see `CompiledStep`."""
-    kind = CompiledStep if captured.device.type == "cpu" else OnDevice
+    kind = CompiledStep if captured.assumptions.device.type == "cpu" else OnDevice
     return kind(captured, guards, nearly, reserve)
 
 
@@ -257,48 +259,38 @@ class Kept(SavedActivations):
 class OnDevice(CompiledStep):
     """The executable of a captured step on a PyTorch device."""
 
+    pipelines = "whole on device", "step on device"
+
     def __init__(
-        self, captured: Captured, guards: Guards, nearly: bool = False,
+        self, captured: Trace, guards: Guards, nearly: bool = False,
         reserve: ArenaPool | None = None,
     ) -> None:  # fmt: skip
         from ...backends.torch import Array
+        from ...backends.torch.fused import reason_off
 
         self.arrays = Array
-        self.xp = space(captured.device)
-        self.recording = recording_on(captured.device)
+        self.unfused = reason_off(captured.assumptions.device)  # why there are no kernels
+        self.xp = space(captured.assumptions.device)
+        self.recording = recording_on(captured.assumptions.device)
         self.replayed: Replayed | None = None
         self.calls = self.recorded = 0
         super().__init__(captured, guards, nearly, reserve)
 
-    def _keep_less(self, graph: Program, first: int) -> None:
-        """Rematerialize nothing: without Triton the recomputation would be separate ops."""
-
-    def _lower(self, part: Segment) -> None:
-        """Fuse groups of ops to Triton kernels, where available; on the CPU ops run one by one."""
-        from ...backends.torch.fused import reason_off
-
-        self.unfused = reason_off(self.captured.device)
-        device_passes.keep_places(part.graph)
-        if not self.unfused:
-            device_passes.inline_host_numbers(part.graph)
-            if device_passes.read_narrow(part.graph):
-                drop_dead(part.graph)
-            if device_passes.open_batch_norms(part.graph):
-                merge_equal(part.graph)
-                drop_dead(part.graph)
-            fuse_kernels(part.graph, said=part.cuts, again=True, kind=TritonKernel)
-            drop_dead(part.graph)
-        if device_passes.has_matrix_units(self.captured.device):
-            device_passes.lay_channels_last(part.graph)
+    def _settings(self, nearly: bool) -> Settings:
+        """Settings of the passes: without Triton there are no kernels, and ops run one by one."""
+        return Settings(
+            nearly=nearly, fused=not self.unfused, again=True, kind=TritonKernel,
+            matrix_units=device_passes.has_matrix_units(self.captured.assumptions.device),
+        )  # fmt: skip
 
     def _bind(self) -> None:
         """Set up the calls; the memory of states is looked up in each run."""
         self.places = [  # states that it reads
             n for n, x in enumerate(self.states)
-            if x.array is None and (self.captured.owners[n] is None or n in self.owned)
+            if x.array is None and (self.captured.inputs.owners[n] is None or n in self.owned)
         ]  # fmt: skip
         self.read = [self.states[n] for n in self.places]
-        self.steps = [_Optimizer(node, self.unfused) for node in self.captured.updates]
+        self.steps = [_Optimizer(node, self.unfused) for node in self.captured.effects.updates]
         self.walks = [self.walk_of(part.graph) for part in self.parts]
         self.staying = [_staying(part) for part in self.parts]
         made = [set(part.wanted) for part in self.parts]
@@ -310,7 +302,7 @@ class OnDevice(CompiledStep):
         fails = [bool(walk.calls or own) for walk, own in zip(self.walks, self.errors, strict=True)]
         count = len(self.steps)
         self.undone = [k + 1 < count or any(fails[k + 1 :]) for k in range(count)]
-        pairs = zip(self.captured.written, self.written, strict=True)
+        pairs = zip(self.captured.effects.written, self.written, strict=True)
         written = [(n, y) for n, y in pairs if y not in self.after]  # but for optimizers
         self.writes = [(n, y) for n, y in written if n >= 0]
         self.given_writes = [(~n, y) for n, y in written if n < 0]
@@ -372,7 +364,7 @@ class OnDevice(CompiledStep):
 
     def _replay(self, arguments: Sequence[Any], numbers: Sequence[Any]) -> tuple[Any, Any]:
         """Run the program by replaying a recording, which is made if there is none that fits."""
-        streams = self.captured.streams
+        streams = self.captured.inputs.streams
         if self.replayed is None or not self.replayed.fits():
             self.recorded += 1
             self.replayed = Replayed(self, arguments)
@@ -400,9 +392,9 @@ class OnDevice(CompiledStep):
         """Rebuild the function's return value."""
         if (profile := MODE.get().observer) is not None:
             profile.made(arrays)
-        results_form = self.captured.returned.results
+        results_form = self.captured.outputs.results
         results = results_form.wrapped(arrays, nodes, self.ahead, arguments)
-        more = numbers[self.captured.options :]
+        more = numbers[self.captured.effects.options :]
         return results_form.rebuilt(results, arguments, more)
 
     def _run(
@@ -423,7 +415,7 @@ class OnDevice(CompiledStep):
             with CAPTURING:  # another thread's symbols
                 array_at = self.known_arrays([x._data for x in arguments])
         taken = Taken(array_at.values())
-        streams = captured.streams
+        streams = captured.inputs.streams
         for stream in streams:
             stream.begin()
         try:
@@ -444,7 +436,7 @@ class OnDevice(CompiledStep):
         staged = [(x, taken.own(array_of(array_at, y))) for x, y in self.writes_of(arguments)]
         with CAPTURING:
             write_all(staged)
-            give(captured.leaves, gradients, captured.dropped)
+            give(captured.effects.leaves, gradients, captured.effects.dropped)
         return self._rebuilt(arrays, nodes, arguments, numbers)
 
     def known_arrays(self, arguments: Sequence[Any]) -> dict[Value, Any]:
@@ -514,7 +506,7 @@ class OnDevice(CompiledStep):
             for seed, g in zip(self.seeds, cotangents, strict=True):
                 zeros = self.xp.zeros(seed.shape, seed.spec.dtype.numpy) if g is None else None
                 array_at[seed] = zeros if g is None else concrete(g)
-            for stream, now in zip(self.captured.streams, kept.drawing, strict=True):
+            for stream, now in zip(self.captured.inputs.streams, kept.drawing, strict=True):
                 stream.now = now
             taken = Taken(array_at.values())
             observer = MODE.get().observer
@@ -522,7 +514,7 @@ class OnDevice(CompiledStep):
             array_at.update(zip(self.parts[-1].wanted, outputs, strict=True))
             gradients = [
                 taken.own(array_of(array_at, y)) if leading & arrived else None
-                for y, leading in zip(self.tangents, self.captured.backward.leading, strict=True)
+                for y, leading in zip(self.tangents, self.captured.gradients.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)

@@ -244,7 +244,7 @@ class ExportedProgram:
                     f"export: the state of {self.name} is not of the form in which it was exported:"
                     f" {why}; put it back, or export the function again"
                 )
-            for node in compiled.captured.updates:
+            for node in compiled.captured.effects.updates:
                 node.op.optimizer._has_stepped = True  # type: ignore[attr-defined]
             self._compiled[number] = compiled
             return compiled

@@ -40,7 +40,8 @@ from ..capture.lifted_state import ScalarResult
 from ..capture.random_state import CapturedGenerator, FunctionalDraw
 from ..capture.returned_tensors import Returned
 from ..capture.routine_ops import RoutineBackward, RoutineForward
-from ..capture.step_capture import Captured, Update
+from ..capture.step_capture import Update
+from ..capture.trace import Assumptions, Effects, Trace, TraceInputs
 from .file_checks import checked_dict, checked_list, is_class_of, short
 from .forms import filled, sign
 from .numbers import Computed, read_numbers
@@ -219,7 +220,7 @@ class Text:
             raise CheckpointError(f"it has no shape {n!r:.40}")
         return self.kinds[n]
 
-    def captured(self) -> Captured:
+    def captured(self) -> Trace:
         """A capture of the program, on the present tensors.
 
         Errors: CheckpointError for an invalid program.
@@ -237,7 +238,7 @@ class _ProgramReader:
         self.nodes: list[Node] = []
         self.bytes = self.fixed_bytes = 0  # sizes of all values, and of constant ones
 
-    def captured(self) -> Captured:
+    def captured(self) -> Trace:
         """Rebuild the capture."""
         content, text = self.found, self.text
         count = text.first
@@ -269,32 +270,34 @@ class _ProgramReader:
         expected = [outputs[len(kinds) + n].spec for n in results]
         if step is not None and [y.spec for y in step.outputs] != expected:
             raise CheckpointError("gradients of its results are not like these")
-        return Captured(
-            program=program,
-            arguments=count,
-            states=[x if own is None else None for x, own in zip(tensors, owners, strict=True)],
+        states = [x if own is None else None for x, own in zip(tensors, owners, strict=True)]
+        presence = [(self._leaf(n), checked(had, bool)) for n, had in content["presence"]]
+        effects = Effects(
             written=written,
             leaves=leaves,
-            owners=owners,
-            presence=[(self._leaf(n), checked(had, bool)) for n, had in content["presence"]],
             dropped=[self._leaf(n) for n in checked_list(content["dropped"])],
-            returned=self._returned(histories, tensors),
             updates=[node for node in self.nodes if isinstance(node.op, Update)],
-            streams=self.streams,
-            backward=Backward(
-                step,
-                results,
-                [n if kind == "argument" else tensors[n] for kind, n in sources],
-                leading,
-            ),
-            errors=checks,
-            wants=text.wants if text.grad else [x._node is not None for x in tensors],
-            calls=[step_of(each) for each in text.calls],
             options=0 if text.numbers is None else text.numbers.options,
+            calls=[step_of(each) for each in text.calls],
+        )
+        returned = self._returned(histories, tensors)
+        ends_of = [n if kind == "argument" else tensors[n] for kind, n in sources]
+        assumptions = Assumptions(
+            presence=presence,
+            wants=text.wants if text.grad else [x._node is not None for x in tensors],
             alike=[],
             device=CPU,
             looked=[],
             ordered=[self._ordered(*each) for each in checked_list(content.get("ordered", []))],
+            errors=checks,
+        )
+        return Trace(
+            program,
+            TraceInputs(count, states, owners, self.streams),
+            effects,
+            Backward(step, results, ends_of, leading),
+            returned,
+            assumptions,
         )
 
     # ---- values ----------------------------------------------------------------------------------

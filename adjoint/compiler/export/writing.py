@@ -106,7 +106,7 @@ def _captured(
         except RunEagerlyFirst as error:
             _begin(error, begun)
     captures = [((args, kwargs), mode.grad and not mode.inference, captured)]
-    if captured.captured.backward.step is not None:
+    if captured.captured.gradients.step is not None:
         without = call.captured(settled, mode_with(mode, grad=False), *args, **kwargs)
         captures.append(((args, kwargs), False, without))
     return captures
@@ -211,7 +211,7 @@ class _ContentWriter:
         self.generators: list[Any] = []
         self.routines: list[Any] = []
         self.slots: dict[Any, GuardSource] = {}  # slots of numbers, by key
-        met = {id(x) for each in self.captured for x in each.states if x is not None}
+        met = {id(x) for each in self.captured for x in each.inputs.states if x is not None}
         self.names = {name: self.tensor(x) for name, x in names_of(function, met).items()}
         self.scalers = scalers_of(function, met)
 
@@ -221,7 +221,7 @@ class _ContentWriter:
         graded = [
             x
             for each in self.captured
-            for x in (*each.owners, *each.leaves, *each.dropped)
+            for x in (*each.inputs.owners, *each.effects.leaves, *each.effects.dropped)
             if x is not None
         ]
         return {
@@ -309,7 +309,7 @@ class _Program:
         self.constants: dict[Any, tuple[int, Any]] = {}
         tensors = [
             x if owner is None else owner._leaf.grad
-            for x, owner in zip(captured.states, captured.owners, strict=True)
+            for x, owner in zip(captured.inputs.states, captured.inputs.owners, strict=True)
         ]
         self.places = {id(x): n for n, x in enumerate(tensors)}  # numbers of states, by id
 
@@ -317,7 +317,7 @@ class _Program:
         """Serialize the program."""
         captured = self.captured
         graph = captured.program
-        if any(n < 0 for n in captured.written):
+        if any(n < 0 for n in captured.effects.written):
             raise Unsupported("export: the function writes to an argument; let it write to a clone")
         for n, x in enumerate(graph.inputs):
             self.numbers[x] = n
@@ -328,7 +328,7 @@ class _Program:
             for y in node.outputs:
                 self.numbers[y] = len(self.numbers)
             nodes.append([op, inputs, [self._spec(y.spec) for y in node.outputs]])
-        back = captured.backward
+        back, count = captured.gradients, captured.inputs.arguments
         steps = [n for n, node in enumerate(graph.nodes) if node is back.step]
         number = self.of.tensor
         returned, numbers, calls = self._returned()
@@ -340,26 +340,26 @@ class _Program:
             "states": self._states(),
             "nodes": nodes,
             "outputs": [self._input(y) for y in graph.outputs],
-            "written": list(captured.written),
-            "leaves": [number(x) for x in captured.leaves],
-            "presence": [(number(x), had) for x, had in captured.presence],
-            "dropped": [number(x) for x in captured.dropped],
-            "ordered": [each for each in captured.ordered if each[0] < captured.arguments],
+            "written": list(captured.effects.written),
+            "leaves": [number(x) for x in captured.effects.leaves],
+            "presence": [(number(x), had) for x, had in captured.assumptions.presence],
+            "dropped": [number(x) for x in captured.effects.dropped],
+            "ordered": [each for each in captured.assumptions.ordered if each[0] < count],
             "returned": returned,
             "calls": calls,
             "numbers": numbers,
-            "histories": list(captured.returned.histories),
-            "made": list(captured.returned.leaves),
-            "why": None if captured.returned.why is None else str(captured.returned.why),
+            "histories": list(captured.outputs.histories),
+            "made": list(captured.outputs.leaves),
+            "why": None if captured.outputs.why is None else str(captured.outputs.why),
             "streams": [
                 (_place_in(self.of.generators, each.generator), each.count)
-                for each in captured.streams
+                for each in captured.inputs.streams
             ],
             "backward": (
                 steps[0] if steps else None, list(back.results),
                 [*map(self._source, back.sources)], [sorted(each) for each in back.leading],
             ),
-            "errors": [_error(each()) for each in captured.errors],
+            "errors": [_error(each()) for each in captured.assumptions.errors],
             "ops": [op for _, op in self.ops.values()],
             "constants": [x for _, x in self.constants.values()],
             "kinds": [_spec(spec) for spec in self.specs],
@@ -402,7 +402,7 @@ class _Program:
                     "generator; call random.follow_torch(False) before"
                 )
             draw = replace(op.draw, seed=0, draw=0)
-            stream = self.captured.streams.index(op.stream)
+            stream = self.captured.inputs.streams.index(op.stream)
             if not all(type(getattr(draw, name)) is float for name in op.named):
                 raise Unsupported(
                     f"export: {op.name} by a whole number that the function sets; draw by one that "
@@ -444,8 +444,9 @@ class _Program:
 
     def _states(self) -> list[tuple[str, int]]:
         captured, states = self.captured, []
-        values = captured.program.inputs[captured.arguments :]
-        for value, x, owner in zip(values, captured.states, captured.owners, strict=True):
+        inputs = captured.inputs
+        values = captured.program.inputs[inputs.arguments :]
+        for value, x, owner in zip(values, inputs.states, inputs.owners, strict=True):
             if owner is not None:
                 states.append(("gradient", self.of.tensor(owner)))
                 continue
@@ -461,11 +462,11 @@ class _Program:
         """Serialize the result: the form of the returned value and of calls' arguments; the
         computations on numbers, if there are any; and the schedules that are called.
         """
-        returned, lifted = self.captured.returned, self.described.places
+        returned, lifted = self.captured.outputs, self.described.places
         computed = [wrap(_NOTHING) for _ in returned.histories]
-        arguments = [wrap(_NOTHING) for _ in range(self.captured.arguments)]
+        arguments = [wrap(_NOTHING) for _ in range(self.captured.inputs.arguments)]
         result, call_arguments = returned.results.rebuilt(computed, arguments, returned.numbers)
-        pairs = zip(self.captured.calls, call_arguments, strict=True)
+        pairs = zip(self.captured.effects.calls, call_arguments, strict=True)
         schedules = [scheduled(call, *each) for call, each in pairs]
         calls = [_place_in(self.of.schedules, each) for each in schedules]
         assert_unread(self.described.later, schedules)

@@ -26,11 +26,8 @@ from ...ir.compute import spec_of
 from ...runtime.cells import Cell, warn_of_plain
 from ...runtime.lazy import concrete
 from ...runtime.tensors import wrap
-from ..passes.basic_passes import Folds, drop_dead
-from ..passes.kernels import fuse_kernels
-from ..passes.patterns import name_activations
-from ..passes.simplify import simplify
-from ..passes.static_layers import fuse_epilogues
+from ..passes.basic_passes import Folds
+from ..passes.pipelines import Settings, run_pipeline
 from ..schedule.schedule import Schedule
 from ..schedule.workspace import Workspace
 from .inputs import CallTree, Inputs
@@ -60,11 +57,7 @@ class _Planned:
         self.form = form
         graph, self.rebuild = program._simplified(specs, whole=True, form=form)
         self.graph = graph
-        name_activations(graph)
-        if program._packing is not None:
-            fuse_epilogues(graph)
-        fuse_kernels(graph)
-        drop_dead(graph)
+        run_pipeline("frozen plan", graph, Settings(packed=program._packing is not None))
         with _bar(len(graph.nodes)) as tell:
             self.schedule = Schedule(graph, program._packing, tell)
         self.free: list[Workspace] = []
@@ -191,7 +184,8 @@ class Program:
         """
         with self._lock:
             graph, rebuild = capture(self._source, specs, whole, form or self._form)
-            return simplify(graph, self._folds), rebuild
+            run_pipeline("frozen", graph, Settings(folds=self._folds))
+            return graph, rebuild
 
     # ---- inspection ------------------------------------------------------------------------------
 

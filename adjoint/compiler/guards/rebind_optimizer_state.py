@@ -60,13 +60,13 @@ def follow(program: Any) -> bool:
         if each is None:
             return False
         replacements.update(each)
-    numbers = {id(x): n for n, x in enumerate(captured.states) if id(x) in replacements}
+    numbers = {id(x): n for n, x in enumerate(captured.inputs.states) if id(x) in replacements}
     first = {program.states[n]: x for x, n in numbers.items()}
     if len(numbers) < len(replacements) or any(
-        id(x) in replacements for both in captured.alike for x in both
+        id(x) in replacements for both in captured.assumptions.alike for x in both
     ):
         return False
-    for node in captured.updates:
+    for node in captured.effects.updates:
         for x, value in zip(node.op.given(), node.values, strict=False):
             if id(x) not in replacements or value is program.states[numbers[id(x)]]:
                 continue
@@ -76,19 +76,19 @@ def follow(program: Any) -> bool:
     read = ends.union(*(part.inputs for part in program.parts))
     if not read.isdisjoint(first) or any(id(program.after.get(x)) in replacements for x in read):
         return False
-    pairs = zip(captured.written, program.written, strict=True)
+    pairs = zip(captured.effects.written, program.written, strict=True)
     if any(n in numbers.values() and y not in program.after for n, y in pairs):
         return False
 
     def now(x: object) -> Any:
         return replacements.get(id(x), x)
 
-    captured.states[:] = map(now, captured.states)
+    captured.inputs.states[:] = map(now, captured.inputs.states)
     program.wanting[:] = [
         (now(x), requires_grad, hooks) for x, requires_grad, hooks in program.wanting
     ]
     program.after.update((y, now(x)) for y, x in program.after.items())
-    for op in {id(node.op): node.op for node in captured.updates}.values():
+    for op in {id(node.op): node.op for node in captured.effects.updates}.values():
         for _, _, *kinds in op.columns:
             for kind in kinds:
                 kind[:] = map(now, kind)

@@ -82,19 +82,20 @@ class Kernel(Op, abstract=True):
 @rewriting
 def fuse_kernels(
     graph: Program,
-    checked: Collection[Value] = (),
+    checked: bool = False,
     said: list[tuple[str, str]] | None = None,
     again: bool = False,
     kind: type[Kernel] = Kernel,
 ) -> int:
     """Fuse groups of elementwise ops and reductions into kernels; returns how many kernels there
-    are, plus how many values are rematerialized. `checked`: inputs whose values are checked before
-    the program runs, where a kernel refuses some. `said` gets the ops that begin another kernel,
-    with the reasons. `again`: rematerialize values where less memory is live then. `kind` is the
-    class of kernels.
+    are, plus how many values are rematerialized. `checked`: the values of inputs, and of views of
+    them, are checked before the program runs, where a kernel refuses some. `said` gets the ops that
+    begin another kernel, with the reasons. `again`: rematerialize values where less memory is live
+    then. `kind` is the class of kernels.
     """
     if kind is Kernel and not native.load():
         return 0
+    shown = _shown(graph) if checked else set()
     sums = running_sums(graph) if again else {}
     groups, cuts = regions(graph, role, sums)
     made = 0
@@ -127,7 +128,7 @@ def fuse_kernels(
             if node.output in outputs or any(u not in members for u in users[node.output])
         ]  # fmt: skip
         try:
-            op = kind(nodes, inputs, results, checked, copied)
+            op = kind(nodes, inputs, results, shown, copied)
         except (NotTraceable, AdjointError) as error:
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)
@@ -151,6 +152,15 @@ def fuse_kernels(
     sort(graph)
     take_apart(gone - kept)
     return made
+
+
+def _shown(graph: Program) -> set[Value]:
+    """The inputs of a program, and views of them."""
+    shown = set(graph.inputs)
+    for node in graph.nodes:
+        if node.op.view and node.inputs[0] in shown:
+            shown.update(node.outputs)
+    return shown
 
 
 @rewriting

@@ -59,11 +59,11 @@ def explanation(title: str, program: Any, seconds: Sequence[float], reasons: Seq
             moved = sum(x._data.nbytes for x in (*written, *gradients, *written))
             name = f"{type(optimizer.optimizer).__name__}.step"
             forward.append(StepRow(name, "optimizer", optimizer.native, 0, moved, next(taken)))
-    for call in program.captured.calls:
+    for call in program.captured.effects.calls:
         name = f"{type(call.args[0]).__name__}.{call.func.__name__}"
         forward.append(StepRow(name, "after it", False, 0, 0, 0.0))
     cuts = [cut for part in program.parts for cut in part.cuts]
-    device = program.captured.device
+    device = program.captured.assumptions.device
     memory, whole = program.sizes()
-    grads = sum(prod(x.shape) * x.dtype.itemsize for x in program.captured.leaves)
+    grads = sum(prod(x.shape) * x.dtype.itemsize for x in program.captured.effects.leaves)
     return Explanation(title, forward, backward, cuts, memory, whole, reasons, peaks(device), grads)

@@ -18,7 +18,7 @@ from ...nn.modules.module import Module
 from ...optim.optimizer import Optimizer
 from ...reactive.view.page import stages_to_html
 from ...reactive.view.snapshot import Snapshot
-from ..capture.step_capture import Captured
+from ..capture.trace import Trace
 from ..schedule.schedule import Schedule
 from .pictures import snapshot
 
@@ -129,7 +129,7 @@ class PassTrace:
 CAPTURED, RUNS = "captured", "runs"
 
 
-def name_inputs(captured: Captured, function: Callable[..., Any], objects: Sequence[Any]) -> None:
+def name_inputs(captured: Trace, function: Callable[..., Any], objects: Sequence[Any]) -> None:
     """Name a program's inputs for users: arguments by number, states by the modules and optimizers
     that are among the `objects` of the call, or that the function refers to.
     """
@@ -156,11 +156,11 @@ def name_inputs(captured: Captured, function: Callable[..., Any], objects: Seque
             for p, state in x.state.items():
                 of = names.get(id(p), "a parameter")
                 names.update((id(y), f"{name}: {key} of {of}") for key, y in state.items())
-    count = captured.arguments
+    count = captured.inputs.arguments
     for n, value in enumerate(captured.program.inputs[:count]):
         value.name = f"argument {n}"
     for value, x, owner in zip(
-        captured.program.inputs[count:], captured.states, captured.owners, strict=True
+        captured.program.inputs[count:], captured.inputs.states, captured.inputs.owners, strict=True
     ):
         if owner is not None:
             value.name = f"{names[id(owner)]}.grad" if id(owner) in names else "a gradient"

@@ -25,6 +25,9 @@ cpdef object copy_all(list pairs)
 
 cpdef object write_all(list staged)
 
+@cython.locals(x=TensorBase)
+cpdef list contents_of(list tensors)
+
 cpdef list tensors_of(list arrays)
 
 @cython.locals(x=TensorBase, y=TensorBase, node=object, parents=tuple, n=Py_ssize_t)

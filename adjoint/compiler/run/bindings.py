@@ -15,7 +15,7 @@ from ...backends.native.runtime.array_memory import empty
 from ...core.arrays import address, copy_memory
 from ...core.cython_shim import cython
 from ...core.elements import owner
-from ...runtime.node import Leaf, new_node
+from ...runtime.node import INFERENCE, Leaf, new_node
 from ...runtime.tensors import wrap
 from ...runtime.writes import announce
 
@@ -122,6 +122,18 @@ def write_all(staged: list[Any]) -> None:
         x._data[...] = value
         for version in watched:
             version.bump("step")
+
+
+def contents_of(tensors: list[Any]) -> list[Any]:
+    """The contents of tensors, to find out later whether they have changed: the array of each and
+    the count of its version, 0 where none is kept.
+    """
+    contents: list[Any] = []
+    for x in tensors:
+        version = x._changes
+        count = 0 if version is None or version is INFERENCE else version.count
+        contents.append((x._data, count))
+    return contents
 
 
 def tensors_of(arrays: list[Any]) -> list[Any]:

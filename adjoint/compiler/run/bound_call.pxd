@@ -45,9 +45,10 @@ cdef class BoundCall:
 cdef class FastPath:
     cdef object _program, _mode, _dtype
     cdef list _key
-    cdef bint _leaves
+    cdef bint _leaves, _has_backward
     @cython.locals(signature=Signature, course=BoundCall)
     cpdef object run(self, object mode, object args, object kwargs)
+    cdef object _begin(self, list tensors)
 
 @cython.locals(states=IdentityGuards, options=IdentityGuards)
 cpdef bint stands(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ...autograd.protocols import StepObserver
     from ...core.mode import Mode
     from ..capture.backward import SavedActivations
-    from .step import CompiledStep, Segment
+    from .segment import Segment
+    from .step import CompiledStep
 
 get_mode = MODE.get
 OTHER = object()  # result of the fast path for a call that is not like the last one
@@ -66,12 +67,13 @@ class BoundCall:
         split for `threads` threads.
         """
         captured = program.captured
+        effects, assumptions = captured.effects, captured.assumptions
         self._program = program
         self._rounds = rounds
         self._bound = program.bound
-        self._wanting, self._presence = program.wanting, captured.presence
+        self._wanting, self._presence = program.wanting, assumptions.presence
         self._steps, self._guards = program.steps, program.guards
-        self._general = bool(program.owned or captured.alike or captured.looked)
+        self._general = bool(program.owned or assumptions.alike or assumptions.looked)
         self._threads = threads
         self._owned = [
             (x, x._leaf.grad) for x in program.owned.values() if x._leaf.grad._node is not None
@@ -82,12 +84,12 @@ class BoundCall:
         self._landing, self._movers = program.landing, program.movers
         self._stay, self._stay_if_sound = program.stay, program.stay_if_sound
         self._indices = program.indices
-        self._dropped = captured.dropped
+        self._dropped = effects.dropped
         self._memory = program.memory
         self._inputs = program.inputs
-        self._streams = captured.streams
+        self._streams = captured.inputs.streams
         self._returned = program.returned
-        self._results, self._options = captured.returned.results, captured.options
+        self._results, self._options = captured.outputs.results, effects.options
         self._writes, self._given_writes = program.writes, program.given_writes
         self._copies = program.copies
         self._settled = False  # whether all steps have been made once
@@ -329,11 +331,12 @@ class FastPath:
     would be spent on guards and bindings around its kernels.
     """
 
-    __slots__ = ("_dtype", "_key", "_leaves", "_mode", "_program")
+    __slots__ = ("_dtype", "_has_backward", "_key", "_leaves", "_mode", "_program")
 
     def __init__(self, program: CompiledStep, mode: Mode, key: Sequence[Any], leaves: bool) -> None:
         self._program, self._mode = program, mode
         self._key, self._leaves = list(key), leaves
+        self._has_backward = bool(program.tangents)
         self._dtype = get_default_dtype()
 
     def run(self, mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -354,10 +357,18 @@ class FastPath:
         course: BoundCall | None = program.course
         if course is None or not course.stands():
             return OTHER
+        if self._has_backward:
+            return self._begin(signature.tensors)
         with program:
             if course is not program.course or course.is_over():
                 return OTHER
             return course.run(signature.tensors, None, None, ())[0]
+
+    def _begin(self, tensors: list[Any]) -> Any:
+        """Run the program in buffers that no pending backward needs."""
+        program = self._program
+        with program:
+            return program._begin(tensors, None, ())[0]
 
 
 def stands(

@@ -18,7 +18,7 @@ from ...core.errors import AutogradError, Unsupported
 from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
 from ...runtime.lazy import concrete
-from ..capture.backward import CallInputs
+from ..capture.backward import SavedActivations
 from ..capture.differentiation import Differentiation
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Derivatives:
         self._derive, self._count, self._levels = derive, count, tuple(levels)
         self._programs: dict[Any, DerivedProgram | str] = {}  # or why there is none
         self.numbers: Any = ()  # those of lifted state, in the call that begins
-        self.behind: list[Any] = []  # see `CallInputs`
+        self.behind: list[Any] = []  # see `SavedActivations`
 
     def gradients(
         self, program: CompiledStep, node: Node, cotangents: Sequence[Any]
@@ -60,8 +60,8 @@ class Derivatives:
         Errors: Unsupported where they cannot be computed, and where what the call has read was
         changed since.
         """
-        inputs: CallInputs = node.saved[0].inputs
-        backward = program.captured.backward
+        inputs: SavedActivations = node.saved[0]
+        backward = program.captured.gradients
         sources = backward.sources
         wanted = tuple(k for k, x in enumerate(node.parents) if x is not None and _is_wanted(x))
         given = [g for g in cotangents if g is not None]
@@ -92,12 +92,12 @@ class Derivatives:
         return gradients
 
     def _make(
-        self, program: CompiledStep, key: Any, inputs: CallInputs, arguments: list[Any],
+        self, program: CompiledStep, key: Any, inputs: SavedActivations, arguments: list[Any],
         states: list[Any],
     ) -> DerivedProgram | str:  # fmt: skip
         """Capture and lower the program for a kind of backward, or the reason why there is none."""
         arrived, wanted, _ = key
-        backward = program.captured.backward
+        backward = program.captured.gradients
         results = tuple(backward.results[n] for n in arrived)
         level = Differentiation(results, tuple(backward.sources), wanted)
         levels = (*self._levels, level)
@@ -126,7 +126,7 @@ def _is_wanted(node: Target) -> bool:
     return will_run(node) or not is_walking()
 
 
-def _assert_same_history(sources: Sequence[Any], node: Node, inputs: CallInputs) -> None:
+def _assert_same_history(sources: Sequence[Any], node: Node, inputs: SavedActivations) -> None:
     """Refuse tensors that have another history than when the function was called.
 
     Errors: Unsupported.
@@ -160,15 +160,15 @@ def _streams(program: CompiledStep, derived: CompiledStep) -> list[int]:
 
     Errors: Unsupported for others.
     """
-    numbers = {id(stream.generator): n for n, stream in enumerate(program.captured.streams)}
-    own = [id(stream.generator) for stream in derived.captured.streams]
+    numbers = {id(stream.generator): n for n, stream in enumerate(program.captured.inputs.streams)}
+    own = [id(stream.generator) for stream in derived.captured.inputs.streams]
     if not all(each in numbers for each in own):
         raise Unsupported("the function draws from other generators than when it was called")
     return [numbers[each] for each in own]
 
 
 def _run(
-    made: DerivedProgram, inputs: CallInputs, arguments: list[Any], results: dict[int, Any]
+    made: DerivedProgram, inputs: SavedActivations, arguments: list[Any], results: dict[int, Any]
 ) -> Any:
     """Run a derived program for a call of the function: the gradients that are wanted. `results`
     has weak references to the nodes of the call's results that have gradients, by number.
@@ -178,11 +178,11 @@ def _run(
     if computed is None:
         raise Unsupported("a number that the function reads has changed, and Python with it")
     with program:
-        for stream, n in zip(program.captured.streams, made.streams, strict=True):
+        for stream, n in zip(program.captured.inputs.streams, made.streams, strict=True):
             stream.set(inputs.drawing[n])
         derivatives = program.derivatives
         derivatives.numbers = inputs.numbers
-        read = program.captured.returned.read
+        read = program.captured.outputs.read
         own = (x for n, x in results.items() if n in read)
         derivatives.behind = [*inputs.behind, *own]
         observer = MODE.get().observer

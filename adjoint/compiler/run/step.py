@@ -1,15 +1,14 @@
-"""The executable of a captured step: kernels, library calls and optimizers' steps, bound to buffers
-and launched in order.
-"""
+"""The executable of a captured step: segments and optimizers' steps, bound to tensors' memory."""
 
 from __future__ import annotations
 
 import collections
 import copy
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,251 +16,36 @@ from ...backends.native.runtime.array_memory import release_memory, zeros
 from ...backends.native.runtime.launch_list import LaunchList as Calls
 from ...backends.native.runtime.pool import default_pool
 from ...core import fork_safety
-from ...core.arrays import address
 from ...core.device import device_of
 from ...core.elements import owner
-from ...core.errors import NotTraceable, Unsupported
+from ...core.errors import Unsupported
 from ...core.mode import MODE, Mode
-from ...core.signal_deferral import DEFERRED
-from ...core.spec import Spec
-from ...core.tensor_base import TensorBase
-from ...ir.program import Node, Program, Value, take_apart
-from ...ops.index.advanced import Index, IndexSum
-from ...ops.index.pick import Pick, PlaceAt
+from ...ir.program import Node, Program, Value
 from ...runtime.lazy import concrete
 from ...runtime.record import parents_of
 from ...runtime.tensors import wrap
-from ...runtime.writes import announce
-from ..capture.backward import CallInputs, CompiledCall, Cotangents, SavedActivations, history
-from ..capture.lifted_state import ScalarResult
-from ..capture.routine_ops import give_final_states
-from ..capture.step_capture import CAPTURING, Captured, Update
-from ..capture.step_counters import CountedStep, Launch, StepCounter, launch_all
+from ..capture.backward import CompiledCall, Cotangents, SavedActivations, history
+from ..capture.step_capture import CAPTURING, Update
+from ..capture.trace import Trace
 from ..guards.arguments import AliasingGuard, are_alike, assert_apart, assert_ordered
-from ..guards.identity_guards import IdentityGuards, hold_items, hooks_of, want_gradients
+from ..guards.identity_guards import hooks_of, want_gradients
 from ..guards.python_state import Guards
 from ..guards.rebind_optimizer_state import follow
-from ..passes.algebra import exact_algebra, reassociate
-from ..passes.basic_passes import (
-    Folds,
-    drop_dead,
-    drop_expansions,
-    drop_identities,
-    fold_constants,
-    inline_numbers,
-    merge_equal,
-)
-from ..passes.batched_gemm import batch_products
-from ..passes.decompose import (
-    open_activations,
-    open_narrow_gradients,
-    open_outer_products,
-    open_variances,
-)
-from ..passes.kernels import Kernel, fuse_kernels, keep_less
-from ..passes.layouts import block_layouts
+from ..passes.pipelines import Settings, run_pipeline
 from ..passes.rematerialize import root
-from ..passes.static_layers import accumulate_products, rectify_products
-from ..schedule.barrier_free import gather_rows
-from ..schedule.buffers import aligned, placeholders
-from ..schedule.schedule import Schedule
+from ..schedule.buffers import aligned
 from ..schedule.steps import Step
-from ..schedule.workspace import Workspace
 from .arena_pool import ArenaPool
-from .bindings import BufferBinding, InputBinding, OutputBinding, copy_all
+from .bindings import BufferBinding, InputBinding, OutputBinding, contents_of
 from .bound_call import BoundCall, BoundSegment, Exclusive, FastPath, stands
+from .optimizer_step import BoundOptimizer
+from .segment import ON_HOST, Segment, is_small, unbound
 
 if TYPE_CHECKING:
     from ...autograd.protocols import StepObserver
-    from ...backends.native.lowering.scratch import Scratch
-    from ...optim.elementwise import ElementwiseOptimizer
 
-    R = TypeVar("R")
-
-_COPIED = 1 << 14  # bytes of an argument below which it is copied
 _BYTES_OF_CALL = 8 << 10  # 188 calls of a GPT take 1.5 MiB
 _ELSEWHERE = (wrap(np.zeros(())), np.zeros(()), None)  # binding that is never valid
-
-
-Lowering = Callable[["Segment"], None]
-
-
-def unbound(values: Sequence[Value]) -> dict[Value, Any]:
-    """Placeholder arrays for values whose buffers are bound in each call, or that are copied."""
-    arrays = placeholders((x.shape, x.spec.dtype.numpy) for x in values)
-    return dict(zip(values, arrays, strict=True))
-
-
-class Segment:
-    """A segment between two optimizer steps: a program, with kernels and buffers of its own."""
-
-    def __init__(
-        self,
-        inputs: Sequence[Value],
-        nodes: Sequence[Node],
-        wanted: Sequence[Value],
-        nearly: bool = False,
-        lower: Lowering | None = None,
-    ) -> None:
-        """`inputs` and `wanted` are values of the whole program, whose nodes are taken over.
-        `nearly`: see `_optimize`; `lower` lowers the program, to native code by default.
-        """
-        self.inputs, self.wanted = list(inputs), list(wanted)
-        own = {x: Value(x.spec, name=x.name) for x in inputs}
-        self.views = set(own.values())  # inputs and views of them, which change with the inputs
-        for node in nodes:
-            node.inputs = tuple([own.get(x, x) if type(x) is Value else x for x in node.inputs])
-            if node.op.view and node.inputs[0] in self.views:
-                self.views.update(node.outputs)
-        self.graph = Program(own.values(), nodes, wanted)
-        self.cuts: list[tuple[str, str]] = []  # ops that begin another kernel, and why
-        self.schedule: Any = None  # of native code
-        _optimize(self, nearly)
-        (lower or to_native_code)(self)
-        runs = set(self.graph.nodes)
-        kernels = [node.op for node in runs if isinstance(node.op, Kernel)]
-        runs.update(node for op in kernels for node in op.program.nodes)
-        take_apart(set(nodes) - runs)
-
-    def let_go(self) -> None:
-        """Drop all references to bound buffers."""
-        self.space: Any = None
-        self.calls: list[Any] = []
-        self.checks: list[Callable[[], None]] = []
-        self.copies: list[tuple[Any, Any]] = []
-
-    def bind(
-        self, array_at: dict[Value, Any], targets: dict[Value, Any],
-        memory: Callable[[int], Any] = zeros, scratch: Scratch | None = None,
-    ) -> None:  # fmt: skip
-        """Bind the kernels to arrays: `array_at` has those of inputs, and gets those of outputs.
-        `targets` are arrays into which outputs are to be written, if that is possible; for `memory`
-        and `scratch` see `Workspace`.
-        """
-        self.let_go()
-        graph = self.graph
-        inputs = dict(zip(graph.inputs, self.inputs, strict=True))
-        arrays = {x: array_at[source] for x, source in inputs.items()}
-        made = {y for node in graph.nodes for y in node.outputs if not node.op.view}
-        for value, y in zip(self.wanted, graph.outputs, strict=True):
-            if value in targets and y in made and graph.outputs.count(y) == 1:
-                arrays[y] = targets[value]
-        self.schedule = Schedule(graph, None, lambda: None, arrays)
-        space = Workspace(self.schedule, lambda: None, arrays, memory, scratch)
-        self.space = space  # keeps memory alive, of which the calls have addresses only
-        self.calls = space.calls
-        roots = self.schedule.roots
-        copied: set[Value] = set()
-        for value, y in zip(self.wanted, graph.outputs, strict=True):
-            array_at[value] = array = space.arrays[y]
-            follows = value in self.views and value not in targets  # gradients are copies
-            if roots.get(y, y) in inputs and not follows:
-                array_at[value] = array.copy()
-                self.copies.append((array_at[value], array))
-                copied.add(y)
-        checked = [
-            step
-            for step in self.schedule.steps
-            if isinstance(step.op, Kernel) and step.op.composite.guards
-        ]
-        guards = [
-            (guard, spec, step.values[n])
-            for step in checked
-            for guard, spec, n in step.op.composite.guards  # type: ignore[attr-defined]
-        ]
-        # A copy of an input is made only after the checks, which therefore make their own.
-        looked = [
-            (x, []) if roots.get(x, x) in inputs or x.array is not None else self._path(x)
-            for *_, x in guards
-        ]
-        self.checks = [
-            partial(_check, guard, spec, space.arrays[x], nodes)
-            for (guard, spec, _), (x, nodes) in zip(guards, looked, strict=True)
-        ]
-        shown = space.shown.union(copied, (x for x, _ in looked))
-        # Inputs and outputs whose arrays are used as objects, and not only by their addresses.
-        used = shown.union(graph.outputs)  # which may be views of inputs
-        self.shown = {inputs[y] for x in used if (y := roots.get(x, x)) in inputs}
-        fixed = {roots.get(x, x) for x in shown}
-        fixed.update(roots[y] for y in graph.outputs if roots.get(y, y) is not y)  # views of others
-        self.shown.update(
-            x for x, y in zip(self.wanted, graph.outputs, strict=True) if roots.get(y, y) in fixed
-        )
-
-    def lay_out(self, array_at: dict[Value, Any], read: Sequence[Value]) -> None:
-        """Make contiguous copies of outputs that an optimizer's step reads and that are views with
-        strides (an expanded gradient): kernels of optimizers go through rows.
-        """
-        for x in set(read).intersection(self.wanted):
-            array = array_at[x]
-            if not array.flags.c_contiguous:
-                array_at[x] = np.empty(array.shape, array.dtype)
-                self.copies.append((array_at[x], array))
-
-    def _path(self, x: Value) -> tuple[Value, list[tuple[Any, int]]]:
-        """The input or constant that a value is a view of, and the view nodes from there."""
-        path: list[tuple[Any, int]] = []
-        while x.node is not None and x not in self.graph.inputs:
-            path.insert(0, (x.node, x.index))
-            x = x.node.inputs[0]
-        return x, path
-
-    def may_fail(self) -> bool:
-        """Whether running it may raise an error."""
-        return bool(self.checks) or any(
-            type(call) is not Calls or any(call.failing) for call in self.calls
-        )
-
-    def refused_behind(self, written: set[int]) -> dict[tuple[Value, int], None] | None:
-        """Index checks that may fail after one of these arrays, by id, was written: each index,
-        with the bound of its elements. None where errors may have other reasons. The gradient of
-        indexing checks an index that was checked before, and adds nothing.
-        """
-        after_write = False
-        checks: dict[tuple[Value, int], None] = {}
-        taken: set[Any] = set()  # indices, with what they were found to be within
-        by_call = iter(self.space.steps_by_call)
-        for call in self.calls:
-            for fails in call.failing if type(call) is Calls else (True,):
-                steps = next(by_call)
-                checked = _index_of(steps)
-                if after_write and fails and checked not in taken:
-                    if checked is None:
-                        return None
-                    index, (_, sizes) = checked
-                    checks[index, min(sizes)] = None
-                if checked is not None and isinstance(steps[0].op, Index):
-                    taken.add(checked)
-                outputs = [y for step in steps for y in step.outputs]
-                after_write = after_write or any(
-                    id(self.space.arrays.get(y)) in written for y in outputs
-                )
-        return checks
-
-    def native_calls(self) -> list[Calls]:
-        """Launch lists of native code, which know their arrays by address."""
-        return [call for call in self.calls if type(call) is Calls]
-
-    def listed(self) -> list[tuple[tuple[Step, ...], bool, int]]:
-        """Listing of the launches: the steps that each computes, whether it is native code, and the
-        number of the parallel section that it belongs to, or 0.
-        """
-        kinds: list[tuple[bool, int]] = []
-        count = 0
-        for call in self.space.calls:
-            begin = len(kinds)
-            kinds += [(True, 0)] * len(call) if isinstance(call, Calls) else [(False, 0)]
-            for region in getattr(call, "regions", ()):
-                count += 1
-                kinds[begin + region.start : begin + region.stop] = [(True, count)] * len(region)
-        return [(steps, *each) for steps, each in zip(self.space.steps_by_call, kinds, strict=True)]
-
-    def run(self, observer: StepObserver | None) -> None:
-        """Run the checks, then the kernels."""
-        for check in self.checks:
-            check()
-        self.space.compute(observer)
-        copy_all(self.copies)
 
 
 class CompiledStep(Exclusive):
@@ -273,11 +57,12 @@ class CompiledStep(Exclusive):
     """
 
     arrays: Any = np.ndarray  # type of the tensors' arrays
+    pipelines = "whole", "step"  # of the program, and of its segments
     course: BoundCall | None = None  # the bound call, on the host
     derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
-        self, captured: Captured, guards: Guards, nearly: bool = False,
+        self, captured: Trace, guards: Guards, nearly: bool = False,
         reserve: ArenaPool | None = None,
     ) -> None:  # fmt: skip
         """`nearly`: results may differ by rounding (`reassociate=True`). `reserve`: scratch memory
@@ -287,18 +72,18 @@ class CompiledStep(Exclusive):
         self.lock = fork_safety.lock()
         self.captured = captured
         graph = captured.program
-        count, more = len(captured.written), len(captured.leaves)
-        self.arguments = graph.inputs[: captured.arguments]
-        self.states = graph.inputs[captured.arguments :]
+        count, more = len(captured.effects.written), len(captured.effects.leaves)
+        self.arguments = graph.inputs[: captured.inputs.arguments]
+        self.states = graph.inputs[captured.inputs.arguments :]
         self.written = graph.outputs[:count]
         self.gradients = graph.outputs[count : count + more]
-        end = len(graph.outputs) - len(captured.errors)
-        last = end - len(captured.backward.sources)
+        end = len(graph.outputs) - len(captured.assumptions.errors)
+        last = end - len(captured.gradients.sources)
         self.results = graph.outputs[count + more : last]
         self.tangents = graph.outputs[last:end]
-        step = captured.backward.step
+        step = captured.gradients.step
         self.seeds = () if step is None else step.outputs
-        self.checked = dict(zip(graph.outputs[end:], captured.errors, strict=True))
+        self.checked = dict(zip(graph.outputs[end:], captured.assumptions.errors, strict=True))
         # Values kept for a pending backward belong to their call, and are not in shared memory.
         self.shares = reserve is not None and not self.tangents
         self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
@@ -307,10 +92,12 @@ class CompiledStep(Exclusive):
         self.owned = self._owned(graph)
         self.reads = self._reads(graph)
         # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
-        self.outside = [x for x in captured.states if x is not None and self.tangents]
+        self.outside = [x for x in captured.inputs.states if x is not None and self.tangents]
         self.wanting = [
             (x, requires_grad, hooks_of(x))
-            for x, requires_grad in zip(captured.states, captured.wants, strict=True)
+            for x, requires_grad in zip(
+                captured.inputs.states, captured.assumptions.wants, strict=True
+            )
             if x is not None
         ]
         self._divide(graph, nearly)
@@ -325,14 +112,16 @@ class CompiledStep(Exclusive):
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
         return {
             n: x
-            for n, (x, value) in enumerate(zip(self.captured.owners, self.states, strict=True))
+            for n, (x, value) in enumerate(
+                zip(self.captured.inputs.owners, self.states, strict=True)
+            )
             if x is not None and value in used
         }
 
     def _reads(self, graph: Program) -> list[Any]:
         """Tensors from outside that are read, and numbers of arguments; gradients excepted."""
         used = {x for node in graph.nodes for x in node.values}.union(graph.outputs)
-        inputs = [*range(self.captured.arguments), *self.captured.states]
+        inputs = [*range(self.captured.inputs.arguments), *self.captured.inputs.states]
         pairs = zip(graph.inputs, inputs, strict=True)
         return [x for value, x in pairs if value in used and x is not None and value.array is None]
 
@@ -343,7 +132,7 @@ class CompiledStep(Exclusive):
         roots = {y: root(y) for node in graph.nodes for y in node.outputs if node.op.view}
         self.parts = self._cut(graph, nearly)
         graph.nodes.clear()
-        inputs = [*range(self.captured.arguments), *self.captured.states]
+        inputs = [*range(self.captured.inputs.arguments), *self.captured.inputs.states]
         of = {**dict(zip(graph.inputs, inputs, strict=True)), **self.after}
         backward_inputs = self.parts[-1].inputs if self.tangents else ()
         backward_inputs = list(dict.fromkeys(roots.get(x, x) for x in backward_inputs))
@@ -358,27 +147,31 @@ class CompiledStep(Exclusive):
         self.others.append(other)
         return other
 
-    def _lower(self, part: Segment) -> None:
-        """Lower a segment's ops to kernels and library calls."""
-        to_native_code(part)
+    def _settings(self, nearly: bool) -> Settings:
+        """Settings of the passes for the segments."""
+        return replace(ON_HOST, nearly=nearly)
 
-    def _keep_less(self, graph: Program, first: int) -> None:
-        """Rematerialize values for a later backward, whose nodes begin at number `first`."""
-        updates = [y for node in self.captured.updates for y in node.outputs]
-        keep_less(graph, first, [*graph.inputs, *updates])
+    def _prepare_backward(self, graph: Program) -> None:
+        """Run the passes that look at the later backward, too."""
+        cotangents = self.captured.gradients.step
+        if cotangents is not None:
+            updates = [y for node in self.captured.effects.updates for y in node.outputs]
+            settings = Settings(
+                first=graph.nodes.index(cotangents) + 1, moving=[*graph.inputs, *updates]
+            )
+            run_pipeline(self.pipelines[0], graph, settings)
 
     def _cut(self, graph: Program, nearly: bool) -> list[Segment]:
         """Cut the program at the steps of optimizers, each of which changes states in place.
 
         Errors: Unsupported where a state's value from before such a step is read after it.
         """
-        cotangents = self.captured.backward.step
-        if cotangents is not None and self.tangents:
-            self._keep_less(graph, graph.nodes.index(cotangents) + 1)
+        if self.tangents:
+            self._prepare_backward(graph)
         groups: list[list[Node]] = [[]]
         self.after: dict[Value, Any] = {}  # outputs of optimizers, with the tensors they update
         changed: dict[Value, int] = {}  # values that are overwritten, with the segment before that
-        first = dict(zip(map(id, self.captured.states), self.states, strict=True))
+        first = dict(zip(map(id, self.captured.inputs.states), self.states, strict=True))
         current = dict(first)  # value that each state holds at the moment
         for node in graph.nodes:
             if isinstance(node.op, Cotangents):
@@ -392,9 +185,10 @@ class CompiledStep(Exclusive):
                 groups.append([])
             else:
                 groups[-1].append(node)
-        updates = [[*node.values] for node in self.captured.updates]
+        updates = [[*node.values] for node in self.captured.effects.updates]
         ends = {*self.results, *self.gradients, *self.written, *self.checked, *self.tangents}
         parts = []
+        settings = self._settings(nearly)
         for k, nodes in enumerate(groups):
             own = {y for node in nodes for y in node.outputs}
             read = dict.fromkeys(x for node in nodes for x in node.values if x not in own)
@@ -406,7 +200,7 @@ class CompiledStep(Exclusive):
             later.update(x for values in updates[k:] for x in values)
             outputs = [y for node in nodes for y in node.outputs if y in later or y in ends]
             inputs = [x for x in read if x.array is None]
-            parts.append(Segment(inputs, nodes, outputs, nearly, self._lower))
+            parts.append(Segment(inputs, nodes, outputs, self.pipelines[1], settings))
         return parts
 
     # ---- locks -----------------------------------------------------------------------------------
@@ -431,18 +225,18 @@ class CompiledStep(Exclusive):
 
     def _state(self, n: int) -> Any:
         """The tensor that state number `n` is at present."""
-        owner = self.captured.owners[n]
-        return self.captured.states[n] if owner is None else owner._leaf.grad
+        owner = self.captured.inputs.owners[n]
+        return self.captured.inputs.states[n] if owner is None else owner._leaf.grad
 
     def _ordered(self) -> list[tuple[int, bool]]:
         """Arguments whose memory order must be checked in each call; that of states is
         checked now.
         """
-        first = self.captured.arguments
-        for n, begins in self.captured.ordered:
+        first = self.captured.inputs.arguments
+        for n, begins in self.captured.assumptions.ordered:
             if n >= first and (x := self._state(n - first)) is not None:
                 assert_ordered(x._data, begins)
-        return [each for each in self.captured.ordered if each[0] < first]
+        return [each for each in self.captured.assumptions.ordered if each[0] < first]
 
     def _bind(self) -> None:
         """Bind all kernels to the present memory of tensors, gradients excepted."""
@@ -463,79 +257,133 @@ class CompiledStep(Exclusive):
             part.let_go()
 
     def _connect(self) -> None:
-        captured = self.captured
+        """Bind states, then segments and optimizers' steps, then what comes and goes in each
+        call.
+        """
         self._let_go()
         threads = default_pool().num_threads
+        array_at, owned = self._bind_states()
+        targets = self._target_arrays()
+        self._bind_parts(array_at, targets)
+        shown = set().union(*(part.shown for part in self.parts))
+        calls = [call for part in self.parts for call in part.native_calls()]
+        self._bind_arguments(array_at, shown, calls)
+        self._bind_tangents(array_at, targets, shown, calls)
+        self._bind_gradients(array_at, shown, owned, [*calls, *self.steps])
+        self._bind_writes(array_at, owned)
+        self.returned = [_array(array_at, y) for y in self.results]
+        self._bind_errors(array_at)
+        rounds = self._rounds()
+        for part in self.parts:
+            part.space.arrays.clear()  # the calls know addresses, or have references
+        self.course = BoundCall(self, rounds, threads)
+
+    def _bind_states(self) -> tuple[dict[Value, Any], dict[Value, int]]:
+        """Arrays of all inputs: states where they are, placeholders for what comes in each call;
+        and the numbers of gradients that are read where they are in each call.
+        """
+        owners = self.captured.inputs.owners
         self.bound = []
         array_at: dict[Value, Any] = {x: x.array for x in self.states if x.array is not None}
-        owned: dict[Value, int] = {}  # gradients that are read where they are in each call
-        taken = [*self.arguments, *self.seeds]
+        owned: dict[Value, int] = {}
         for n, value in enumerate(self.states):
-            if value.array is None and (captured.owners[n] is None or n in self.owned):
+            if value.array is None and (owners[n] is None or n in self.owned):
                 x = self._state(n)
-                if captured.owners[n] is not None and x._node is None:
+                if owners[n] is not None and x._node is None:
                     owned[value] = n
                     continue
                 array_at[value] = x._data
                 self.bound.append((x, x._data, x._node))
-        self.owning = [captured.owners[n] for n in owned.values()]
+        self.owning = [owners[n] for n in owned.values()]
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         array_at.update((y, x._data) for y, x in self.after.items())
-        array_at.update(unbound([*owned, *taken]))
-        self.landing = self.reserve.landing(captured.leaves)
-        homes = self.landing.homes
-        targets_of = {
+        array_at.update(unbound([*owned, *self.arguments, *self.seeds]))
+        return array_at, owned
+
+    def _target_arrays(self) -> dict[Value, Any]:
+        """Arrays into which tangents and gradients are to be written."""
+        self.landing = self.reserve.landing(self.captured.effects.leaves)
+        targets = {
             x: np.empty(x.shape, x.spec.dtype.numpy)
             for x in set(self.parts[-1].wanted).intersection(self.tangents)
             if x not in self.gradients and not is_small(x)
         }
-        for value, home in zip(self.gradients, homes, strict=True):
-            targets_of.setdefault(value, home)
+        for value, home in zip(self.gradients, self.landing.homes, strict=True):
+            targets.setdefault(value, home)
+        return targets
+
+    def _bind_parts(self, array_at: dict[Value, Any], targets: dict[Value, Any]) -> None:
+        """Bind the segments, and the optimizers' steps between them."""
+        updates = self.captured.effects.updates
         for k, part in enumerate(self.parts):
             memory = zeros if self.tangents else partial(self.reserve.arena, k)
-            part.bind(array_at, targets_of, memory, self.reserve.scratch)
-            if k < len(captured.updates):
-                node = captured.updates[k]
+            part.bind(array_at, targets, memory, self.reserve.scratch)
+            if k < len(updates):
+                node = updates[k]
                 for earlier in self.parts[: k + 1]:
                     earlier.lay_out(array_at, node.values)
                 arrays = [_array(array_at, x) for x in node.values]
-                self.steps.append(_Optimizer(cast(Update, node.op), arrays))
-        shown = set().union(*(part.shown for part in self.parts))
-        calls = [call for part in self.parts for call in part.native_calls()]
-        ends = {*self.results, *self.gradients, *self.written, *self.tangents}
-        ends.update(x for node in captured.updates for x in node.values)
+                self.steps.append(BoundOptimizer(cast(Update, node.op), arrays))
+
+    def _bind_arguments(
+        self, array_at: dict[Value, Any], shown: set[Value], calls: list[Calls]
+    ) -> None:
+        """Bind the arguments, and the gradients that come from outside."""
+        fixed = {*shown, *self.results, *self.gradients, *self.written, *self.tangents}
+        fixed.update(x for node in self.captured.effects.updates for x in node.values)
         inputs = [
-            InputBinding(array_at[x], () if x in shown or x in ends or is_small(x) else calls)
-            for x in taken
+            InputBinding(array_at[x], () if x in fixed or is_small(x) else calls)
+            for x in (*self.arguments, *self.seeds)
         ]
         self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
-        movable = {x for x, target in targets_of.items() if array_at.get(x) is target}.difference(
+
+    def _bind_tangents(
+        self, array_at: dict[Value, Any], targets: dict[Value, Any], shown: set[Value],
+        calls: list[Calls],
+    ) -> None:  # fmt: skip
+        """Bind the gradients that a later backward gives."""
+        movable = {x for x, target in targets.items() if array_at.get(x) is target}.difference(
             shown, self.gradients
         )
         movable -= {x for x in movable if self.tangents.count(x) != 1}
         self.flowing = [
             OutputBinding(_array(array_at, x), calls if x in movable else ()) for x in self.tangents
         ]
-        skips = {node.values[-1] for node in captured.updates if cast(Update, node.op).skips}
-        followed = [*calls, *self.steps]
+
+    def _bind_gradients(
+        self, array_at: dict[Value, Any], shown: set[Value], owned: dict[Value, int],
+        followed: list[Any],
+    ) -> None:  # fmt: skip
+        """Bind gradients of leaves: those that are read, and those that the function computes,
+        which `followed` write where they lie, or which are copied.
+        """
+        updates = self.captured.effects.updates
+        skips = {node.values[-1] for node in updates if cast(Update, node.op).skips}
         apart = self._apart(array_at, shown, skips)
         self.targets = [
             InputBinding(array_at[x], () if is_small(x) or x not in apart else followed)
             for x in owned
         ]
         self.copies, self.movers = [], []
-        for k, (value, home) in enumerate(zip(self.gradients, homes, strict=True)):
+        for k, (value, home) in enumerate(zip(self.gradients, self.landing.homes, strict=True)):
             if array_at.get(value) is home and value in apart:
                 self.movers.append((k, BufferBinding(home, followed)))
             else:
                 self.copies.append((k, _array(array_at, value)))
+
+    def _bind_writes(self, array_at: dict[Value, Any], owned: dict[Value, int]) -> None:
+        """Bind new values of states, gradients and arguments; refuse those that share memory.
+
+        Errors: Unsupported.
+        """
+        captured = self.captured
         written = [
             (n, _array(array_at, y))
-            for n, y in zip(captured.written, self.written, strict=True)
+            for n, y in zip(captured.effects.written, self.written, strict=True)
             if y not in self.after
         ]
-        numbers = set(owned.values())
-        self.added = [(captured.owners[n], array) for n, array in written if n in numbers]
+        numbers, owners = set(owned.values()), captured.inputs.owners
+        self.added = [(owners[n], array) for n, array in written if n in numbers]
         self.writes = [
             (self._state(n), array) for n, array in written if n >= 0 and n not in numbers
         ]
@@ -545,17 +393,24 @@ class CompiledStep(Exclusive):
         self.memory = AliasingGuard(
             bound_arrays, changed, [n for n, _ in self.given_writes], self._ordered()
         )
-        self.returned = [_array(array_at, y) for y in self.results]
+
+    def _bind_errors(self, array_at: dict[Value, Any]) -> None:
+        """Bind the checks behind each segment."""
         made = [set(part.wanted) for part in self.parts]
-        self.errors: list[list[Any]] = [[] for _ in self.parts]  # checks behind each part
+        self.errors: list[list[Any]] = [[] for _ in self.parts]
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
             self.errors[k].append((_array(array_at, y), error))
+
+    def _rounds(self) -> list[BoundSegment]:
+        """The segments of a call in order, with what is undone where one fails, and the gradients
+        of before that stay till then.
+        """
         fails = [
             part.may_fail() or bool(errors)
             for part, errors in zip(self.parts, self.errors, strict=True)
         ]
-        grads = set(map(id, homes))
+        grads = set(map(id, self.landing.homes))
         # Whether errors come when gradients have been written: those that there are stay till then,
         # but where arguments say that there will be none.
         refused = [part.refused_behind(grads) for part in self.parts]
@@ -563,7 +418,7 @@ class CompiledStep(Exclusive):
         self.late = known_ones is None or bool(known_ones)
         self.indices = list((known_ones or {}).items())
         moved, read = {k for k, _ in self.movers}, set(map(id, self.owned.values()))
-        self.stay_if_sound = [id(x) in read for x in captured.leaves]
+        self.stay_if_sound = [id(x) in read for x in self.captured.effects.leaves]
         self.stay = [
             stays or (self.late and k in moved) for k, stays in enumerate(self.stay_if_sound)
         ]
@@ -574,9 +429,7 @@ class CompiledStep(Exclusive):
             step, undone = steps[k], any(fails[k + 1 :])
             only = step is not None and step is self.steps[-1] and not step.before
             rounds.append(BoundSegment(part, self.errors[k], step, undone, undone or not only))
-        for part in self.parts:
-            part.space.arrays.clear()  # the calls know addresses, or have references
-        self.course = BoundCall(self, rounds, threads)
+        return rounds
 
     def _indices(
         self, refused: Sequence[dict[tuple[Value, int], None] | None]
@@ -614,7 +467,10 @@ class CompiledStep(Exclusive):
         arrays += [array for part in self.parts for pair in part.copies for array in pair]
         owners = {id(owner(array)) for array in arrays}
         moved: dict[int, set[Value]] = {}
-        for x in (*self.gradients, *(x for node in self.captured.updates for x in node.values)):
+        for x in (
+            *self.gradients,
+            *(x for node in self.captured.effects.updates for x in node.values),
+        ):
             if x in array_at:
                 moved.setdefault(id(owner(array_at[x])), set()).add(x)
         return {
@@ -646,7 +502,7 @@ class CompiledStep(Exclusive):
         """
         taken = [
             (g._data, g._data.copy())
-            for x, g in zip(self.captured.leaves, self.landing.tensors, strict=True)
+            for x, g in zip(self.captured.effects.leaves, self.landing.tensors, strict=True)
             if self.steps and x._leaf.grad is not None and x._leaf.grad._data is g._data
         ]
 
@@ -668,9 +524,9 @@ class CompiledStep(Exclusive):
     def difference(self) -> str:
         """Reason, in words, why the guards fail; '' if they hold."""
         captured = self.captured
-        general = self.owned or captured.alike or captured.looked
+        general = self.owned or captured.assumptions.alike or captured.assumptions.looked
         if not general and stands(
-            self.wanting, self.bound, captured.presence, self.steps, self.guards
+            self.wanting, self.bound, captured.assumptions.presence, self.steps, self.guards
         ):
             return ""
         x = want_gradients(self.wanting)
@@ -689,7 +545,7 @@ class CompiledStep(Exclusive):
                 return f"{was} and is {tuple(now.shape)} {now.dtype}"
             if device_of(now) != device_of(array):
                 return f"a tensor was on {device_of(array)} and is on {device_of(now)}"
-        for x, present in captured.presence:
+        for x, present in captured.assumptions.presence:
             if (x._leaf.grad is None) is present:
                 had, has = ("a", "none") if present else ("no", "one")
                 return f"a tensor of shape {tuple(x._data.shape)} had {had} gradient and has {has}"
@@ -703,7 +559,7 @@ class CompiledStep(Exclusive):
             seen.add(id(g))
         if len(seen) < len(self.owned):
             return "two tensors have one gradient"
-        for x, other in captured.alike:
+        for x, other in captured.assumptions.alike:
             if x._data is not other._data and not are_alike(x._data, other._data):
                 return f"two tensors of shape {tuple(x._data.shape)} showed the same memory"
         for x in self.varying():
@@ -727,7 +583,7 @@ class CompiledStep(Exclusive):
     def varying(self) -> list[Any]:
         """Tensors whose values Python has read at capture, and that hold other values now."""
         return [
-            x for x, array in self.captured.looked
+            x for x, array in self.captured.assumptions.looked
             if type(x._data) is not np.ndarray or not np.array_equal(x._data, array)
         ]  # fmt: skip
 
@@ -747,7 +603,7 @@ class CompiledStep(Exclusive):
             results, call_arguments = self._begin(arguments, observer, numbers)
         if not call_arguments:
             return results, call_arguments
-        calls = zip(self.captured.calls, call_arguments, strict=True)
+        calls = zip(self.captured.effects.calls, call_arguments, strict=True)
         return results, [partial(call, *args, **kwargs) for call, (args, kwargs) in calls]
 
     def _begin(
@@ -756,8 +612,11 @@ class CompiledStep(Exclusive):
         """Run the program in buffers that no pending backward needs."""
         if not self.tangents:
             return self._run(arguments, observer, None, numbers)
-        free = next((each for each in self.others if each.lease() is None), None)
-        program = free or self._another()
+        for program in self.others:
+            if program.lease() is None:
+                break
+        else:
+            program = self._another()
         lease = SavedActivations()
         program.lease = weakref.ref(lease)
         return program._run(arguments, observer, lease, numbers)
@@ -773,7 +632,7 @@ class CompiledStep(Exclusive):
                     target.take(np.zeros(target.array.shape, target.array.dtype))
                 else:
                     target.take(concrete(g))
-            for stream, now in zip(self.captured.streams, self.drawing, strict=True):
+            for stream, now in zip(self.captured.inputs.streams, self.drawing, strict=True):
                 stream.now = now
             for flow in self.flowing:
                 flow.begin()
@@ -781,7 +640,7 @@ class CompiledStep(Exclusive):
             self.parts[-1].run(observer)
             gradients = [
                 flow.taken() if leading & arrived else None
-                for flow, leading in zip(self.flowing, self.captured.backward.leading, strict=True)
+                for flow, leading in zip(self.flowing, self.captured.gradients.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)
@@ -793,13 +652,16 @@ class CompiledStep(Exclusive):
         """Autograd nodes of the results, by number; none if no gradients are wanted."""
         if lease is None:
             return {}
-        self.drawing = [stream.now for stream in self.captured.streams]
-        numbers, sources = self.captured.backward[1:3]
-        own = [arguments[x] if type(x) is int else x for x in sources]
+        self.drawing = [stream.now for stream in self.captured.inputs.streams]
+        back = self.captured.gradients
+        numbers = back.results
+        own = [arguments[x] if type(x) is int else x for x in back.sources]
         read = [arguments[k] if type(k) is int else k for k in self.kept]
-        within = self.derivatives
-        more = ((), ()) if within is None else (within.numbers, within.behind)
-        lease.inputs = CallInputs(arguments, self.outside, self.drawing, *more)
+        lease.arguments, lease.drawing = arguments, self.drawing
+        lease.contents = contents_of([*arguments, *self.outside])
+        lease.numbers = lease.behind = ()
+        if self.derivatives is not None:
+            lease.numbers, lease.behind = self.derivatives.numbers, self.derivatives.behind
         op = self._call(lease, len(numbers))
         nodes = history(op, lease, parents_of(tuple(own)), read, [results[n] for n in numbers])
         return dict(zip(numbers, nodes, strict=True))
@@ -822,7 +684,7 @@ class CompiledStep(Exclusive):
         """Fast path to this program for calls like this one; None where a call does more than the
         bound call.
         """
-        more = self.tangents or self.captured.calls or self.course is None
+        more = self.captured.effects.calls or self.course is None
         return None if more else FastPath(self, mode, key, leaves)
 
     def _is_over(self) -> bool:
@@ -845,332 +707,5 @@ class CompiledStep(Exclusive):
         return cast(BoundCall, self.course).run(arguments, observer, lease, numbers)
 
 
-def _index_of(steps: Sequence[Step]) -> tuple[Value, tuple[Any, Sequence[int]]] | None:
-    """The index that a launch checks, with the axes and sizes that bound it; None where its errors
-    may have other reasons.
-    """
-    if len(steps) != 1:
-        return None
-    op = steps[0].op
-    if isinstance(op, (Index, IndexSum)):
-        x, index = steps[0].values
-        return index, op.bounds(x.spec)
-    if isinstance(op, (Pick, PlaceAt)):
-        x, index = steps[0].values
-        size = op.classes if isinstance(op, PlaceAt) else x.shape[op.axis]
-        return index, (op.axis, (size,))
-    return None
-
-
-def _check(
-    guard: Callable[..., object], spec: Spec, array: Any, nodes: Sequence[tuple[Any, int]]
-) -> None:
-    """Raise the error of an op for values that it refuses, after applying view nodes to an
-    array.
-    """
-    for node, index in nodes:
-        result = node.op.compute(np, array, *node.inputs[1:])
-        array = result[index] if isinstance(result, tuple) else result
-    guard(spec, array)
-
-
 def _array(array_at: dict[Value, Any], x: Value) -> Any:
     return x.array if x.array is not None else array_at[x]
-
-
-def is_small(x: Value) -> bool:
-    """Whether an argument is so small that it is copied rather than read where it is."""
-    return x.nbytes < _COPIED
-
-
-def _optimize(part: Segment, nearly: bool) -> None:
-    """Run the passes that do not depend on the device; with `nearly` also those that change
-    rounding.
-    """
-    graph = part.graph
-    fold_constants(graph, Folds())
-    drop_identities(graph)
-    drop_expansions(graph)
-    exact_algebra(graph)
-    if nearly:
-        reassociate(graph)
-    merge_equal(graph)
-    inline_numbers(graph)
-    drop_dead(graph)
-
-
-def to_native_code(part: Segment) -> None:
-    """Lower a segment to kernels and library calls of the host."""
-    graph = part.graph
-    if give_final_states(graph):
-        drop_dead(graph)
-    if block_layouts(graph):
-        drop_identities(graph)
-        drop_dead(graph)
-    opened = open_activations(graph) + open_variances(graph)
-    opened += open_outer_products(graph) + open_narrow_gradients(graph)
-    if opened:
-        merge_equal(graph)
-        drop_dead(graph)  # a variance of which only the mean is read
-    shown = set(graph.inputs)
-    for node in graph.nodes:
-        if node.op.view and node.inputs[0] in shown:
-            shown.update(node.outputs)
-    rectify_products(graph)
-    accumulate_products(graph)
-    fuse_kernels(graph, shown, part.cuts, again=True)
-    drop_dead(graph)
-    batch_products(graph)
-    gather_rows(graph)
-
-
-class OptimizerGuards:
-    """An optimizer's step in a program: its guards on states and options, and how it is undone."""
-
-    def __init__(self, op: Update) -> None:
-        self.op = op
-        self.optimizer = op.optimizer
-        self.groups = op.groups
-        self.options = op.options
-        self.held: list[IdentityGuards] = []  # states, and options
-        self.know_states()
-        self.held.append(self._options())
-
-    def know_states(self) -> None:
-        """Register the states as they are now."""
-        op = self.op
-        self.written = op.written()
-        self.kept: list[tuple[Any, Any, Any]] = []  # dicts, keys, and their values
-        self.sizes: dict[int, int] = {}  # number of entries of each state, by id
-        for (_, parameters), (_, _, *kinds) in zip(op.groups, op.columns, strict=True):
-            for i, p in enumerate(parameters):
-                state = self.optimizer.state.get(p)
-                self.kept.append((self.optimizer.state, p, state))
-                self.sizes[id(state)] = len(state or ())
-                names = [name for name in state or () if name not in self.optimizer.scalars]
-                for name, kind in zip(names, kinds, strict=True):
-                    self.kept.append((state, name, kind[i]))
-        self.held[:1] = [self._states()]
-
-    def _states(self) -> IdentityGuards:
-        """Identity guard on the states that the step reads."""
-        optimizer = self.optimizer
-        named = [(optimizer.__dict__, "state", optimizer.state)]
-        listed = [_listed(optimizer.state)]
-        for holder, key, value in self.kept:
-            if type(holder) is dict:
-                named.append((holder, key, value))
-            elif holder is not optimizer.state:
-                listed.append(_listed(holder))
-        return IdentityGuards(named, listed)
-
-    def _options(self) -> IdentityGuards:
-        """Identity guard on all options, which often change from call to call."""
-        self.asked = [_listed(group) for group, _ in self.groups]
-        return IdentityGuards([], self.asked)
-
-    def fits(self) -> bool:
-        """Whether the guards hold: the states are the same objects, and options need no other
-        states.
-        """
-        states_guard, options_guard = self.held
-        if not states_guard.hold():
-            if self.kept and self.kept[0][0] is not self.optimizer.state:
-                return False
-            if not hold_items(self.kept):
-                return False
-            self.held[0] = self._states()
-        if options_guard.hold():
-            return True
-        for g, (group, parameters) in enumerate(self.groups):
-            if _listed(group) != self.asked[g]:  # other options may need other states
-                states = [self.optimizer.state[p] for p in parameters if p in self.optimizer.state]
-                self.optimizer.complete(group, states)
-                if any(len(state) != self.sizes[id(state)] for state in states):
-                    return False
-        self.held[1] = self._options()
-        return True
-
-    def restoring(self, written: bool = True) -> Callable[[], None]:
-        """A function that undoes the next step; only its counts, if nothing is `written` when it
-        fails.
-        """
-        optimizer = self.optimizer
-        states = [optimizer.state.get(p) or {} for _, ps in self.groups for p in ps]
-        scalars = [(state, name) for state in states for name in optimizer.scalars if name in state]
-        plain = [(state, name, state[name]) for state, name in scalars]
-        tensors = [x for _, _, x in plain if isinstance(x, TensorBase)]
-        tensors += self.written if written else ()
-        kept = [x._data.copy() for x in tensors]
-
-        def restore() -> None:
-            for state, name, value in plain:
-                state[name] = value
-            watched = announce(tensors, "step")
-            for x, array in zip(tensors, kept, strict=True):
-                x._data[...] = array
-            for version in watched:
-                version.bump("step")
-
-        return restore
-
-    def with_options(self, numbers: Sequence[Any], run: Callable[[], R]) -> R:
-        """Call `run` while some options are replaced by computed `numbers`."""
-        kept = [(group, name, group[name]) for group, name, _ in self.options]
-        try:
-            for group, name, x in self.options:
-                group[name] = numbers[x.place] if type(x) is ScalarResult else x
-            return run()
-        finally:
-            with DEFERRED:
-                for group, name, value in kept:
-                    group[name] = value
-
-
-def _listed(x: dict[Any, Any]) -> tuple[Any, list[Any], list[Any]]:
-    """A dict with its keys and its values, as identity guards take them."""
-    return x, list(x), list(x.values())
-
-
-class _Optimizer(OptimizerGuards):
-    """An optimizer's step on bound buffers of the host."""
-
-    native = True
-
-    def __init__(self, op: Update, arrays: Sequence[Any]) -> None:
-        super().__init__(op)
-        self.skip = arrays[-1] if op.skips else None
-        memory_of = {id(x): x._data for x in self.written}
-        read = arrays[:-1] if op.skips else arrays
-        own = [memory_of.get(id(x), array) for x, array in zip(op.given(), read, strict=True)]
-        # Values that the function has written to parameters before the step, which is in place.
-        pairs = zip(own, read, strict=True)
-        self.before = [(memory, array) for memory, array in pairs if memory is not array]
-        inputs = iter(own)
-        self.arrays = [[[next(inputs) for _ in column] for column in cs] for cs in op.columns]
-        self.place = {id(p): i for _, ps in op.groups for i, p in enumerate(ps)}
-        self.counted: CountedStep | None = None  # fast path, if all groups have common step counts
-        self.laid: dict[Any, Any] = {}  # by group and parameters: names, rows, columns, dtypes
-        self.followed: dict[int, _Followed] = {}  # arrays whose address may be patched, by id
-        self.made: dict[Any, Launch] = {}
-
-    def _layout(self, g: int, parameters: Sequence[Any]) -> tuple[Any, ...]:
-        """Layout of some parameters of a group: names of states, rows of its arrays, the arrays,
-        dtypes.
-        """
-        key = g, None if parameters is self.groups[g][1] else tuple(map(id, parameters))
-        layout = self.laid.get(key)
-        if layout is None:
-            state = self.optimizer.state.get(parameters[0]) or ()
-            names = tuple(name for name in state if name not in self.optimizer.scalars)
-            rows = tuple(self.place[id(p)] for p in parameters)
-            columns = [[column[i] for i in rows] for column in self.arrays[g]]
-            layout = names, rows, columns, tuple(column[0].dtype for column in columns)
-            self.laid[key] = layout
-        return layout
-
-    def moving(self, array: np.ndarray) -> Callable[[int], None]:
-        """A function that patches the address of an array's memory in all kernels."""
-        return self.followed.setdefault(id(array), _Followed(array))
-
-    def run(self, numbers: Sequence[Any]) -> None:
-        """Make the step, while some options are replaced by computed `numbers`."""
-        if self.before:
-            watched = announce(self.written, "step")
-            for memory, array in self.before:
-                memory[...] = array
-            for version in watched:
-                version.bump("step")
-        if self.skip is not None and self.skip.item():
-            return
-        if self.options:
-            self.with_options(numbers, self._run)
-        else:
-            self._run()
-
-    def is_native(self) -> bool:
-        """Return whether a counted step is native code alone: no numbers come with the call."""
-        return not self.before and self.skip is None and not self.options
-
-    def _run(self) -> None:
-        if self.counted is None or not self.counted.run():
-            launch_all(self._launches(), self.written)
-
-    def _launches(self) -> list[Launch]:
-        """Launches of the kernels, with the scalars of a step, which has been counted."""
-        optimizer = self.optimizer
-        parts: dict[Any, list[Any]] = {}
-        for g, (group, parameters) in enumerate(self.groups):
-            batches = optimizer._batches(group, parameters)
-            for batch in batches:
-                names, rows, columns, dtypes = self._layout(g, batch.parameters)
-                formula_scalars = optimizer.formula_for(batch.group, batch.numbers, names, dtypes)
-                if isinstance(formula_scalars, str):
-                    raise Unsupported(f"compile: {formula_scalars}")
-                alone = len(batches) == 1 and _counts_alone(optimizer, batch)
-                counter = StepCounter(batch, formula_scalars[0]) if alone else None
-                part = (g, rows), columns, (len(rows), formula_scalars[1]), counter
-                parts.setdefault(formula_scalars[0], []).append(part)
-        launches = []
-        counters = []
-        for formula, each in parts.items():
-            rows_of, columns, numbers, own = zip(*each, strict=True)
-            launch = self._launch(formula, rows_of, columns)
-            launch.numbers = list(numbers)
-            launches.append(launch)
-            counters.append(own)
-        all_counted = all(None not in own for own in counters)
-        self.counted = (
-            CountedStep(optimizer, self.written, launches, counters) if all_counted else None
-        )
-        return launches
-
-    def _launch(self, formula: Any, rows: Hashable, columns: Sequence[Any]) -> Launch:
-        """Launch of a formula's kernel for these rows of groups."""
-        made = self.made.get((formula, rows))
-        if made is None:
-            joined = [[x for part in columns for x in part[k]] for k in range(len(columns[0]))]
-            try:
-                bound = formula.run.bound(joined)
-            except NotTraceable as error:
-                name = type(self.optimizer).__name__
-                raise Unsupported(
-                    f"compile: {name}.step on {error}; make parameters contiguous, or step "
-                    "outside of the function"
-                ) from error
-            made = self.made[formula, rows] = Launch(Calls([bound.call]), bound.fill)
-            for x in (x for column in joined for x in column if id(x) in self.followed):
-                self.followed[id(x)].add(bound.moving(x))
-        return made
-
-
-class _Followed:
-    """An array whose address in kernels is patched, as gradients come in other memory."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.at = address(array)
-        self.moves: list[Callable[[int], None]] = []
-
-    def add(self, move: Callable[[int], None]) -> None:
-        """Register the patch of another kernel that was bound to the array."""
-        self.moves.append(move)
-        move(self.at)
-
-    def __call__(self, at: int) -> None:
-        self.at = at
-        for move in self.moves:
-            move(at)
-
-
-def _counts_alone(optimizer: ElementwiseOptimizer, batch: Any) -> bool:
-    """Whether a batch's only scalar state is the step count, in writable memory of the host."""
-    if optimizer.scalars != ("step",) or "step" not in batch.states[0]:
-        return False
-    return all(
-        isinstance(x := state["step"], TensorBase)
-        and type(x._data) is np.ndarray
-        and x._data.flags.writeable
-        and x._node is None
-        for state in batch.states
-    )

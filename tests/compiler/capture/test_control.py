@@ -1034,7 +1034,7 @@ def test_a_body_holds_no_tensor_of_the_users():
     compiled = ad.compile(step)
     compiled(ad.tensor(True), ad.ones(2))
     (program,) = compiled.programs
-    assert not program.captured.states  # the constant is in the body
+    assert not program.captured.inputs.states  # the constant is in the body
     bodies = [x for x in gc.get_objects() if type(x) is Subgraph]
     assert bodies
     outside = ad.ones(2)

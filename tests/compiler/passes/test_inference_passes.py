@@ -18,7 +18,7 @@ from adjoint.compiler.passes import (
     basic_passes,
     kernels,
     patterns,
-    simplify,
+    pipelines,
     static_layers,
     views,
 )
@@ -192,7 +192,7 @@ def test_fold_affine(own):
     folds = basic_passes.Folds()
     graph = graph_of(nn.Sequential(conv, norm), IMAGE)
     expected = values(graph, IMAGE)
-    simplify.simplify(graph, folds)
+    pipelines.run_pipeline("frozen", graph, pipelines.Settings(folds=folds))
     assert names(graph) == ["convolution"] and len(graph.nodes[0].inputs) == 3
     np.testing.assert_allclose(values(graph, IMAGE)[0], expected[0], rtol=1e-4, atol=1e-5)
     check(

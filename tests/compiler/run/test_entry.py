@@ -66,6 +66,42 @@ def test_a_call_like_the_last_one_goes_the_short_way(ways):
     assert len(ways) == 2  # the first, and the one that finds the program
 
 
+def test_a_forward_whose_gradients_come_from_outside_goes_the_short_way(ways):
+    """Also where earlier calls wait for their backward, and where memory was replaced."""
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    run = ad.compile(model)
+    xs = [ad.randn(4, 5, requires_grad=k % 2 == 0) for k in range(2)]
+
+    def gradients(function, pending):
+        model.zero_grad()
+        for x in xs:
+            x.grad = None
+        ys = [function(xs[0]) for _ in range(pending)]
+        for scale, y in enumerate(ys, 1):
+            (y * scale).sum().backward()
+        return [p.grad.clone() for p in (*model.parameters(), xs[0])]
+
+    for pending in (1, 1, 3, 1):
+        for ours, eager in zip(gradients(run, pending), gradients(model, pending), strict=True):
+            assert ad.allclose(ours, eager, rtol=1e-5, atol=1e-6)
+    assert len(ways) == 2  # the first, and the one that finds the program
+    model[0].weight.data = ad.randn(7, 5)
+    for ours, eager in zip(gradients(run, 2), gradients(model, 2), strict=True):
+        assert ad.allclose(ours, eager, rtol=1e-5, atol=1e-6)
+    assert not run(xs[1]).detach().requires_grad
+    model[0].weight.requires_grad_(False)
+    y = run(xs[0])
+    y.sum().backward()
+    model[0].weight.requires_grad_(True)
+    assert y.requires_grad
+    y = run(xs[0])
+    with ad.no_grad():
+        model[2].weight.mul_(2)
+    with pytest.raises(ad.AutogradError, match="changed"):
+        y.sum().backward()
+
+
 def test_what_changes_between_calls_leaves_the_short_way_and_is_seen():
     x, y = ad.randn(4, 5), ad.randn(4, 3)
     short = ad.randn(1, 5)
