@@ -26,10 +26,10 @@ from ...core.tensor_base import TensorBase
 from .code_names import CodeNames, writes_text
 from .code_observer import CodeObserver, Stopped, is_users, name_of, place_in
 from .identity_guards import IdentityGuards, version_of
-from .known_types import decimal_settings, print_settings
+from .known_types import DecimalContext, decimal_settings, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
 from .running_code import RunningCode, unknown_code
-from .slot_values import equal, is_same, names_in, now, others, put_back
+from .slot_values import equal, is_same, names_in, now, others, pairs_of, put_back
 from .slots import ABSENT, PLAIN, GuardSource, place_key
 from .state_snapshot import CONTENT, StateSnapshot
 from .warned import Warned, WarningLog
@@ -219,7 +219,7 @@ def _parts(reads: StateSnapshot, slot: GuardSource) -> list[GuardSource]:
     if isinstance(holder, dict):
         half = len(value) // 2
         before = dict(zip(value[:half], value[half:], strict=True))
-        now_there = {key: x for key, x in holder.items() if key not in excluded}
+        now_there = {key: x for key, x in pairs_of(holder) if key not in excluded}
         if not before.keys() <= now_there.keys():
             return []
         pairs = [(key, before.get(key, ABSENT), x) for key, x in now_there.items()]
@@ -411,9 +411,10 @@ def watched(
     name = getattr(function, "__name__", type(function).__name__)
     reads = StateSnapshot([(name, function), *roots], names)
     running = RunningCode(reads)
-    watch = CodeObserver(running.begins)
+    watch = CodeObserver(running.begins, running.reads)
     reached = {id(slot.holder) for slot in reads.slots}
     present = [place for place in places if id(place.holder) in reached]
+    decimals = DecimalContext()
     try:
         with WarningLog() as log, watch:
             result = run(present, reads)
@@ -433,6 +434,7 @@ def watched(
         reads.tensors.put_back()
         for slot in reads.changed():
             put_back(slot)
+        decimals.put_back()
         if isinstance(error, Stopped):
             watch.assert_known()
             if running.refused is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextvars
 import copyreg
 import decimal
 import functools
@@ -18,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...core import config, policy
+from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.package import OURS
@@ -25,6 +27,7 @@ from ...core.tensor_base import TensorBase
 from ...runtime.tensors import wrap
 from .code_names import (
     OURS_IMPLIED,
+    LibraryModule,
     UserCodeName,
     catches_errors,
     given_names,
@@ -34,7 +37,7 @@ from .code_names import (
     reads_any_name,
     set_by,
 )
-from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_known, is_users
+from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_installed, is_known, is_users
 from .known_types import (
     BUILT_IN,
     CACHED,
@@ -42,8 +45,10 @@ from .known_types import (
     NUMPY_RANDOM,
     VIEWS,
     Held,
+    InContext,
     Writeable,
     contents_of,
+    count_kept,
     facts_of,
     gotten_by,
     is_method_of_library,
@@ -57,7 +62,7 @@ from .known_types import (
 )
 from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
-from .slot_values import is_same, names_in
+from .slot_values import CONTAINERS, held_by, is_same, names_in
 from .slots import ABSENT, PLAIN, GuardSource
 
 _REGISTRIES = frozenset(("_parameters", "_buffers", "_modules"))
@@ -69,18 +74,14 @@ _FACTS = ("__name__", "__qualname__", "__doc__", "__annotations__", "__module__"
 _FACTS_OF_CODE = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
 
-def _kept_by(cache: Any) -> tuple[int, int]:
-    """How often an lru_cache has computed a result since it was emptied, and how many it has."""
-    info = cache.cache_info()
-    return info.misses, info.currsize
-
-
 class StateSnapshot:
     """A snapshot of all Python state that code can reach from some roots by the names in it."""
 
     def __init__(self, roots: Iterable[tuple[str, object]], names: Iterable[str] = ()) -> None:
-        """`names` of code that ran before are looked up, too."""
-        roots = list(roots)
+        """`names` of code that ran before are looked up, too, and modules among them."""
+        names = list(names)
+        self.modules = {name for name in names if type(name) is LibraryModule}
+        roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = set(names)
         self._learned: set[int] = set()  # ids of the code whose names are known
         self._everything = False
@@ -101,6 +102,7 @@ class StateSnapshot:
             before = len(self._names), self._everything, self._catches, len(self._set)
             self.slots: list[GuardSource] = []
             self.passed_over: set[str] = set()  # names that objects have and no code named
+            self.of_objects: set[str] = set()  # those that are not of modules
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
             self.ways: dict[int, list[int]] = {}  # such slots, and others that lead there
@@ -164,7 +166,7 @@ class StateSnapshot:
             self._everything = self.any_name = True
         if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
             x = x.base
-        if isinstance(x, (Op, np.dtype, np.generic)) or self._is_seen(x, place):
+        if isinstance(x, (Op, dtype, np.dtype, np.generic)) or self._is_seen(x, place):
             return
         opaque = getattr(type(x), "_read_by_name", None)
         if opaque is not None:  # whose own code looks at what it holds each time
@@ -178,8 +180,8 @@ class StateSnapshot:
         elif isinstance(x, types.FunctionType):
             self._visit_function(x, place)
         elif isinstance(x, types.MethodType):
-            self._add("attr", x, "__func__", x.__func__, place, None)
-            self._add("attr", x, "__self__", x.__self__, place, None)
+            for name in ("__func__", "__self__"):
+                self._add("attr", x, name, getattr(x, name), place, None)
         elif isinstance(x, functools.partial):
             for name in ("func", "args", "keywords"):
                 value = getattr(x, name)
@@ -188,10 +190,8 @@ class StateSnapshot:
                 else:
                     self._add("attr", x, name, value, place, None)
             self._visit_own(x, place)
-        elif isinstance(x, (staticmethod, classmethod)):
-            self._add("attr", x, "__func__", x.__func__, place, None)
-        elif isinstance(x, property):
-            for name in ("fget", "fset"):
+        elif isinstance(x, (staticmethod, classmethod, property)):
+            for name in ("fget", "fset") if isinstance(x, property) else ("__func__",):
                 self._add("attr", x, name, getattr(x, name), place, None)
         elif isinstance(x, np.ndarray):
             self._visit_array(x, place)
@@ -200,7 +200,7 @@ class StateSnapshot:
         elif isinstance(x, type):
             self._visit_class(x, place)
         elif isinstance(x, types.ModuleType):
-            if is_users_module(x):
+            if is_users_module(x) or x.__name__ in self.modules:
                 self._visit_names(x.__dict__, place, all_of_them=False)
                 if "__getattr__" in x.__dict__ or self._catches:
                     self._visit_absent(x.__dict__, self._users, place)
@@ -262,7 +262,7 @@ class StateSnapshot:
 
         Errors: RetraceOnCache.
         """
-        filled = [cache for cache, before in self.caches if _kept_by(cache) != before]
+        filled = [cache for cache, before in self.caches if count_kept(cache) != before]
         for cache in filled:
             cache.cache_clear()
         if filled:
@@ -332,13 +332,15 @@ class StateSnapshot:
         for name in sorted(own.keys() & self._users):
             value = own[name]
             self.slots.append(GuardSource("dict", own, name, value, place, UserCodeName(name)))
-            if isinstance(value, type):
+            if is_installed(str(own.get("__file__"))):
+                self._waiting.append((value, len(self.slots) - 1))
+            elif isinstance(value, type):
                 self._visit_kind(value, len(self.slots) - 1)
-            elif not is_of_library(value):
+            elif not is_of_library(value) or isinstance(value, types.MethodType):
                 self._waiting.append((value, len(self.slots) - 1))
 
     def _visit_absent(self, own: dict[str, Any], names: set[str], place: int) -> None:
-        """Guard that a module has none of some names that users' code names."""
+        """Guard that a module has none of some names."""
         for name in sorted(names - own.keys()):
             self.slots.append(GuardSource("dict", own, name, ABSENT, place, UserCodeName(name)))
 
@@ -403,7 +405,7 @@ class StateSnapshot:
         others have it keep more.
         """
         read = functools.partial(results_kept_by, x)
-        self.caches.append((x, _kept_by(x)))
+        self.caches.append((x, count_kept(x)))
         self._add("attr", x, "__wrapped__", x.__wrapped__, place, None)
         self.slots.append(GuardSource("kept", read, "what it keeps", read(), place, None))
 
@@ -432,6 +434,8 @@ class StateSnapshot:
             self._visit_facts(x, ("handlers", "filters", "propagate"), place)
             manager = x.manager.__dict__
             self._add("dict", manager, "_disable", manager.get("_disable"), place, None)
+        elif type(x) is contextvars.ContextVar and (value := InContext(x)()) is not ABSENT:
+            self._add("call", InContext(x), x.name, value, place, None)
         elif isinstance(x, VIEWS):
             read = functools.partial(contents_of, x)
             self._add("call", read, "contents", read(), place, None)
@@ -452,10 +456,8 @@ class StateSnapshot:
             self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
             here = len(self.slots) - 1
             self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))
-        elif isinstance(x, dict):
-            self._add("items", x, None, (*x.keys(), *x.values()), place, None)
-        elif isinstance(x, (list, tuple, set, frozenset, deque)):
-            self._add("items", x, None, tuple(x), place, None)  # tuples: to visit their items
+        elif isinstance(x, CONTAINERS):  # tuples: to visit their items
+            self._add("items", x, None, held_by(x), place, None)
         elif self._visit_in_c(x, place):
             return
         if type(x) is CACHED:
@@ -503,8 +505,11 @@ class StateSnapshot:
     ) -> None:  # fmt: skip
         names = self._names
         everything = self._everything and all_of_them
+        left_out = _OF_CLASSES if is_class else unread
+        if "__builtins__" not in self._users:  # of a module, whose code finds them by itself
+            left_out |= {"__builtins__"}
         for name, value in (own.__dict__ if is_class else own).items():
-            if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
+            if type(name) is not str or name in left_out:
                 continue
             registry = name in _REGISTRIES
             implied = is_implied(name) if is_class else name == "__getattr__"  # a module's
@@ -513,6 +518,8 @@ class StateSnapshot:
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
             elif name not in _OF_CLASSES and not is_method_of_library(value):
                 self.passed_over.add(name)
+                if all_of_them:
+                    self.of_objects.add(name)
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a
@@ -522,7 +529,7 @@ class StateSnapshot:
         self.renewed[id(x)] = frozenset(names)
         for place, slot in enumerate(self.slots):
             if slot.kind == "items" and slot.holder is x:
-                self.slots[place] = slot._replace(value=(*x.keys(), *x.values()))
+                self.slots[place] = slot._replace(value=held_by(x))
                 self._waiting.extend((each, place) for each in x.values())
         while self._waiting:
             self._visit(*self._waiting.popleft())
@@ -530,6 +537,12 @@ class StateSnapshot:
     def guard_setting(self, read: Callable[[], object]) -> None:
         """Guard a setting of this library, which the function has read."""
         self.slots.append(GuardSource("call", read, "a setting", read(), -1, None))
+
+    def passes_over(self, x: object, name: str) -> bool:
+        """Whether an object that is read by a name may have been passed over with it."""
+        if name in self._names:
+            return False
+        return name in self.passed_over or self.has_met(x) or self.has_met(type(x))
 
     def has_met(self, x: object) -> bool:
         """Whether an object was there before the function ran, and can be reached by its code."""
