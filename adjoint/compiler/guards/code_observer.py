@@ -327,6 +327,12 @@ _READERS_FILES = (
     _collections_abc.__file__,
 )
 
+
+def reader_of(function: Any) -> str:
+    """Name of a library's function in Python for which a function is refused; '' for others."""
+    return _READERS.get(id(getattr(function, "__code__", None)), "")
+
+
 _CONTAINERS = (list, dict, set, deque)
 
 

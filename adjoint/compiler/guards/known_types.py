@@ -12,6 +12,7 @@ import decimal
 import functools
 import gc
 import inspect
+import io
 import operator
 import re
 import sys
@@ -255,6 +256,12 @@ class Held:
             self._lock.acquire(False)
         else:
             self._lock.release()
+
+
+def is_iterator(x: object) -> bool:
+    """Whether an object gives its items once, or draws random numbers."""
+    gives = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
+    return gives or isinstance(x, NUMPY_RANDOM)
 
 
 _OPAQUE: dict[type, bool] = {}  # types, and whether their objects are

@@ -7,7 +7,6 @@ import contextvars
 import copyreg
 import decimal
 import functools
-import io
 import logging
 import operator
 import sys
@@ -42,7 +41,6 @@ from .known_types import (
     BUILT_IN,
     CACHED,
     LOCK,
-    NUMPY_RANDOM,
     VIEWS,
     Held,
     InContext,
@@ -51,6 +49,7 @@ from .known_types import (
     count_kept,
     facts_of,
     gotten_by,
+    is_iterator,
     is_method_of_library,
     is_of_library,
     is_opaque,
@@ -411,8 +410,7 @@ class StateSnapshot:
 
     def _visit_in_c(self, x: Any, place: int) -> bool:
         """Guard an object without attributes of its own; whether it is one."""
-        is_iterator = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
-        if is_iterator or isinstance(x, NUMPY_RANDOM):
+        if is_iterator(x):
             self._add("iterator", x, None, None, place, None)
             return False
         if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
