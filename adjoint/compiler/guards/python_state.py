@@ -19,7 +19,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from ...core.errors import Unsupported
@@ -421,7 +421,7 @@ def watched(
     roots: Iterable[tuple[str, Any]],
     run: Callable[[list[GuardSource], StateSnapshot], Any],
     places: Sequence[GuardSource] = (),
-    names: Iterable[str] = (),
+    names: Collection[str] = (),
 ) -> tuple[Any, Guards]:
     """Run `run(present, reads)`, which calls `function`, while observing its Python; returns the
     result and the guards. `present` are those of `places` that are still reachable (`run` handles

@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -76,9 +76,8 @@ _FACTS_OF_CODE = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 class StateSnapshot:
     """A snapshot of all Python state that code can reach from some roots by the names in it."""
 
-    def __init__(self, roots: Iterable[tuple[str, object]], names: Iterable[str] = ()) -> None:
+    def __init__(self, roots: Iterable[tuple[str, object]], names: Collection[str] = ()) -> None:
         """`names` of code that ran before are looked up, too, and modules among them."""
-        names = list(names)
         self.modules = {name for name in names if type(name) is LibraryModule}
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = set(names)
@@ -174,6 +173,10 @@ class StateSnapshot:
             for name in getattr(type(x), "_read_always", ()):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
             self._visit_facts(x, getattr(type(x), "_facts", ()), place)
+            for name in sorted(self._users) if hasattr(x, "__dict__") else ():
+                if callable(getattr(type(x), name, None)):  # which a user may replace
+                    value = x.__dict__.get(name, ABSENT)
+                    self._add("dict", x.__dict__, name, value, place, UserCodeName(name))
             for holder, key in x._members() if hasattr(x, "_members") else ():
                 self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
@@ -516,8 +519,7 @@ class StateSnapshot:
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
             elif name not in _OF_CLASSES and not is_method_of_library(value):
                 self.passed_over.add(name)
-                if all_of_them:
-                    self.of_objects.add(name)
+                self.of_objects.update((name,) if all_of_them else ())
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a

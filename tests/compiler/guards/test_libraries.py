@@ -280,3 +280,24 @@ def test_a_dtype_that_has_no_arrays_is_constant():
     held = types.SimpleNamespace(dtypes={"narrow": ad.float8_e4m3fn}, scale=2.0)
     scaled = ad.compile(lambda x: x * held.scale * (2 if "narrow" in held.dtypes else 3))
     assert results(scaled, [lambda: setattr(held, "scale", 3.0)]) == [4.0, 6.0]
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_a_function_in_the_place_of_an_optimizers_method_is_followed(kind):
+    def changed(call):
+        w = ad.nn.Parameter(ad.ones(2))
+        optimizer = getattr(ad.optim, kind)([w], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            (w * x).sum().backward()
+            optimizer.step()
+            return (w * x).sum().detach() * 1
+
+        changes = [
+            lambda: None, lambda: setattr(optimizer, "step", lambda: None), lambda: None,
+            lambda: delattr(optimizer, "step"),
+        ]  # fmt: skip
+        return results(call(step), changes)
+
+    assert changed(ad.compile) == pytest.approx(changed(lambda function: function))
