@@ -42,7 +42,9 @@ _LIBRARIES = tuple(
 _INSTALLED = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")
 )
-_NUMPY = os.path.dirname(np.__file__) + os.sep
+_OWN_LIBRARIES = tuple(  # what this package is built on
+    path + name + os.sep for path in _INSTALLED for name in ("numpy", "llvmlite", "ml_dtypes")
+)
 # Modules in C all of whose functions only read their arguments, or write to lists and dicts among
 # them, which are guarded by what they contain.
 _PURE_MODULES = (
@@ -402,8 +404,8 @@ def is_library(path: str) -> bool:
 
 
 def is_installed(path: str) -> bool:
-    """Whether a file was installed, and is neither Python's, NumPy's nor this package's."""
-    return path.startswith(_INSTALLED) and not path.startswith((*OURS, _NUMPY))
+    """Whether a file was installed, and is not what this package itself is built on."""
+    return path.startswith(_INSTALLED) and not path.startswith((*OURS, *_OWN_LIBRARIES))
 
 
 def is_users(code: types.CodeType) -> bool:

@@ -25,7 +25,6 @@ class RunningCode:
         self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
         self.unknown: RetraceToFollow | None = None  # or why the function is traced again
         self.by_libraries: set[str] = set()  # names in code of libraries to which nothing led
-        self._missed: set[str] = set()  # names that libraries have read by, which were not followed
         self._reads = reads
         self._slots = [n for n, slot in enumerate(reads.slots) if slot.kind in UNFOLLOWED]
         ways = {m for n in self._slots for m in self._above(n, all_of_them=True)}
@@ -49,6 +48,7 @@ class RunningCode:
                 self._miss_globals(code, frame.f_globals)
         if installed and reads_whole(code):
             self.names.whole = True
+            self._stop_to_follow(self._reads.of_objects)
         if (
             not self._begun
             or self.names.everything is not computed
@@ -76,7 +76,7 @@ class RunningCode:
         if module not in self._reads.modules and not all(
             callable(x) or isinstance(x, types.ModuleType) for x in held
         ):
-            self._missed.add(module)
+            self._stop_to_follow({module})
 
     def reads(self, x: object = None, *more: object) -> None:
         """Note that a library's code reads or sets an attribute of `x` by a name that it has
@@ -84,26 +84,34 @@ class RunningCode:
 
         Errors: Stopped if that leads to what cannot be followed.
         """
+        missed: set[str] = set()
         given = more[:1] or [*getattr(x, "__dict__", ())]
         for name in given:
             if type(name) is not str or name in self.names.names or is_implied(name):
                 continue
             self.names.names.add(name)
             if self._reads.passes_over(x, name):
-                self._missed.add(name)
+                missed.add(name)
             if name in self._needs:
                 self._stop_before_unfollowed()
+        self._stop_to_follow(missed)
+
+    def _stop_to_follow(self, missed: set[str]) -> None:
+        """End the capture before a library reads or writes what was not followed."""
+        if missed:
+            self.unknown = RetraceToFollow(
+                f"compile: a library's function that runs may read {', '.join(sorted(missed)[:3])} "
+                "of what the function has, which was not followed",
+                missed,
+            )
+            raise Stopped
 
     def assert_all_followed(self) -> None:
         """Check that what code of libraries read by name, to which nothing led, is followed.
 
-        Errors: RetraceToFollow with the names that objects have and that were passed over, and with
-        the modules in which code has variables.
+        Errors: RetraceToFollow with the names that objects have and that were passed over.
         """
-        passed_over = self._reads.passed_over
-        missed = self._missed | (
-            passed_over if self.names.whole else self.by_libraries & passed_over
-        )
+        missed = self.by_libraries & self._reads.passed_over
         if missed:
             raise RetraceToFollow(
                 f"compile: a library's function that runs may read {', '.join(sorted(missed)[:3])} "

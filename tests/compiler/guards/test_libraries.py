@@ -125,17 +125,16 @@ BY_NAME = sorted(
 @pytest.mark.parametrize("way", ["of the module", "by itself"])
 def test_what_a_library_reads_by_a_computed_name_is_followed(lib, name, way):
     def changed(call):
-        holder = types.SimpleNamespace(hidden=2.0, other=1.0)
-        alone = getattr(lib, name)
-        functions = {
-            "of the module": lambda x: x * getattr(lib, name)(holder),
-            "by itself": lambda x: x * alone(holder),
-        }
+        holder = type("Holder", (), {})()
+        holder.hidden, holder.other = 2.0, 1.0
+        own = {"lib": lib, "alone": getattr(lib, name), "holder": holder}
+        called = f"lib.{name}" if way == "of the module" else "alone"
+        function = eval(f"lambda x: x * {called}(holder)", own)
         changes = [
             lambda: setattr(holder, "hidden", 5.0), lambda: setattr(holder, "hidden2", 1.0),
             lambda: setattr(holder, "hidden", 7.0),
         ]  # fmt: skip
-        return results(call(functions[way]), changes)
+        return results(call(function), changes)
 
     assert changed(ad.compile) == changed(lambda function: function)
 
