@@ -83,6 +83,7 @@ from .guards.slots import PLAIN, GuardSource
 from .guards.state_snapshot import StateSnapshot
 from .report.explanation import explanation, report
 from .report.pass_trace import PassTrace, name_inputs, stages_of
+from .report.refusals import with_others
 from .run.arena_pool import ArenaPool
 from .run.bound_call import OTHER, FastPath
 from .run.derivatives import Derivatives
@@ -310,7 +311,8 @@ class CompiledFunction:
         takes longer than the call. A function that changes nothing is called 5 times, and the
         least time of each step counts; one that does (a training step) once.
 
-        Errors: those of the call; Unsupported where it runs eagerly.
+        Errors: those of the call; Unsupported where it runs eagerly. After a refusal the error has
+        all others that the function's code would be refused for, as far as reading it tells.
 
         >>> doubled = ad.compile(lambda x: (x * 2).exp())
         >>> [row.name for row in doubled.explain(ad.ones(4)).rows]
@@ -321,10 +323,14 @@ class CompiledFunction:
             policy.EXPLAINED if self._changes_nothing() else 1
         ):
             timer = Timer()
-            self._run(MODE.get(), args, kwargs, timer)
+            try:
+                self._run(MODE.get(), args, kwargs, timer)
+            except Unsupported as error:
+                raise Unsupported(with_others(str(error), self.function)) from error
             taken.append(timer.seconds)
         if self._eagerly:
-            raise Unsupported(f"explain: {self._called} runs eagerly: {self._eagerly}")
+            told = f"explain: {self._called} runs eagerly: {self._eagerly}"
+            raise Unsupported(with_others(told, self.function))
         if self._latest is None:
             raise Unsupported(
                 f"explain: {self._called} ran eagerly, since its optimizers had no state before "

@@ -998,6 +998,22 @@ way("state of an optimizer", "w$ = nn.Parameter(ad.ones(2))\nh$ = ad.optim.Adam(
 way("rate of a schedule", "w$ = nn.Parameter(ad.ones(2))\nh$ = ad.optim.SGD([w$], lr=2.0)\ng$ = ad.optim.lr_scheduler.StepLR(h$, 1)", "g$.get_last_lr()[0]", step="h$.step(); g$.step()")
 way("epoch of a schedule", "w$ = nn.Parameter(ad.ones(2))\nh$ = ad.optim.SGD([w$], lr=2.0)\ng$ = ad.optim.lr_scheduler.StepLR(h$, 1)", "g$.last_epoch + 2.0", step="h$.step(); g$.step()")
 
+# ---- installed libraries -------------------------------------------------------------------------
+
+LIBRARY = (
+    "import sysconfig\nl$ = types.ModuleType('l$')\nl$.__file__ = sysconfig.get_path('purelib') + '/l$.py'\n"
+    "exec(compile('import operator\\nv, held = 2.0, {1: 2.0}\\ndef variable(): return v\\n"
+    "def item(): return held[1]\\ndef by_getattr(o): return getattr(o, chr(115))\\n"
+    "def by_dict(o): return o.__dict__[chr(115)]\\ndef by_getter(o): return operator.attrgetter(chr(115))(o)\\n"
+    "class C:\\n    def of(self): return v\\ndef made(): return C()', l$.__file__, 'exec'), vars(l$))\n"
+    "sys.modules['l$'] = l$\nh$ = Plain(s=2.0)"
+)
+for _read in ("l$.variable()", "l$.made().of()", "l$.C().of()"):
+    way(f"variable of a library: {_read}", LIBRARY, _read, rebind="l$.v = ?")
+way("item of a library", LIBRARY, "l$.item()", set_item="l$.held[1] = ?", rebind="l$.held = {1: ?}")
+for _read in ("by_getattr", "by_dict", "by_getter"):
+    way(f"{_read} of a library", LIBRARY, f"l$.{_read}(h$)", rebind="h$.s = ?", replace="h$ = Plain(s=?)")
+
 # ---- the library's modes, and its functions replaced ---------------------------------------------
 
 for _name, _read, _changes in (
@@ -1082,6 +1098,7 @@ effect("dict cleared", "e$ = {1: 2}", "e$.clear()", "e$")
 effect("defaultdict", "e$ = collections.defaultdict(int)", "e$['n'] += 1", "e$")
 effect("defaultdict that is read", "e$ = collections.defaultdict(int)", "e$[len(e$)]", "e$")
 effect("Counter", "e$ = collections.Counter()", "e$['n'] += 1", "e$")
+effect("Counter that counts on", "e$ = collections.Counter('aab')", "e$.update('b')", "dict(e$)")
 effect("Counter.update", "e$ = collections.Counter()", "e$.update('ab')", "e$")
 effect("OrderedDict moved", "e$ = collections.OrderedDict(a=1, b=2)", "e$.move_to_end('a')", "list(e$)")
 effect("set.add", "e$ = set()", "e$.add(len(e$))", "e$")
@@ -1168,6 +1185,8 @@ effect("ctypes number", "e$ = ctypes.c_int(0)", "e$.value += 1", "e$.value")
 effect("ctypes array", "e$ = (ctypes.c_int * 1)(0)", "e$[0] += 1", "e$[0]")
 effect("ctypes memset", "e$ = bytearray(2)\np$ = (ctypes.c_char * 2).from_buffer(e$)", "ctypes.memset(p$, 65, 2)", "e$")
 effect("context variable set", "e$ = contextvars.ContextVar('e$', default=0)", "e$.set(e$.get() + 1)", "e$.get()")
+effect("context variable borrowed", "e$ = contextvars.ContextVar('e$', default=0)", "p$ = e$.set(1)\nx = x * e$.get()\ne$.reset(p$)", "e$.get()")
+effect("variable of a library counted", LIBRARY + "\nexec(compile('def count():\\n    global v\\n    v += 1\\n    return v', l$.__file__, 'exec'), vars(l$))", "x = x * l$.count()", "l$.v")
 effect("bound set of a context variable", "e$ = contextvars.ContextVar('e$', default=0)\np$ = e$.set", "p$(5)", "e$.get()")
 effect("thread local counted", "e$ = threading.local()\ne$.n = 0", "e$.n += 1", "e$.n")
 effect("StringIO written", "e$ = io.StringIO()", "e$.write('a')", "e$.getvalue()")

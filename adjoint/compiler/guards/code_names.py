@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...core import policy
 from ...core.package import OURS
-from .code_observer import is_users
+from .code_observer import BY_NAME, is_users
 from .retraces import RetraceOnRenewal
 from .slots import GuardSource
 
@@ -22,6 +22,10 @@ ANY_NAME = frozenset((
     "__getattribute__", "getattr_static", "getmembers", "attrgetter", "methodcaller", "format",
     "format_map", "asdict", "astuple", "dir",
 ))  # fmt: skip
+
+
+# Those of them by which code of a library is not known to read one attribute: see `BY_NAME`.
+_WHOLE = ANY_NAME - frozenset(BY_NAME)
 
 
 _WORDS = (
@@ -57,6 +61,12 @@ class Lookups(NamedTuple):
 
 
 NOTHING = Lookups()
+
+
+class LibraryModule(str):
+    """The name of a library's module whose variables are followed as those of the user's are."""
+
+    __slots__ = ()
 
 
 class UserCodeName(str):
@@ -109,6 +119,14 @@ def reads_any_name(code: types.CodeType) -> bool:
     patterns and classes.
     """
     return not ANY_NAME.isdisjoint(code.co_names) or any(
+        each.opname == "MATCH_CLASS" for each in dis.get_instructions(code)
+    )
+
+
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
+def reads_whole(code: types.CodeType) -> bool:
+    """Whether code may read any attributes by other means than the functions that are watched."""
+    return not _WHOLE.isdisjoint(code.co_names) or any(
         each.opname == "MATCH_CLASS" for each in dis.get_instructions(code)
     )
 
@@ -169,6 +187,7 @@ class CodeNames:
         self.names: set[str] = set()
         self.users: set[str] = set()  # those in users' code
         self.everything = any_name  # whether users' code may read names that it computes
+        self.whole = False  # whether code of libraries may, by other means than `BY_NAME`
 
     def add(self, code: types.CodeType) -> None:
         """Take over the names of code that runs."""
@@ -192,7 +211,8 @@ class CodeNames:
 
     def may_compute(self, slot: GuardSource) -> bool:
         """Whether a slot is read by any code, or may be by a computed name."""
-        return slot.needs is None or (self.everything and isinstance(slot.needs, str))
+        computed = self.everything or self.whole
+        return slot.needs is None or (computed and isinstance(slot.needs, str))
 
     def assert_none(self, renewed: Iterable[frozenset[str]]) -> None:
         """Check that no code but our own names what has been renewed.

@@ -16,6 +16,8 @@ cdef class _Apart(HandlersReplaced):
 cdef class CodeObserver:
     cdef public dict codes
     cdef object _begins
+    cdef public object reads
+    cdef dict _librarys
     cdef dict _callers
     cdef public str refused
     cdef public dict changed

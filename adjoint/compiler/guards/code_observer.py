@@ -39,6 +39,12 @@ _LIBRARIES = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+_INSTALLED = tuple(
+    os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")
+)
+_OWN_LIBRARIES = tuple(  # what this package is built on
+    path + name + os.sep for path in _INSTALLED for name in ("numpy", "llvmlite", "ml_dtypes")
+)
 # Modules in C all of whose functions only read their arguments, or write to lists and dicts among
 # them, which are guarded by what they contain.
 _PURE_MODULES = (
@@ -67,6 +73,8 @@ _PURE_FUNCTIONS = {
 _PURE_NAMES = {module: frozenset(names.split()) for module, names in _PURE_FUNCTIONS.items()}
 # Functions of modules that are otherwise known: they read or write what no guard sees.
 WITH_EFFECT = ("print", "input", "open", "breakpoint")
+# Functions that read or set what they are given the name of, or all that an object has.
+BY_NAME = ("getattr", "hasattr", "setattr", "delattr", "vars", "dir")
 _IMPURE = {
     "builtins": frozenset((*WITH_EFFECT, "exec", "eval", "compile", "globals", "__import__")),
     "numpy": frozenset(("tofile", "dump", "fromfile")),
@@ -102,18 +110,20 @@ class Stopped(BaseException):
 
 class _WatchedBuiltIns:
     """Built-in functions with effects, which C may call where the interpreter sees no call (`map`,
-    `partial`, a key of `sorted`): while it is on they tell the observer first.
+    `partial`, a key of `sorted`), and those that read by name: while it is on they tell the
+    observer first.
     """
 
     def __init__(self, watch: CodeObserver) -> None:
         self._thread = threading.get_ident()
-        self._originals = {name: getattr(builtins, name) for name in WITH_EFFECT}
+        self._originals = {name: getattr(builtins, name) for name in (*WITH_EFFECT, *BY_NAME)}
         self._watch = watch
 
     def replace(self) -> None:
         """Put functions that ask first in their places."""
         for name, function in self._originals.items():
-            setattr(builtins, name, functools.partial(self._called, function))
+            asks = self._called if name in WITH_EFFECT else self._named
+            setattr(builtins, name, functools.partial(asks, function))
 
     def put_back(self) -> None:
         """Put the functions back."""
@@ -125,16 +135,30 @@ class _WatchedBuiltIns:
             self._watch.refuse(function, sys._getframe())
         return function(*args, **kwargs)
 
+    def _named(self, function: Callable[..., R], *given: Any) -> R:
+        if threading.get_ident() == self._thread and sys.getprofile() is not None:
+            frame = sys._getframe() if cython.compiled else sys._getframe(1)
+            if self._watch.is_librarys(frame.f_code):
+                self._watch.reads(*given)
+        return function(*given)
+
 
 class CodeObserver:
     """Context manager that notes which code runs, and the first call whose effect a program could
     not repeat.
     """
 
-    def __init__(self, begins: Callable[[types.CodeType, types.FrameType], None]) -> None:
-        """`begins` is told of code, with its frame, before it runs for the first time."""
+    def __init__(
+        self, begins: Callable[[types.CodeType, types.FrameType], None],
+        reads: Callable[..., None],
+    ) -> None:  # fmt: skip
+        """`begins` is told of code, with its frame, before it runs for the first time; `reads` of
+        the object that a library's code reads by a name, and of this name, if it gives one.
+        """
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
         self._begins = begins
+        self.reads = reads
+        self._librarys: dict[int, tuple[Any, bool]] = {}  # code by id; whether it is a library's
         self._callers: dict[int, tuple[Any, bool]] = {}  # likewise, and whether it is ours
         self.refused: str = ""  # the first call with an effect, and where
         self.changed: dict[int, str] = {}  # by the id of a container that a method changed: where
@@ -215,6 +239,14 @@ class CodeObserver:
             where = place_in(users.f_code, users.f_lineno)
             self.refused = f"{name_of(function)}(), of which a program knows nothing{where}"
             raise Stopped
+
+    def is_librarys(self, code: types.CodeType) -> bool:
+        """Whether code is of a library, not of this package or of the user's."""
+        known = self._librarys.get(id(code))
+        if known is None:
+            name = code.co_filename
+            known = self._librarys[id(code)] = code, is_library(name) and not name.startswith(OURS)
+        return known[1]
 
     def assert_known(self) -> None:
         """Check that no call was met of which a program knows nothing.
@@ -297,6 +329,12 @@ _READERS_FILES = (
     _collections_abc.__file__,
 )
 
+
+def reader_of(function: Any) -> str:
+    """Name of a library's function in Python for which a function is refused; '' for others."""
+    return _READERS.get(id(getattr(function, "__code__", None)), "")
+
+
 _CONTAINERS = (list, dict, set, deque)
 
 
@@ -363,6 +401,11 @@ IMPORTS = "<frozen importlib._bootstrap>"
 def is_library(path: str) -> bool:
     """Whether a file belongs to Python or was installed."""
     return path.startswith(("<frozen", *_LIBRARIES))
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file was installed, and is not what this package itself is built on."""
+    return path.startswith(_INSTALLED) and not path.startswith((*OURS, *_OWN_LIBRARIES))
 
 
 def is_users(code: types.CodeType) -> bool:

@@ -5,12 +5,14 @@ Objects of any other type in C are refused.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import datetime
 import decimal
 import functools
 import gc
 import inspect
+import io
 import operator
 import re
 import sys
@@ -25,7 +27,7 @@ import numpy as np
 from ...core.package import OURS
 from .code_names import ANY_NAME
 from .code_observer import is_known, is_library, is_users
-from .slots import PLAIN, GuardSource
+from .slots import ABSENT, PLAIN, GuardSource
 
 
 def is_ours(function: object) -> bool:
@@ -123,6 +125,12 @@ def results_kept_by(cache: Any) -> tuple[object, ...]:
     return info.misses, *(x for each in kept if each is not own for x in each.values())
 
 
+def count_kept(cache: Any) -> tuple[int, int]:
+    """How often an lru_cache has computed a result since it was emptied, and how many it has."""
+    info = cache.cache_info()
+    return info.misses, info.currsize
+
+
 # Types whose objects cannot be given another class.
 BUILT_IN = frozenset((dict, list, tuple, set, frozenset, deque))
 
@@ -175,6 +183,25 @@ def decimal_settings() -> tuple[object, ...]:
     return context.prec, context.rounding, context.Emin, context.Emax, context.clamp, traps
 
 
+class DecimalContext:
+    """The context of decimal arithmetic, as it is."""
+
+    def __init__(self) -> None:
+        self._context = decimal.getcontext()
+        self._before = self._context.copy()
+
+    def put_back(self) -> None:
+        """Let it be as it was."""
+        context, before = self._context, self._before
+        if decimal.getcontext() is not context:
+            decimal.setcontext(context)
+        for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp"):
+            if getattr(context, name) != getattr(before, name):
+                setattr(context, name, getattr(before, name))
+        context.flags.update(before.flags)
+        context.traps.update(before.traps)
+
+
 def print_settings() -> str:
     """Settings on which the text of an array depends."""
     return repr(np.get_printoptions())
@@ -195,6 +222,24 @@ class Writeable:
         self._array.flags.writeable = value
 
 
+class InContext:
+    """The value of a context variable."""
+
+    def __init__(self, variable: contextvars.ContextVar[Any]) -> None:
+        self._variable = variable
+
+    def __call__(self) -> object:
+        """The value now, or the default."""
+        try:
+            return self._variable.get()
+        except LookupError:
+            return ABSENT
+
+    def put_back(self, value: object) -> None:
+        """Let it hold what it held."""
+        self._variable.set(value)
+
+
 class Held:
     """Whether a lock is held."""
 
@@ -211,6 +256,12 @@ class Held:
             self._lock.acquire(False)
         else:
             self._lock.release()
+
+
+def is_iterator(x: object) -> bool:
+    """Whether an object gives its items once, or draws random numbers."""
+    gives = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
+    return gives or isinstance(x, NUMPY_RANDOM)
 
 
 _OPAQUE: dict[type, bool] = {}  # types, and whether their objects are

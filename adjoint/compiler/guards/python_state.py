@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
+import operator
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from ...core.errors import Unsupported
@@ -26,10 +28,10 @@ from ...core.tensor_base import TensorBase
 from .code_names import NOTHING, CodeNames, Lookups, writes_text
 from .code_observer import CodeObserver, Stopped, is_users, name_of, place_in
 from .identity_guards import IdentityGuards, version_of
-from .known_types import decimal_settings, print_settings
+from .known_types import DecimalContext, decimal_settings, is_iterator, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
-from .running_code import RunningCode, unknown_code
-from .slot_values import equal, is_same, names_in, now, others, put_back
+from .running_code import UNFOLLOWED, RunningCode, unknown_code
+from .slot_values import equal, is_same, names_in, now, others, pairs_of, put_back
 from .slots import ABSENT, CONTENT, PLAIN, GuardSource, place_key
 from .state_snapshot import StateSnapshot
 from .warned import Warned, WarningLog
@@ -219,7 +221,7 @@ def _parts(reads: StateSnapshot, slot: GuardSource) -> list[GuardSource]:
     if isinstance(holder, dict):
         half = len(value) // 2
         before = dict(zip(value[:half], value[half:], strict=True))
-        now_there = {key: x for key, x in holder.items() if key not in excluded}
+        now_there = {key: x for key, x in pairs_of(holder) if key not in excluded}
         if not before.keys() <= now_there.keys():
             return []
         pairs = [(key, before.get(key, ABSENT), x) for key, x in now_there.items()]
@@ -261,37 +263,56 @@ def _put_back_and_refuse(
     raise RetraceToLift(text, slots)
 
 
-def _assert_guardable(reads: StateSnapshot, slot: GuardSource) -> None:
+def remedy_of(x: object) -> str:
+    """Remedy where a function is refused for an object, in words."""
+    if isinstance(x, types.BuiltinFunctionType) and name_of(x) == "_warnings.warn":
+        return "call warnings.warn(), as an attribute of the module"
+    if callable(x) and not is_iterator(x):
+        return "call it outside of the function"
+    if is_iterator(x):
+        return "give it the items as arguments, and draw by adjoint"
+    return "give it what it holds as an argument, or in a list, dict or attribute"
+
+
+def _assert_guardable(reads: StateSnapshot, watch: CodeObserver, slot: GuardSource) -> None:
     """Check that later calls can tell whether a slot has changed.
 
     Errors: Unsupported for iterators, sources of random numbers, objects whose state lies in C, and
     large arrays.
     """
+    if slot.kind not in UNFOLLOWED:
+        return
+    x, path, line = slot.holder, reads.path(slot), _where_read(reads, watch, slot)
     if slot.kind == "iterator":
+        text = f"read {path}, an iterator or a source of random numbers from outside{line}"
+    elif slot.kind == "large":
         raise Unsupported(
-            f"compile: the function may read {reads.path(slot)}, an iterator or a source of "
-            "random numbers from outside; give it the items as arguments, and draw by adjoint"
+            f"compile: the function may read {path}, a NumPy array of {x.nbytes:,} bytes that "
+            f"others may write{line}; give it as a tensor"
         )
-    if slot.kind == "opaque" and isinstance(slot.holder, types.BuiltinFunctionType):
-        name = name_of(slot.holder)
-        remedy = "call it outside of the function"
-        if name == "_warnings.warn":
-            remedy = "call warnings.warn(), as an attribute of the module"
-        raise Unsupported(
-            f"compile: the function may call {reads.path(slot)}, which is {name}(), of which a "
-            f"program knows nothing; {remedy}"
+    elif isinstance(x, types.BuiltinFunctionType):
+        name = name_of(x)
+        text = f"call {path}, which is {name}(), of which a program knows nothing{line}"
+    else:
+        text = (
+            f"read {path}, of the type {type(x).__qualname__}, whose state lies in C, where it "
+            f"cannot be followed{line}"
         )
-    if slot.kind == "opaque":
-        raise Unsupported(
-            f"compile: the function may read {reads.path(slot)}, of the type "
-            f"{type(slot.holder).__qualname__}, whose state lies in C, where it cannot be "
-            "followed; give it what it holds as an argument, or in a list, dict or attribute"
-        )
-    if slot.kind == "large":
-        raise Unsupported(
-            f"compile: the function may read {reads.path(slot)}, a NumPy array of "
-            f"{slot.holder.nbytes:,} bytes that others may write; give it as a tensor"
-        )
+    raise Unsupported(f"compile: the function may {text}; {remedy_of(x)}")
+
+
+def _where_read(reads: StateSnapshot, watch: CodeObserver, slot: GuardSource) -> str:
+    """The line of users' code that reads a slot, as text, or else the function's."""
+    codes = [code for code in watch.codes.values() if is_users(code)]
+    place = slot.parent
+    while place >= 0:
+        key = reads.slots[place].key
+        line = _where(_READING, functools.partial(operator.eq, key), codes)
+        if line:
+            return line
+        place = reads.slots[place].parent
+    first = getattr(reads.slots[0].value, "__code__", None)  # of the function itself
+    return place_in(first, first.co_firstlineno) if isinstance(first, types.CodeType) else ""
 
 
 def _assert_followed(reads: StateSnapshot, watch: CodeObserver) -> None:
@@ -356,7 +377,7 @@ def guards_of(
             keys = frozenset(items.get(id(slot.holder), ())) | later
             value = others(slot.holder, keys)
             slot = GuardSource("others", slot.holder, keys, value, slot.parent, slot.needs)
-        _assert_guardable(reads, slot)
+        _assert_guardable(reads, watch, slot)
         if slot.kind == "import" and slot.value is ABSENT:  # it was not found
             slot = slot._replace(kind="dict")
         if slot.kind == "names" and not names.everything:
@@ -400,7 +421,7 @@ def watched(
     roots: Iterable[tuple[str, Any]],
     run: Callable[[list[GuardSource], StateSnapshot], Any],
     places: Sequence[GuardSource] = (),
-    names: Iterable[str] = (),
+    names: Collection[str] = (),
     before: Lookups = NOTHING,
 ) -> tuple[Any, Guards]:
     """Run `run(present, reads)`, which calls `function`, while observing its Python; returns the
@@ -413,9 +434,10 @@ def watched(
     name = getattr(function, "__name__", type(function).__name__)
     reads = StateSnapshot([(name, function), *roots], names, before)
     running = RunningCode(reads)
-    watch = CodeObserver(running.begins)
+    watch = CodeObserver(running.begins, running.reads)
     reached = {id(slot.holder) for slot in reads.slots}
     present = [place for place in places if id(place.holder) in reached]
+    decimals = DecimalContext()
     try:
         with WarningLog() as log, watch:
             result = run(present, reads)
@@ -435,10 +457,11 @@ def watched(
         reads.tensors.put_back()
         for slot in reads.changed():
             put_back(slot)
+        decimals.put_back()
         if isinstance(error, Stopped):
             watch.assert_known()
             if running.refused is not None:
-                _assert_guardable(reads, running.refused)
+                _assert_guardable(reads, watch, running.refused)
             raise running.unknown or error from None
         raise
     return result, guards

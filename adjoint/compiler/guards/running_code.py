@@ -7,8 +7,8 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 
-from .code_names import CodeNames, given_names
-from .code_observer import IMPORTS, Stopped, place_in
+from .code_names import CodeNames, LibraryModule, given_names, globals_of, is_implied, reads_whole
+from .code_observer import IMPORTS, Stopped, is_installed, place_in
 from .retraces import RetraceToFollow
 from .slots import GuardSource
 from .state_snapshot import StateSnapshot
@@ -39,10 +39,16 @@ class RunningCode:
         """
         computed = self.names.everything
         self.names.add(code)
+        installed = is_installed(code.co_filename)
         if self._reads.is_unseen_library(code):
             given = given_names(code)
             self.by_libraries.update(code.co_names, given)
             self.names.names |= given
+            if installed and not _is_imported(frame):
+                self._miss_globals(code, frame.f_globals)
+        if installed and reads_whole(code):
+            self.names.whole = True
+            self._stop_to_follow(self._reads.of_objects)
         if (
             not self._begun
             or self.names.everything is not computed
@@ -50,12 +56,54 @@ class RunningCode:
             or not self._needs.isdisjoint(code.co_names)
         ):
             self._begun = True
-            for n in self._slots:
-                if any(self._reads.slots[m].parent < 0 for m in self._above(n)):
-                    self.refused = self._reads.slots[n]
-                    raise Stopped
+            self._stop_before_unfollowed()
         if self._reads.unknown((code,)) is not None and not _is_imported(frame):
             self.unknown = unknown_code(code)
+            raise Stopped
+
+    def _stop_before_unfollowed(self) -> None:
+        for n in self._slots:
+            if any(self._reads.slots[m].parent < 0 for m in self._above(n)):
+                self.refused = self._reads.slots[n]
+                raise Stopped
+
+    def _miss_globals(self, code: types.CodeType, own: dict[str, object]) -> None:
+        """Note the module of a library's code to which nothing led, if it reads a variable there
+        that is no function, class or module.
+        """
+        module = LibraryModule(own.get("__name__", ""))
+        held = (own.get(name) for name in globals_of(code) if name in own)
+        if module not in self._reads.modules and not all(
+            callable(x) or isinstance(x, types.ModuleType) for x in held
+        ):
+            self._stop_to_follow({module})
+
+    def reads(self, x: object = None, *more: object) -> None:
+        """Note that a library's code reads or sets an attribute of `x` by a name that it has
+        computed, the first of `more`, or all that it has.
+
+        Errors: Stopped if that leads to what cannot be followed.
+        """
+        missed: set[str] = set()
+        given = more[:1] or [*getattr(x, "__dict__", ())]
+        for name in given:
+            if type(name) is not str or name in self.names.names or is_implied(name):
+                continue
+            self.names.names.add(name)
+            if self._reads.passes_over(x, name):
+                missed.add(name)
+            if name in self._needs:
+                self._stop_before_unfollowed()
+        self._stop_to_follow(missed)
+
+    def _stop_to_follow(self, missed: set[str]) -> None:
+        """End the capture before a library reads or writes what was not followed."""
+        if missed:
+            self.unknown = RetraceToFollow(
+                f"compile: a library's function that runs may read {', '.join(sorted(missed)[:3])} "
+                "of what the function has, which was not followed",
+                missed,
+            )
             raise Stopped
 
     def assert_all_followed(self) -> None:

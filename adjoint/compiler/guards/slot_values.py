@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from .code_names import is_implied
 from .code_observer import is_known
-from .known_types import HEAP, Held, Writeable, is_library_class, module_of
+from .known_types import HEAP, Held, InContext, Writeable, is_library_class, module_of
 from .slots import ABSENT, PLAIN, GuardSource
 
 
@@ -20,14 +20,16 @@ def now(slot: GuardSource) -> Any:
     """The present value of a slot."""
     kind, holder, key = slot[:3]
     if kind in ("dict", "import"):
-        return holder.get(key, ABSENT)
+        return (
+            dict.get(holder, key, ABSENT) if isinstance(holder, dict) else holder.get(key, ABSENT)
+        )
     if kind == "kind":
         return type(holder)
     if kind in ("call", "kept"):
         return holder()
     if kind == "item":
         if isinstance(holder, dict):
-            return holder.get(key, ABSENT)
+            return dict.get(holder, key, ABSENT)
         return holder[key] if key < len(holder) else ABSENT
     if kind == "class":
         return holder.__dict__.get(key, ABSENT)
@@ -39,6 +41,28 @@ def now(slot: GuardSource) -> Any:
     return getattr(holder, key, ABSENT)
 
 
+CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+
+
+def held_by(x: Any) -> tuple[object, ...]:
+    """Contents of a container, keys of a dict first; by no method that a class of the user's may
+    have put in the place of its own, which would run here.
+    """
+    if isinstance(x, np.ndarray):
+        return tuple(x.ravel().tolist())
+    if isinstance(x, OrderedDict):  # which has an order of its own
+        return (*OrderedDict.keys(x), *OrderedDict.values(x))
+    if isinstance(x, dict):
+        return (*dict.keys(x), *dict.values(x))
+    base = next(each for each in CONTAINERS if isinstance(x, each))
+    return tuple(base.__iter__(x))
+
+
+def pairs_of(x: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """Keys and values of a dict, in its order."""
+    return OrderedDict.items(x) if isinstance(x, OrderedDict) else dict.items(x)
+
+
 def is_same(slot: GuardSource) -> bool:
     """Whether a slot has the value that it had at capture."""
     kind, holder, _, value = slot[:4]
@@ -48,13 +72,13 @@ def is_same(slot: GuardSource) -> bool:
         return True
     if kind == "items":
         if isinstance(holder, dict):
-            if 2 * len(holder) != len(value):
+            if 2 * dict.__len__(holder) != len(value):
                 return False
-            present: Iterable[object] = (*holder.keys(), *holder.values())
+            present: Iterable[object] = held_by(holder)
         else:
             if len(holder) != len(value):
                 return False
-            present = holder.ravel().tolist() if isinstance(holder, np.ndarray) else holder
+            present = held_by(holder)
         return all(x is y or equal(x, y) for x, y in zip(present, value, strict=True))
     if kind == "others":
         rest = others(holder, slot.key)
@@ -114,7 +138,7 @@ def _put_back_names(kind: type, names: frozenset[str] | None, value: Any) -> Non
 def others(holder: Any, keys: Collection[Any]) -> tuple[Any, ...]:
     """The contents of a dict or list, except at some keys."""
     if isinstance(holder, dict):
-        rest = {key: x for key, x in holder.items() if key not in keys}
+        rest = {key: x for key, x in pairs_of(holder) if key not in keys}
         return (*rest, *rest.values())
     return (len(holder), *(x for key, x in enumerate(holder) if key not in keys))
 
@@ -139,15 +163,20 @@ def put_back(slot: GuardSource) -> None:
     """Restore a slot to its value at capture."""
     kind, holder, _, value = slot[:4]
     if kind == "items":
-        if isinstance(holder, dict):
+        if isinstance(holder, dict):  # by no method of a class of the user's, such as Counter's
+            own = OrderedDict if isinstance(holder, OrderedDict) else dict
             half = len(value) // 2
-            holder.clear()
-            holder.update(zip(value[:half], value[half:], strict=True))
+            own.clear(holder)
+            for each, x in zip(value[:half], value[half:], strict=True):
+                own.__setitem__(holder, each, x)
         elif isinstance(holder, list):
-            holder[:] = value
-        elif isinstance(holder, (set, deque)):
-            holder.clear()
-            (holder.update if isinstance(holder, set) else holder.extend)(value)
+            list.__setitem__(holder, slice(None), value)
+        elif isinstance(holder, set):
+            set.clear(holder)
+            set.update(holder, value)
+        elif isinstance(holder, deque):
+            deque.clear(holder)
+            deque.extend(holder, value)
         elif isinstance(holder, np.ndarray):
             holder.flat[:] = value
     elif kind == "members":
@@ -157,7 +186,7 @@ def put_back(slot: GuardSource) -> None:
     elif kind == "keys":
         for name in [name for name in holder if name not in value]:
             del holder[name]
-    elif kind == "call" and isinstance(holder, (Held, Writeable)):
+    elif kind == "call" and isinstance(holder, (Held, InContext, Writeable)):
         holder.put_back(value)
     elif kind == "array":
         if holder.shape != value.shape:
@@ -171,15 +200,18 @@ def put(slot: GuardSource, value: object) -> None:
     """Set a single-valued slot."""
     kind, holder, key = slot[:3]
     if kind == "item" and isinstance(holder, list):
-        if value is ABSENT:
-            del holder[key:]
-        else:
-            holder[key : key + 1] = [value]
+        list.__setitem__(
+            holder, slice(key, None if value is ABSENT else key + 1),
+            () if value is ABSENT else (value,),
+        )  # fmt: skip
     elif kind in ("dict", "item", "import"):
+        own = OrderedDict if isinstance(holder, OrderedDict) else dict
+        if not isinstance(holder, dict):
+            own = type(holder)
         if value is ABSENT:
-            holder.pop(key, None)
+            own.pop(holder, key, None)
         else:
-            holder[key] = value
+            own.__setitem__(holder, key, value)
     elif kind == "cell":
         if value is not ABSENT:
             holder.cell_contents = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
@@ -72,3 +72,28 @@ def _place_in(slots: Sequence[GuardSource], holder: GuardSource, x: object) -> s
             parent = slots[holder.parent] if hidden else holder
             return f".{key}" if parent.key in REGISTRIES else f"[{key!r}]"
     return "[...]"
+
+
+def reached_of(
+    slots: Sequence[GuardSource],
+    all_ways: Mapping[int, Sequence[int]],
+    reads: Callable[[GuardSource], bool],
+) -> list[bool]:
+    """For each slot whether it is read: `reads` says so of the slot itself, and a slot that is
+    read leads to its holder. `all_ways` are the slots that lead to the holder of a slot, besides
+    the first.
+    """
+    is_read = [False] * len(slots)
+    waiting = [n for n, slot in enumerate(slots) if reads(slot)]
+    while True:
+        rest = []
+        for n in waiting:
+            parent = slots[n].parent
+            ways = all_ways.get(parent, ())
+            if parent < 0 or is_read[parent] or any(is_read[k] for k in ways):
+                is_read[n] = True
+            else:
+                rest.append(n)
+        if len(rest) == len(waiting):
+            return is_read
+        waiting = rest

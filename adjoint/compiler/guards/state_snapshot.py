@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import abc
+import contextvars
 import copyreg
 import decimal
 import functools
-import io
 import logging
 import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from ...core import config, policy
+from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.package import OURS
@@ -26,6 +27,7 @@ from ...runtime.tensors import wrap
 from .code_names import (
     NOTHING,
     OURS_IMPLIED,
+    LibraryModule,
     Lookups,
     UserCodeName,
     catches_errors,
@@ -36,18 +38,20 @@ from .code_names import (
     reads_any_name,
     set_by,
 )
-from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_known, is_users
+from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_installed, is_known, is_users
 from .known_types import (
     BUILT_IN,
     CACHED,
     LOCK,
-    NUMPY_RANDOM,
     VIEWS,
     Held,
+    InContext,
     Writeable,
     contents_of,
+    count_kept,
     facts_of,
     gotten_by,
+    is_iterator,
     is_method_of_library,
     is_of_library,
     is_opaque,
@@ -59,19 +63,13 @@ from .known_types import (
 )
 from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
-from .slot_values import is_same, names_in
-from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of
+from .slot_values import CONTAINERS, held_by, is_same, names_in
+from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of, reached_of
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
 _FACTS = ("__name__", "__qualname__", "__doc__", "__annotations__", "__module__")
 _FACTS_OF_CODE = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
-
-
-def _kept_by(cache: Any) -> tuple[int, int]:
-    """How often an lru_cache has computed a result since it was emptied, and how many it has."""
-    info = cache.cache_info()
-    return info.misses, info.currsize
 
 
 class StateSnapshot:
@@ -80,13 +78,14 @@ class StateSnapshot:
     def __init__(
         self,
         roots: Iterable[tuple[str, object]],
-        names: Iterable[str] = (),
+        names: Collection[str] = (),
         before: Lookups = NOTHING,
     ) -> None:
-        """`names` of code that ran before are looked up, too, and what a snapshot looked up before,
-        which takes fewer rounds.
+        """`names` of code that ran before are looked up, too, and modules among them, and what a
+        snapshot looked up before, which takes fewer rounds.
         """
-        roots = list(roots)
+        self.modules = {name for name in names if type(name) is LibraryModule}
+        roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
         self._learned: set[int] = set()  # ids of the code whose names are known
         self._everything = before.everything
@@ -109,6 +108,7 @@ class StateSnapshot:
             self.passed_over: set[str] = set()  # names that objects have and no code named
             # Names that no code has named yet -> objects to visit once one does, and their slots.
             self._unnamed: dict[str, list[tuple[object, int]]] = {}
+            self.of_objects: set[str] = set()  # those that are not of modules
             self._kinds: set[int] = set()  # ids of classes whose names are guarded
             self._members: dict[type, Sequence[tuple[str, object]]] = {}  # see `_members_of`
             self._seen: dict[int, int] = {}  # ids of objects, and the slot that led there first
@@ -192,7 +192,7 @@ class StateSnapshot:
             self._everything = self.any_name = True
         if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
             x = x.base
-        if isinstance(x, (Op, np.dtype, np.generic)) or self._is_seen(x, place):
+        if isinstance(x, (Op, dtype, np.dtype, np.generic)) or self._is_seen(x, place):
             return
         opaque = getattr(type(x), "_read_by_name", None)
         if opaque is not None:  # whose own code looks at what it holds each time
@@ -201,13 +201,17 @@ class StateSnapshot:
             for name in getattr(type(x), "_read_always", ()):
                 self._add("dict", x.__dict__, name, x.__dict__[name], place, None)
             self._visit_facts(x, getattr(type(x), "_facts", ()), place)
+            for name in sorted(self._users) if hasattr(x, "__dict__") else ():
+                if callable(getattr(type(x), name, None)):  # which a user may replace
+                    value = x.__dict__.get(name, ABSENT)
+                    self._add("dict", x.__dict__, name, value, place, UserCodeName(name))
             for holder, key in x._members() if hasattr(x, "_members") else ():
                 self._hold(holder, key, place)
         elif isinstance(x, types.FunctionType):
             self._visit_function(x, place)
         elif isinstance(x, types.MethodType):
-            self._add("attr", x, "__func__", x.__func__, place, None)
-            self._add("attr", x, "__self__", x.__self__, place, None)
+            for name in ("__func__", "__self__"):
+                self._add("attr", x, name, getattr(x, name), place, None)
         elif isinstance(x, functools.partial):
             for name in ("func", "args", "keywords"):
                 value = getattr(x, name)
@@ -216,10 +220,8 @@ class StateSnapshot:
                 else:
                     self._add("attr", x, name, value, place, None)
             self._visit_own(x, place)
-        elif isinstance(x, (staticmethod, classmethod)):
-            self._add("attr", x, "__func__", x.__func__, place, None)
-        elif isinstance(x, property):
-            for name in ("fget", "fset"):
+        elif isinstance(x, (staticmethod, classmethod, property)):
+            for name in ("fget", "fset") if isinstance(x, property) else ("__func__",):
                 self._add("attr", x, name, getattr(x, name), place, None)
         elif isinstance(x, np.ndarray):
             self._visit_array(x, place)
@@ -228,7 +230,7 @@ class StateSnapshot:
         elif isinstance(x, type):
             self._visit_class(x, place)
         elif isinstance(x, types.ModuleType):
-            if is_users_module(x):
+            if is_users_module(x) or x.__name__ in self.modules:
                 self._visit_names(x.__dict__, place, all_of_them=False)
                 if "__getattr__" in x.__dict__ or self._catches:
                     self._visit_absent(x.__dict__, self._users, place)
@@ -266,23 +268,8 @@ class StateSnapshot:
         return True
 
     def reached(self, reads: Callable[[GuardSource], bool]) -> list[bool]:
-        """For each slot whether it is read: `reads` says so of the slot itself, and a slot that is
-        read leads to its holder.
-        """
-        is_read = [False] * len(self.slots)
-        waiting = [n for n, slot in enumerate(self.slots) if reads(slot)]
-        while True:
-            rest = []
-            for n in waiting:
-                parent = self.slots[n].parent
-                ways = self.ways.get(parent, ())
-                if parent < 0 or is_read[parent] or any(is_read[k] for k in ways):
-                    is_read[n] = True
-                else:
-                    rest.append(n)
-            if len(rest) == len(waiting):
-                return is_read
-            waiting = rest
+        """For each slot whether it is read, as `reads` says, or leads to what is."""
+        return reached_of(self.slots, self.ways, reads)
 
     def assert_caches_kept(self) -> None:
         """Check that no function that keeps its results has computed one of symbols, and empty
@@ -290,7 +277,7 @@ class StateSnapshot:
 
         Errors: RetraceOnCache.
         """
-        filled = [cache for cache, before in self.caches if _kept_by(cache) != before]
+        filled = [cache for cache, before in self.caches if count_kept(cache) != before]
         for cache in filled:
             cache.cache_clear()
         if filled:
@@ -360,13 +347,15 @@ class StateSnapshot:
         for name in sorted(own.keys() & self._users):
             value = own[name]
             self.slots.append(GuardSource("dict", own, name, value, place, UserCodeName(name)))
-            if isinstance(value, type):
+            if is_installed(str(own.get("__file__"))):
+                self._waiting.append((value, len(self.slots) - 1))
+            elif isinstance(value, type):
                 self._visit_kind(value, len(self.slots) - 1)
-            elif not is_of_library(value):
+            elif not is_of_library(value) or isinstance(value, types.MethodType):
                 self._waiting.append((value, len(self.slots) - 1))
 
     def _visit_absent(self, own: dict[str, Any], names: set[str], place: int) -> None:
-        """Guard that a module has none of some names that users' code names."""
+        """Guard that a module has none of some names."""
         for name in sorted(names - own.keys()):
             self.slots.append(GuardSource("dict", own, name, ABSENT, place, UserCodeName(name)))
 
@@ -433,14 +422,13 @@ class StateSnapshot:
         others have it keep more.
         """
         read = functools.partial(results_kept_by, x)
-        self.caches.append((x, _kept_by(x)))
+        self.caches.append((x, count_kept(x)))
         self._add("attr", x, "__wrapped__", x.__wrapped__, place, None)
         self.slots.append(GuardSource("kept", read, "what it keeps", read(), place, None))
 
     def _visit_in_c(self, x: Any, place: int) -> bool:
         """Guard an object without attributes of its own; whether it is one."""
-        is_iterator = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
-        if is_iterator or isinstance(x, NUMPY_RANDOM):
+        if is_iterator(x):
             self._add("iterator", x, None, None, place, None)
             return False
         if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
@@ -462,6 +450,8 @@ class StateSnapshot:
             self._visit_facts(x, ("handlers", "filters", "propagate"), place)
             manager = x.manager.__dict__
             self._add("dict", manager, "_disable", manager.get("_disable"), place, None)
+        elif type(x) is contextvars.ContextVar and (value := InContext(x)()) is not ABSENT:
+            self._add("call", InContext(x), x.name, value, place, None)
         elif isinstance(x, VIEWS):
             read = functools.partial(contents_of, x)
             self._add("call", read, "contents", read(), place, None)
@@ -482,10 +472,8 @@ class StateSnapshot:
             self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
             here = len(self.slots) - 1
             self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))
-        elif isinstance(x, dict):
-            self._add("items", x, None, (*x.keys(), *x.values()), place, None)
-        elif isinstance(x, (list, tuple, set, frozenset, deque)):
-            self._add("items", x, None, tuple(x), place, None)  # tuples: to visit their items
+        elif isinstance(x, CONTAINERS):  # tuples: to visit their items
+            self._add("items", x, None, held_by(x), place, None)
         elif self._visit_in_c(x, place):
             return
         if type(x) is CACHED:
@@ -543,8 +531,11 @@ class StateSnapshot:
     ) -> None:  # fmt: skip
         names = self._names
         everything = self._everything and all_of_them
+        left_out = _OF_CLASSES if is_class else unread
+        if "__builtins__" not in self._users:  # of a module, whose code finds them by itself
+            left_out |= {"__builtins__"}
         for name, value in (own.__dict__ if is_class else own).items():
-            if type(name) is not str or name in unread or (is_class and name in _OF_CLASSES):
+            if type(name) is not str or name in left_out:
                 continue
             registry = name in REGISTRIES
             implied = is_implied(name) if is_class else name == "__getattr__"  # a module's
@@ -555,6 +546,7 @@ class StateSnapshot:
                 self.passed_over.add(name)
                 if type(value) not in PLAIN:
                     self._unnamed.setdefault(name, []).append((value, place))
+                self.of_objects.update((name,) if all_of_them else ())
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a
@@ -564,7 +556,7 @@ class StateSnapshot:
         self.renewed[id(x)] = frozenset(names)
         for place, slot in enumerate(self.slots):
             if slot.kind == "items" and slot.holder is x:
-                self.slots[place] = slot._replace(value=(*x.keys(), *x.values()))
+                self.slots[place] = slot._replace(value=held_by(x))
                 self._waiting.extend((each, place) for each in x.values())
         while self._waiting:
             self._visit(*self._waiting.popleft())
@@ -572,6 +564,12 @@ class StateSnapshot:
     def guard_setting(self, read: Callable[[], object]) -> None:
         """Guard a setting of this library, which the function has read."""
         self.slots.append(GuardSource("call", read, "a setting", read(), -1, None))
+
+    def passes_over(self, x: object, name: str) -> bool:
+        """Whether an object that is read by a name may have been passed over with it."""
+        if name in self._names:
+            return False
+        return name in self.passed_over or self.has_met(x) or self.has_met(type(x))
 
     def has_met(self, x: object) -> bool:
         """Whether an object was there before the function ran, and can be reached by its code."""

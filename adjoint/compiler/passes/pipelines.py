@@ -25,12 +25,7 @@ from .basic_passes import (
     merge_equal,
 )
 from .batched_gemm import batch_products
-from .decompose import (
-    open_activations,
-    open_narrow_gradients,
-    open_outer_products,
-    open_variances,
-)
+from .decompose import open_activations, open_narrow_gradients, open_outer_products, open_variances
 from .device_passes import (
     inline_host_numbers,
     keep_places,
