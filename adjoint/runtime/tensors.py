@@ -41,7 +41,11 @@ def wrap(data: object, node: object = None, version: Version | None = None) -> t
 
 
 def fresh(data: object) -> tensor_type.Tensor:
-    """A tensor around an array that no op computed; a capture is told that it is new."""
+    """A tensor around an array that no op computed; a capture is told that it is new. NumPy's
+    functions give its scalars for arrays without dimensions: they become arrays.
+    """
+    if isinstance(data, np.generic):
+        data = np.asarray(data)
     mode = get_mode()
     tensor = wrap(data, None, INFERENCE if mode.inference else None)
     executor = mode.executor

@@ -242,3 +242,36 @@ def test_compiled_and_interpreted_reject_alike():
         assert x.shape == parameters[0].shape
         assert x.tobytes() == y.tobytes(), method
         assert mine.to_bytes(9) == other.to_bytes(9)
+
+
+WITHOUT_DIMENSIONS = {
+    "Bernoulli": (0.3,), "Beta": (0.5, 0.5), "Binomial": (3, 0.3), "Cauchy": (0.0, 1.0),
+    "Chi2": (2.0,), "ContinuousBernoulli": (0.3,), "Exponential": (1.0,),
+    "FisherSnedecor": (2.0, 2.0),
+    "Gamma": (1.0, 1.0), "GeneralizedPareto": (0.0, 1.0, 0.1), "Geometric": (0.3,),
+    "Gumbel": (0.0, 1.0), "HalfCauchy": (1.0,), "HalfNormal": (1.0,), "InverseGamma": (1.0, 1.0),
+    "Kumaraswamy": (1.0, 1.0), "Laplace": (0.0, 1.0), "LogNormal": (0.0, 1.0),
+    "LogisticNormal": ([0.0], [1.0]), "NegativeBinomial": (3.0, 0.3), "Normal": (0.0, 1.0),
+    "Pareto": (1.0, 1.0), "Poisson": (2.0,), "RelaxedBernoulli": (1.0, 0.3), "StudentT": (2.0,),
+    "Uniform": (0.0, 1.0), "VonMises": (0.0, 1.0), "Weibull": (1.0, 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_DIMENSIONS)
+def test_numbers_drawn_for_parameters_without_dimensions_are_tensors(way, name):
+    """NumPy gives its scalars for such arrays, which no other op takes."""
+    parameters = [ad.tensor(value) for value in WITHOUT_DIMENSIONS[name]]
+    made = getattr(ad.distributions, name)(*parameters)
+    for drawn in (
+        made.sample(),
+        made.sample((2,)),
+        *([made.rsample()] if made.has_rsample else ()),
+    ):
+        assert type(drawn._data) is np.ndarray
+        assert (drawn == drawn).all() and (drawn * 2 - drawn).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "rand_like", "randn_like"])
+def test_functions_that_draw_for_a_number_give_tensors(way, name):
+    drawn = getattr(ad, name)(ad.tensor(0.3))
+    assert type(drawn._data) is np.ndarray and (drawn == drawn).item()

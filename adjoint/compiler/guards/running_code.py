@@ -5,7 +5,7 @@ followed cannot be undone.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .code_names import CodeNames, LibraryModule, given_names, globals_of, is_implied, reads_whole
 from .code_observer import IMPORTS, Stopped, is_installed, place_in
@@ -27,7 +27,7 @@ class RunningCode:
         self.by_libraries: set[str] = set()  # names in code of libraries to which nothing led
         self._reads = reads
         self._slots = [n for n, slot in enumerate(reads.slots) if slot.kind in UNFOLLOWED]
-        ways = {m for n in self._slots for m in self._above(n, all_of_them=True)}
+        ways = self._above(self._slots, lambda slot: True)
         needs = (reads.slots[n].needs for n in ways)  # names, and the ids of code
         self._needs = {each if isinstance(each, str) else id(each) for each in needs}
         self._begun = False
@@ -63,7 +63,7 @@ class RunningCode:
 
     def _stop_before_unfollowed(self) -> None:
         for n in self._slots:
-            if any(self._reads.slots[m].parent < 0 for m in self._above(n)):
+            if any(self._reads.slots[m].parent < 0 for m in self._above([n], self._is_read)):
                 self.refused = self._reads.slots[n]
                 raise Stopped
 
@@ -119,14 +119,17 @@ class RunningCode:
                 missed,
             )
 
-    def _above(self, n: int, all_of_them: bool = False) -> Iterator[int]:
-        """A slot and those that lead to it, as far as they are read, or all."""
+    def _is_read(self, slot: GuardSource) -> bool:
+        return self.names.has(slot) or self.names.may_compute(slot)
+
+    def _above(self, begin: Sequence[int], passes: Callable[[GuardSource], bool]) -> Iterator[int]:
+        """Some slots and those that lead to them, as far as they pass."""
         slots, ways = self._reads.slots, self._reads.ways
-        met, waiting = {n}, [n]
+        met, waiting = set(begin), list(begin)
         while waiting:
-            slot = slots[waiting[-1]]
             place = waiting.pop()
-            if not (all_of_them or self.names.has(slot) or self.names.may_compute(slot)):
+            slot = slots[place]
+            if not passes(slot):
                 continue
             yield place
             more = {slot.parent, *ways.get(slot.parent, ())} - met if slot.parent >= 0 else ()
