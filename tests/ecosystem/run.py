@@ -23,7 +23,7 @@ BUILD = ROOT / "build" / "ecosystem"
 PACKAGES = sorted(path.stem.removeprefix("with_") for path in HERE.glob("with_*.py"))
 EXAMPLES = ["finetune_timm"]  # that need one of these packages, in smoke form
 TOLERANCE = 1e-4  # of numbers, beside the largest of their list; `LOOSER` has those that need more
-LOOSER: dict[str, float] = {}
+LOOSER = {"timm:optimizers": 1e-3}  # Muon iterates in bfloat16, whose last bit is 0.4%
 STOPS: dict[str, str] = {}  # and why; one that runs is to be taken out here
 
 
