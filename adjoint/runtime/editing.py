@@ -11,7 +11,7 @@ from ..core.errors import AdjointError, GraphError, ShapeError
 from ..core.spec import Spec
 from .cells import Cell, GraphState, Journal, SourceCell, downstream, push, upstream
 from .lazy import specs_of
-from .node import INFERENCE, Item, next_order
+from .node import INFERENCE, Item, Version, next_order
 from .repeats import GraphCopy, attach
 from .tensors import wrap
 
@@ -437,8 +437,10 @@ def leave_memory(tensor: TensorBase) -> None:
         base = wrap(tensor._data, None, tensor._changes)
         for each in views:
             each._view.base = base
-    if tensor._changes is not INFERENCE:
-        tensor._changes = None
+    version = tensor._changes
+    if version is not None and version is not INFERENCE:
+        own = tensor._changes = Version()  # which counts on: who saved the tensor compares
+        own.count, own.changed_by = version.count, version.changed_by
 
 
 def show_other(tensor: TensorBase, array: Any, name: str, is_write: bool = True) -> None:

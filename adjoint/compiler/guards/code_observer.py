@@ -42,8 +42,10 @@ _LIBRARIES = tuple(
 _INSTALLED = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")
 )
-_OWN_LIBRARIES = tuple(  # what this package is built on
-    path + name + os.sep for path in _INSTALLED for name in ("numpy", "llvmlite", "ml_dtypes")
+_OWN_LIBRARIES = tuple(  # what this package is built on, and what computes on devices for it
+    path + name + os.sep
+    for path in _INSTALLED
+    for name in ("numpy", "llvmlite", "ml_dtypes", "torch", "triton")
 )
 # Modules in C all of whose functions only read their arguments, or write to lists and dicts among
 # them, which are guarded by what they contain.

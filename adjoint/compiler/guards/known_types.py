@@ -258,6 +258,11 @@ class Held:
             self._lock.release()
 
 
+def is_bound(x: object) -> bool:
+    """Whether an object is a method, in Python, of an object, whose attributes it may read."""
+    return isinstance(x, types.MethodType) and isinstance(x.__func__, types.FunctionType)
+
+
 def is_iterator(x: object) -> bool:
     """Whether an object gives its items once, or draws random numbers."""
     gives = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)

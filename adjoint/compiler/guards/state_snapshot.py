@@ -51,6 +51,7 @@ from .known_types import (
     count_kept,
     facts_of,
     gotten_by,
+    is_bound,
     is_iterator,
     is_method_of_library,
     is_of_library,
@@ -351,7 +352,7 @@ class StateSnapshot:
                 self._waiting.append((value, len(self.slots) - 1))
             elif isinstance(value, type):
                 self._visit_kind(value, len(self.slots) - 1)
-            elif not is_of_library(value) or isinstance(value, types.MethodType):
+            elif not is_of_library(value) or is_bound(value):
                 self._waiting.append((value, len(self.slots) - 1))
 
     def _visit_absent(self, own: dict[str, Any], names: set[str], place: int) -> None:
