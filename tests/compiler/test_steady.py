@@ -163,9 +163,9 @@ def test_products_are_cut_anew_for_other_threads(monkeypatch):
     """A program that was compiled for one thread uses two, once there are; and compiles nothing."""
     made = []
 
-    def cut(p, workers):
+    def cut(p, workers, turned=False):
         made.append(workers)
-        return found(p, workers)
+        return found(p, workers, turned)
 
     found = products._build_generated
     monkeypatch.setattr(products, "_build_generated", cut)

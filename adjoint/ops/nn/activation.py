@@ -555,6 +555,6 @@ def _gated(input: Any, axis: int) -> Tensor:
 # ---- in place ------------------------------------------------------------------------------------
 
 
-elu_ = _inplace(elu)
+elu_ = _inplace(elu, alpha="Minus the limit for very negative elements. Default: 1.0.")
 selu_ = _inplace(selu)
-celu_ = _inplace(celu)
+celu_ = _inplace(celu, alpha="Minus the limit for very negative elements; not 0. Default: 1.0.")

@@ -473,9 +473,12 @@ def _softshrink(input: Tensor, lambd: float) -> Tensor:
 # ---- in place ------------------------------------------------------------------------------------
 
 
-def _inplace(function: Any) -> Any:
-    """The function form of the in-place method, as torch.nn.functional has it."""
+def _inplace(function: Any, **arguments: str) -> Any:
+    """The function form of the in-place method, as torch.nn.functional has it. `arguments` say
+    what those besides the input are.
+    """
     name = f"{function.__name__}_"
+    others = "".join(f"\n        {each}: {what}" for each, what in arguments.items())
 
     def change(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         assert_tensor(name, input)
@@ -488,9 +491,7 @@ def _inplace(function: Any) -> Any:
         input = {function.__name__}(input, ...)
 
     Args:
-        input: Tensor to change.
-        *args: Other arguments of `{function.__name__}`.
-        **kwargs: Those by name.
+        input: Tensor to change.{others}
 
     Shape: any.
     Errors: those of `{function.__name__}`; AutogradError for a leaf that requires grad.
@@ -505,7 +506,14 @@ def _inplace(function: Any) -> Any:
 
 
 relu_ = _inplace(relu)
-leaky_relu_ = _inplace(leaky_relu)
-hardtanh_ = _inplace(hardtanh)
-threshold_ = _inplace(threshold)
-rrelu_ = _inplace(rrelu)
+leaky_relu_ = _inplace(leaky_relu, negative_slope="Slope below zero. Default: 0.01.")
+hardtanh_ = _inplace(
+    hardtanh, min_val="Least value. Default: -1.0.", max_val="Largest value. Default: 1.0."
+)
+threshold_ = _inplace(threshold, threshold="Threshold.", value="Value elsewhere.")
+rrelu_ = _inplace(
+    rrelu,
+    lower="Least slope. Default: 1/8.",
+    upper="Largest slope. Default: 1/3.",
+    training="Whether slopes are drawn. Default: False.",
+)
