@@ -39,20 +39,41 @@ def rendezvous(init_method: str | None, seconds: float, size: int, rank: int, st
     """
     library = _torch()
     limit = timedelta(seconds=seconds)
+    end = time.monotonic() + seconds
     try:
-        if store is None:
-            place = init_method or "env://"
-            own = _own_store(library, place, limit, size, rank)  # which PyTorch's joins
-            store, rank, size = next(library.rendezvous(place, rank, size, timeout=limit))
-            del own
-        store.set_timeout(limit)
-        return Gloo(library.PrefixStore("adjoint", store), rank, size, seconds)
+        if store is not None:
+            return _made(library, store, rank, size, limit)
+        place = init_method or "env://"
+        own = _own_store(library, place, limit, size, rank)  # which PyTorch's joins
+        while True:
+            try:
+                found, number, count = next(library.rendezvous(place, rank, size, timeout=limit))
+                return _made(library, found, number, count, limit)
+            except RuntimeError as error:
+                if own is not None or not _is_lost(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
     except (RuntimeError, ValueError) as error:  # whatever PyTorch says of it
         why = str(error).strip().partition("\n")[0]
         raise DistributedError(
             f"init_process_group: the ranks did not meet ({why}); RANK, WORLD_SIZE, MASTER_ADDR "
             "and MASTER_PORT must be set alike, as `adjoint run --nproc N` and torchrun do"
         ) from error
+
+
+def _made(library: Any, store: Any, rank: int, size: int, limit: timedelta) -> Gloo:
+    """The engine by a store that may have served a group before: names are those of this one."""
+    store.set_timeout(limit)
+    times = store.add(f"adjoint/groups/{rank}", 1)
+    place = library.PrefixStore(f"adjoint/{times}", store)
+    return Gloo(place, rank, size, limit.total_seconds())
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    """Whether the store was there and has gone: where a group is made again at the same place, the
+    store of the last one may have answered.
+    """
+    return any(word in str(error) for word in ("reset by peer", "Broken pipe", "likely closed"))
 
 
 def _own_store(library: Any, place: str, limit: timedelta, size: int, rank: int) -> Any:
