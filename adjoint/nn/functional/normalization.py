@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...autograd.modes import no_grad
-from ...core.dtype import LOW_PRECISION, finfo, float32
+from ...core.dtype import LOW_PRECISION, finfo, float32, int64
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.shape.arranging import pad
@@ -409,7 +409,9 @@ def local_response_norm(
         k: Number added to it. Default: 1.0.
 
     Shapes: (batch, channels, ...), at least three dimensions.
-    Errors: ShapeError for fewer.
+    Dtypes: floating point, kept; of int64 the means are integers, and the result is of the default
+    dtype.
+    Errors: ShapeError for fewer; DTypeError for other dtypes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.local_response_norm.html
 
     >>> ad.nn.functional.local_response_norm(ad.zeros(1, 2, 3), 2).shape
@@ -420,7 +422,9 @@ def local_response_norm(
             f"local_response_norm: Expected 3D or higher dimensionality input (got "
             f"{input.ndim} dimensions)"
         )
-    assert_dtypes("local_response_norm", FLOATING, input=input)
+    whole = input.dtype is int64  # of which PyTorch takes means in integers
+    if not whole:
+        assert_dtypes("local_response_norm", FLOATING, input=input)
     if not input.numel():
         return input
     input = hold_sizes("local_response_norm", input, dims=(1,))
@@ -430,4 +434,5 @@ def local_response_norm(
     total = squares.narrow(1, 0, channels)
     for offset in range(1, size):
         total = total + squares.narrow(1, offset, channels)
-    return input / (total * (alpha / size) + k) ** beta
+    scaled = total.div(size, rounding_mode="trunc") * alpha if whole else total * (alpha / size)
+    return input / (scaled + k) ** beta
