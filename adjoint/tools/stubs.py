@@ -309,7 +309,8 @@ class Stub:
                 self.lines.append(f"    def {name}(self) -> {tensor}: ...")
             else:
                 self.attribute(Tensor, name, value)
-        return self.text()
+        # `==` gives a tensor, where that of any object gives a bool
+        return f'# mypy: disable-error-code="override"\n{self.text()}'
 
     def attribute(self, owner: type, name: str, value: Any) -> None:
         """Add what a class has under a name."""
