@@ -463,6 +463,26 @@ def show_other(tensor: TensorBase, array: Any, name: str, is_write: bool = True)
         tensor._leaf.data_type = array.dtype
     if followed:
         tensor._changes.bump(name)
+    elif is_write:
+        count_change(tensor, name)
+
+
+def count_change(tensor: TensorBase, name: str, least: int = 0) -> None:
+    """Count that `tensor` shows other elements, though nothing was written: a gradient that needs
+    it is refused, if it was saved at a count up to `least`. What a graph has recorded of the memory
+    stays.
+    """
+    version = tensor._changes
+    if version is INFERENCE:
+        return
+    if version is None:
+        version = tensor._changes = Version()
+    recorded = version.contents
+    is_current = getattr(recorded, "count", None) == version.count
+    version.count = max(version.count, least)
+    version.bump(name)
+    if is_current:
+        recorded.count = version.count
 
 
 def remove(cell: Cell) -> None:

@@ -479,3 +479,25 @@ def test_a_gradient_of_another_shape_than_the_one_that_is_there(method, argument
         x.grad = None
         (x * x).sum().backward()
         assert x.grad.tolist() == (2 * x).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+@pytest.mark.parametrize("kind", ["out", "resize_", "set_", "set_ after a write"])
+def test_a_gradient_that_needs_what_shows_other_elements_is_refused(kind, size):
+    """Also where their number would be broadcast, or is the same."""
+    x, w = ad.arange(1.0, 4.0), ad.ones(3, requires_grad=True)
+    if kind == "set_ after a write":
+        x.add_(0)
+    y = w * x
+    if kind == "out":
+        ad.add(ad.ones(size), 1, out=x)
+    elif kind == "resize_":
+        x.resize_(size)
+    else:
+        x.set_(ad.ones(size))
+    if (kind, size) == ("resize_", 3):  # which changes nothing
+        y.sum().backward()
+        assert w.grad.tolist() == [1, 2, 3]
+        return
+    with pytest.raises(ad.AutogradError, match="modified"):
+        y.sum().backward()

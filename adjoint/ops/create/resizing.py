@@ -10,7 +10,14 @@ from ...core.argument_errors import assert_tensor
 from ...core.errors import AutogradError, DTypeError, InvalidArgument, Unsupported
 from ...core.spec import prod
 from ...core.tensor_type import Tensor
-from ...runtime.editing import is_followed, leave_memory, live_views, refollow, show_other
+from ...runtime.editing import (
+    count_change,
+    is_followed,
+    leave_memory,
+    live_views,
+    refollow,
+    show_other,
+)
 from ...runtime.lazy import LazyValue
 from ...runtime.node import Version, View
 from ...runtime.public import explaining, public
@@ -66,6 +73,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         show_other(self, array, "resize_")
     else:
         self._data = array
+        count_change(self, "resize_")
     return self
 
 
@@ -100,6 +108,8 @@ def _resize_shared(x: Any, shape: tuple[int, ...], views: list[Any]) -> None:
     register_view(x)
     if followed:
         x._changes.bump("resize_")
+    else:
+        count_change(x, "resize_")
 
 
 def _grow_under(base: Any, views: list[Any], count: int) -> Any:
@@ -192,8 +202,10 @@ def set_(
             show_other(self, exported(alias)._data, "set_")
             exported(self)  # neither of the two is told of writes to the other
             return self
+        saved_at = 0 if self._changes is None else self._changes.count
         leave_memory(self)
         self._data, self._changes, self._view = alias._data, alias._changes, alias._view
         if self._view is not None:
             register_view(self)
+        count_change(self, "set_", least=saved_at)
     return self
