@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -34,8 +35,9 @@ from ..runtime.cells import (
     warn_of_plain,
 )
 from ..runtime.lazy import LazyValue, concrete
-from ..runtime.node import INFERENCE, Version, next_order
+from ..runtime.node import INFERENCE, Version, View, next_order
 from ..runtime.tensors import wrap
+from ..runtime.views import register_view
 from ..runtime.writes import ViewWrite, before_change, write_part
 from .recording import record_cell, source_of
 
@@ -211,15 +213,31 @@ def _lies_alike(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _base_of(x: TensorBase) -> TensorBase:
     """A tensor that shows all memory that `x` shares with others, as far as one is known."""
+    return x._view.base if x._view is not None else _located(x)[0]
+
+
+def _located(x: Any) -> tuple[Tensor, tuple[Op, ...]]:
+    """A tensor that shows all memory that `x` shares with others, as far as one is known (the same
+    for each of them), and the ops that lead from it to `x`.
+    """
     if x._view is not None:
-        return x._view.base
-    for reference in (x._changes.views or ()) if x._changes is not None else ():
-        other = reference()
-        if other is not None and other._view is not None:
-            base = other._view.base
-            if type(base._data) is ndarray and _place(base._data, x) is not None:
-                return base
-    return x
+        base, ops = _located(x._view.base)
+        return base, (*ops, *x._view.ops)
+    version = x._changes
+    if version is None or type(x._data) is not ndarray:
+        return x, ()
+    if type(version.contents) is SharedContents:
+        node, memory = version.contents.tensor(), version.contents.of_memory()
+        way = None if node is None or memory is None else _place(memory, x)
+        if node is not None and way is not None:
+            return node, way
+    others = (reference() for reference in version.views or ())
+    bases = [other._view.base for other in others if other is not None and other._view is not None]
+    for base in sorted(bases, key=lambda base: -base._data.size):
+        way = _place(base._data, x) if type(base._data) is ndarray else None
+        if way is not None:
+            return base, way
+    return x, ()
 
 
 # ---- writes --------------------------------------------------------------------------------------
@@ -360,31 +378,104 @@ def _become(x: Tensor, y: Tensor, state: GraphState) -> None:
 
 def _become_locked(x: Tensor, y: Tensor, state: GraphState) -> None:
     value = y if isinstance(y._data, Cell) else wrap(source_of(state, y))
-    view = x._view
-    base = x
-    if view is not None:
-        base = view.base
-        data = base._data if isinstance(base._data, Cell) else source_of(state, base)
-        value = record_cell(state, ViewWrite(view.ops), (wrap(data, base._node), value))
-    unrecorded = not MODE.get().grad
-    if unrecorded:
-        value = _with_history_of(base, value)
+    _join(x)
+    written = _Written(state, x, value)
+    now = list(written.all())
+    base = written.base
     shared = _shared(state, base)
-    base._data, base._node = value._data, value._node
+    for each, result in now:
+        each._data, each._node = result._data, result._node
     if shared is not None:
         shared.take(base)
-    for reference in (x._changes.views or ()) if x._changes is not None else ():
-        other = reference()
-        if other is None or other is base:
+
+
+class _Written:
+    """The tensors that share memory, once `value` has been written to one of them, `x`.
+
+    All of them show it. Histories are as eagerly: the owner of that of `x` (what `x` is a view of,
+    or a detached alias) gets that of the value, if either has one, and its views follow. Whatever
+    has another owner keeps its own.
+    """
+
+    def __init__(self, state: GraphState, x: Tensor, value: Tensor) -> None:
+        self.state = state
+        self.x = x
+        self.owner, ops_of_owner = _owner(x)
+        self.base, ops = _located(x)
+        memory = wrap(value._data)
+        if ops:
+            memory = record_cell(state, ViewWrite(ops), (wrap(self.cell(self.base)), memory))
+        self.memory = memory  # of the base, without history
+        self.value: Tensor | None = None  # of the owner, where histories change
+        if MODE.get().grad and (value._node is not None or self.owner._node is not None):
+            if ops_of_owner:
+                old = wrap(self.cell(self.owner), self.owner._node)
+                value = record_cell(state, ViewWrite(ops_of_owner), (old, value))
+            self.value = value
+
+    def cell(self, x: TensorBase) -> Cell:
+        """The cell of a tensor as it was."""
+        return x._data if isinstance(x._data, Cell) else source_of(self.state, x)
+
+    def all(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each tensor that is known to share the memory, and what it is now."""
+        recorded = isinstance(self.base._data, Cell)
+        for each in {id(each): each for each in (self.base, *_known(self.x))}.values():
+            base, ops = _located(each)
+            if base is self.base or (recorded and isinstance(base._data, Cell)):
+                yield each, self.of(each, ops)
+
+    def of(self, x: Tensor, ops: tuple[Op, ...]) -> Tensor:
+        """The tensor that `x` is now, to which `ops` lead from the base."""
+        owner, ops_of_owner = _owner(x)
+        if self.value is not None and owner is self.owner:
+            return self.part(self.value, ops_of_owner)
+        value = self.part(self.memory, ops)
+        if x._node is None:
+            return value
+        return _overwritten(self.state, wrap(self.cell(x), x._node), value._data)
+
+    def part(self, whole: Tensor, ops: tuple[Op, ...]) -> Tensor:
+        """The part of a tensor that `ops` view."""
+        for op in ops:
+            whole = record_cell(self.state, op, (wrap(whole._data, whole._node),))
+        return whole
+
+
+def _known(x: Tensor) -> list[Tensor]:
+    """The tensors that are known to share memory with `x`, and `x`."""
+    version = x._changes
+    references = () if version is None or version is INFERENCE else version.views or ()
+    views = [y for y in (x, *(reference() for reference in references)) if y is not None]
+    return [*views, *(y._view.base for y in views if y._view is not None)]
+
+
+def _join(x: Tensor) -> None:
+    """Let aliases of a part of the memory of `x` that were made outside of blocks be views of it
+    without its history, as those made inside are: a node has no memory by which to find them.
+    """
+    for each in _known(x):
+        base, ops = _located(each)
+        if each._view is not None or not ops:
             continue
-        part = wrap(base._data, base._node)
-        for op in () if other._view is None else other._view.ops:
-            part = record_cell(state, op, (wrap(part._data, part._node),))
-        if unrecorded or other._view is None:
-            part = _with_history_of(other, part)
-        elif other._view.detached or other._view.base._node is None:
-            part._node = None
-        other._data, other._node = part._data, part._node
+        view = None
+        for op in ops:
+            view = View(base, view, op)
+            view.detached = True
+        each._view = view
+        register_view(each)
+        for other in _known(x):
+            below = other._view
+            while below is not None and below.base is each:
+                below.base, below.detached, below.alias = base, True, each
+                below, top = below.above, below
+                top.above = top.above or view
+
+
+def _owner(x: Tensor) -> tuple[Tensor, tuple[Op, ...]]:
+    """The tensor that a write to `x` gives a history, and the ops that lead from there to `x`."""
+    owner = None if x._view is None else x._view.owner
+    return (x, ()) if owner is None else (owner, x._view.ops_of_owner)
 
 
 def _shared(state: GraphState, base: Tensor) -> SharedContents | None:
@@ -431,12 +522,6 @@ class Overwritten(Op, abstract=True):
     def gradient(self, g: Tensor) -> tuple[Any, ...]:
         """The whole cotangent to the tensor as it was."""
         return (g, None)
-
-
-def _with_history_of(old: Tensor, value: Tensor) -> Tensor:
-    if old._node is not old._data:  # no history in the graph
-        return wrap(value._data, old._node)
-    return _overwritten(old._data.state, wrap(old._data, old._node), value._data)
 
 
 def _overwritten(state: GraphState, old: Tensor, value: Cell) -> Tensor:

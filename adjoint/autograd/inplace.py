@@ -247,12 +247,15 @@ def rebind(name: str, x: Tensor, function: Callable[[Any], Any]) -> Tensor:
             f"{name}: a leaf Variable that requires grad is being used in an in-place operation; "
             "use the operation that is not in place"
         )
-    if x._view is None and x._changes is not INFERENCE:
+    if x._changes is not INFERENCE:
         base = wrap(x._data, x._node, x._changes)  # what x has been until now
+        base._view = x._view
         for reference in (x._changes.views or ()) if x._changes is not None else ():
             other = reference()
             if other is not None and other._view is not None:
-                other._view.base = base
+                view = other._view
+                view.base = base if view.base is x else view.base
+                view.alias = base if view.alias is x else view.alias
     else:
         base = x
     y = function(base)

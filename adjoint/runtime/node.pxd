@@ -13,6 +13,7 @@ cdef class Version:
 cdef class View:
     cdef public object base
     cdef public object above
+    cdef public object alias
     cdef public object op
     cdef public object refusal
     cdef public bint detached

@@ -85,16 +85,18 @@ INFERENCE = Version()  # stands for "no version is kept": a value that autograd 
 class View:
     """How a tensor views storage: its tensor is `ops` applied to `base`."""
 
-    __slots__ = ("above", "base", "detached", "op", "refusal")
+    __slots__ = ("above", "alias", "base", "detached", "op", "refusal")
 
     base: Any  # a Tensor that is no view itself
     above: View | None  # of the tensor that `op` was applied to; None where that is the base
     op: Op
     refusal: str  # "" or the reason why writing through this view is refused
-    detached: bool  # the tensor that holds this has no history, whatever the base has
+    detached: bool  # a detached alias of a view, or a view of one: it has no history of the base's
+    alias: Any  # of what detached alias this is a view; None where it is that alias, or none
 
     def __init__(self, base: TensorBase, above: View | None, op: Op, refusal: str = "") -> None:
         self.detached = False
+        self.alias = None
         self.base = base
         self.above = above
         self.op = op
@@ -109,6 +111,20 @@ class View:
             ops.append(view.op)
             view = view.above
         return tuple(reversed(ops))
+
+    @property
+    def owner(self) -> Any:
+        """The tensor of whose history this one's is a part; None for a detached alias, which has
+        its own.
+        """
+        return self.alias if self.detached else self.base
+
+    @property
+    def ops_of_owner(self) -> tuple[Op, ...]:
+        """The ops that lead from the owner to here."""
+        if not self.detached:
+            return self.ops
+        return () if self.alias is None else self.ops[len(self.alias._view.ops) :]
 
 
 RELEASED: Any = ("released",)

@@ -164,7 +164,9 @@ def mark_view(y: TensorBase, x: TensorBase, op: Op, refusal: str = "") -> None:
         y._view = View(x, None, op, refusal)
     else:
         y._view = View(view.base, view, op, refusal or view.refusal)
-        y._view.detached = view.detached
+        if view.detached:
+            y._view.detached = True
+            y._view.alias = x if view.alias is None else view.alias
     register_view(y)
 
 

@@ -122,15 +122,15 @@ def assert_allowed(x: Tensor, name: str) -> None:
                 f"{name}: a leaf Variable that requires grad is being used in an in-place "
                 "operation; change it under adjoint.no_grad(), or write to a clone"
             )
-        if view is not None and not view.detached:
-            base = view.base
-            if base._node is not None and base._node is base._leaf:
-                _assert_no_argument(base, mode, name)
+        owner = None if view is None else view.owner
+        if owner is not None:
+            if owner._node is not None and owner._node is owner._leaf:
+                _assert_no_argument(owner, mode, name)
                 raise AutogradError(
                     f"{name}: a view of a leaf Variable that requires grad is being used in an "
                     "in-place operation; change it under adjoint.no_grad(), or write to a clone"
                 )
-            if view.refusal and (x.requires_grad or base.requires_grad):
+            if view.refusal and (x.requires_grad or owner.requires_grad):
                 raise AutogradError(f"{name}: {view.refusal}")
     data = x._data
     if not mode.inference and x._changes is INFERENCE:
@@ -193,7 +193,7 @@ def show_memory(version: Version, written: bool) -> None:
         if type(data) is LazyValue or kept:
             other._data = shown(base._data, other._view)  # it must see the change
             if isinstance(data, Cell) and other._node is not None:  # it was made with gradients on
-                other._node = None if other._view.detached else _replay(other._view)
+                other._node = _replay(other._view)
 
 
 def exported(x: T) -> T:
@@ -388,9 +388,9 @@ def rebase(x: TensorBase, node: Target | Cell | None, name: str) -> None:
     version.bump(name)
     mode = get_mode()
     view = x._view
-    if view is not None and view.detached:  # which shows memory, and no history
-        view = None
-    owner = x if view is None else view.base
+    owner = None if view is None else view.owner
+    if owner is None:
+        owner, view = x, None
     if not mode.grad or (node is None and owner._node is None) or isinstance(owner._data, Cell):
         return
     if version.watchers is not None:
@@ -399,19 +399,18 @@ def rebase(x: TensorBase, node: Target | Cell | None, name: str) -> None:
     if view is None:
         x._node = node
     else:
-        base = owner
-        new_node = Node(
-            ViewWrite(view.ops), (base._node, node), (), None, base._data.shape, base._data.dtype
-        )
-        _move_retained(base, new_node)
-        base._node = new_node
+        data = owner._data
+        write = ViewWrite(view.ops_of_owner)
+        new_node = Node(write, (owner._node, node), (), None, data.shape, data.dtype)
+        _move_retained(owner, new_node)
+        owner._node = new_node
     if version.views is not None:
         live = []
         for reference in version.views:
             tensor = reference()
             if tensor is not None:
                 live.append(reference)
-                if tensor._view is not None and not tensor._view.detached:
+                if tensor._view is not None and tensor._view.owner is owner:
                     tensor._node = _replay(tensor._view)
         version.views = live
 
@@ -427,18 +426,18 @@ def _move_retained(x: TensorBase, node: Target | Cell | None) -> None:
 
 
 def _replay(view: View) -> Node | None:
-    """The new node of a view whose base has got a new node."""
-    base = view.base
-    node = base._node
+    """The new node of a view whose owner has got a new node."""
+    owner = view.owner
+    node = None if owner is None else owner._node
     if node is None:
         return None
-    spec = base.spec
-    for op in view.ops:
+    spec = owner.spec
+    for op in view.ops_of_owner:
         if not op.differentiable:
             return None
         result = op.infer(spec)
         saved = tuple(spec if token.startswith("spec") else None for token in op.tokens)
-        node = Node(op, (node,), saved, None, result.shape, base._data.dtype)
+        node = Node(op, (node,), saved, None, result.shape, owner._data.dtype)
         spec = result
     return node
 

@@ -3,6 +3,7 @@ where a parameter was written; what is recorded follows the inputs, and memory i
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -128,6 +129,59 @@ def test_a_view_without_history_gets_none_by_a_write_to_its_memory():
         h.detach().add_(1)
     assert [part.requires_grad for part in parts] == [False] * 4
     assert all(part.max().item() == 3 for part in parts) and h.requires_grad
+
+
+FAMILIES = {  # a tensor with history, a view of it, an alias without, two views of that
+    "of_all": lambda h: (h, h[1:], h.detach(), None),
+    "of_part": lambda h: (h, r := h[1:], r.detach(), None),
+    "of_a_view_of_an_alias": lambda h: (h, h[1:], h.detach()[1:].view(-1).view(2, 2), None),
+    "of_an_alias": lambda h: (h, r := h[1:], r.detach()[0:].detach(), None),
+    "data": lambda h: (h, r := h[1:], r.data, None),
+    "turned": lambda h: (h, h[1:], h.detach().t_().t_(), None),
+    "with_a_view_made_before": lambda h: (h, r := h[1:], d := r.detach(), d[:, :1]),
+}
+
+
+def _family(way, made, kind, target, write):
+    """Values and gradients of all that share memory once an alias, or a view of it, was written."""
+    w = ad.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    found = []
+    tensors = FAMILIES[kind](w * 3) if made == "before" else ()
+    with warnings.catch_warnings(), way():
+        warnings.simplefilter("ignore")
+        h, view, alias, column = tensors or FAMILIES[kind](w * 3)
+        column = alias[-2:, :1] if column is None else column
+        x = {"alias": alias, "column": column, "rows": alias[1:]}[target]
+        y = (w * 7)[-x.shape[0] :, : x.shape[1]]
+        write(x, y)
+        for each in (h, view, alias, column, x):
+            g = None
+            if each.requires_grad:
+                (g,) = ad.autograd.grad(
+                    (each * each.detach()).sum(), [w], allow_unused=True, retain_graph=True
+                )
+            found.append((each.tolist(), None if g is None else g.tolist()))
+    return found
+
+
+WAYS_TO_WRITE = {
+    "copy": lambda x, y: x.copy_(y),
+    "multiply": lambda x, y: x.mul_(y),
+    "no_grad": lambda x, y: ad.no_grad()(x.copy_)(y),
+    "turned": lambda x, y: x.t_().copy_(y.t()),
+    "twice": lambda x, y: x.copy_(y).mul_(y),
+}
+
+
+@pytest.mark.parametrize("write", WAYS_TO_WRITE)
+@pytest.mark.parametrize("made", ["before", "inside"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_who_shares_the_memory_of_a_written_alias_keeps_its_history(kind, made, write):
+    for target in ("alias", "column", "rows"):
+        arguments = made, kind, target, WAYS_TO_WRITE[write]
+        expected = _family(contextlib.nullcontext, *arguments)
+        assert _family(ad.Graph, *arguments) == expected, target
+        assert _family(ad.lazy, *arguments) == expected, target
 
 
 def _as_other_memory(kind, a):
