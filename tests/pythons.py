@@ -12,12 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 VERSIONS = ("3.10", "3.12", "3.13")
-NEEDED = ("pytest", "hypothesis")  # what the tests import
+NEEDED = ("pytest", "pytest-xdist", "hypothesis")  # what runs the tests, and what they import
 
 
 def interpreter(version: str) -> str | None:
@@ -44,7 +43,7 @@ def check(version: str, python: str, tests: list[str]) -> tuple[bool, str]:
         state = run(own, "-c", says)[1].strip()
         if not done or state != "compiled":
             return False, f"{text}\n{state}"
-    return run(own, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+    return run(own, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", *tests)
 
 
 def run(*command: str) -> tuple[bool, str]:
@@ -59,23 +58,17 @@ def run(*command: str) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Run all, each core one; the number of versions that failed."""
+    """Run all, one after the other, each on all cores; the number of versions that failed."""
     tests, versions = sys.argv[1:], VERSIONS
     if tests[:1] == ["--only"]:
         versions, tests = (tests[1],), tests[2:]
-    found = {version: interpreter(version) for version in versions}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = {
-            version: pool.submit(check, version, python, tests)
-            for version, python in found.items()
-            if python is not None
-        }
     failed = 0
     for version in versions:
-        if version not in checks:
+        python = interpreter(version)
+        if python is None:
             print(f"Python {version}: not installed")
             continue
-        passed, text = checks[version].result()
+        passed, text = check(version, python, tests)
         failed += not passed
         print(f"Python {version}: {'passed' if passed else 'failed'}\n{text}", flush=True)
     return failed
