@@ -771,6 +771,7 @@ class CompiledFunction:
         out to set attributes that were not yet lifted, or to need an optimizer's state. Sizes at
         `places` are symbolic, where the function allows it.
         """
+        given_up = self._learnt.given_up()
         while True:
             variant = _Variant(self._learnt, signature, places)
             variant.operands.begun = begun
@@ -814,6 +815,7 @@ class CompiledFunction:
                 if not isinstance(error, (AdjointError, TypeError, ValueError)) or not (
                     learnt.give_up_varying() or learnt.give_up_numbers()
                 ):
+                    learnt.take_back(given_up)  # it was not for them
                     raise
 
     def _may_be_input(self, x: object) -> bool:

@@ -5,6 +5,7 @@ Python numbers are lifted as scalars.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -103,6 +104,14 @@ class LiftedStateHistory:
             del self.varying[key]
         self.fixed |= more
         return bool(more)
+
+    def given_up(self) -> tuple[set[Any], dict[int, Any], dict[int, Any]]:
+        """What is a constant of each program, for `take_back`."""
+        return set(self.plain), dict(self.varying), dict(self.fixed)
+
+    def take_back(self, before: tuple[set[Any], dict[int, Any], dict[int, Any]]) -> None:
+        """Restore what `given_up` told."""
+        self.plain, self.varying, self.fixed = map(copy.copy, before)  # type: ignore[assignment]
 
     def add_others(self, slots: Sequence[GuardSource], is_input: Callable[[Any], bool]) -> None:
         """Lift slots that others have changed from one tensor or number to another."""

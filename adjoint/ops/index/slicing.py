@@ -26,6 +26,7 @@ from ..argument_dtypes import INTEGERS, assert_dtypes
 from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
+from .number_places import NumberPlace, as_place, item_at, items_now, part_from, slice_at
 
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
@@ -33,7 +34,7 @@ __all__ = [
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
-Item = int | None | tuple[int, int, int]
+Item = int | None | tuple[int, int, int] | NumberPlace
 
 
 @dataclass(eq=False, repr=False)
@@ -49,14 +50,15 @@ class BasicIndex(Movement):
     view = True
 
     def __post_init__(self) -> None:
-        key = (*(slice(*i) if type(i) is tuple else i for i in self.items), Ellipsis)
+        items = items_now(self.items)
+        key = (*(slice(*i) if type(i) is tuple else i for i in items), Ellipsis)
         object.__setattr__(self, "key", key)
 
     def infer(self, spec: Spec) -> Spec:
         """The sizes of the slices, 1 for new dimensions, then the rest."""
         shape: list[int] = []
         axis = 0
-        for item in self.items:
+        for item in items_now(self.items):
             if item is None:
                 shape.append(1)
                 continue
@@ -553,7 +555,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if not shape:
         raise IndexingError("select: select() cannot be applied to a 0-dim tensor.")
     axis = normalize_axis(dim, len(shape), "select")
-    place = operator.index(index)
+    place = as_place(index, shape[axis])
     if not -shape[axis] <= place < shape[axis]:
         raise IndexingError(
             f"select: select(): index {place} out of range for tensor of size {list(shape)} at "
@@ -561,7 +563,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         )
     if place < 0:
         input = hold_sizes("select", input, dims=(axis,))
-    return apply_view(basic_index((*before(input, axis), place % shape[axis])), input)
+    return apply_view(basic_index((*before(input, axis), item_at(place, shape[axis]))), input)
 
 
 @public()
@@ -581,7 +583,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     size = shape[axis]
     if type(start) is not int:
         assert_dtypes("narrow", INTEGERS, start=start)
-    first, length = operator.index(start), operator.index(length)
+    first, length = as_place(start, size), operator.index(length)
     if length < 0:
         raise ShapeError(f"narrow: narrow(): length must be non-negative, got {length}")
     if not -size <= first <= size:
@@ -596,7 +598,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise ShapeError(
             f"narrow: start ({first}) + length ({length}) exceeds dimension size ({size})."
         )
-    return part(input, axis, first, first + length)
+    return apply_view(basic_index((*before(input, axis), part_from(first, length))), input)
 
 
 @public(out=True)
@@ -855,11 +857,12 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """
     shape = input._data.shape
     axis = normalize_axis(dim, len(shape), "select_scatter")
+    index = as_place(index, shape[axis])
     if not -shape[axis] <= index < shape[axis]:
         raise IndexingError(
             f"select_scatter: index {index} out of range for shape {tuple(shape)} at dim {axis}"
         )
-    items = *((0, size, 1) for size in shape[:axis]), index % shape[axis]
+    items = *((0, size, 1) for size in shape[:axis]), item_at(index, shape[axis])
     return _scattered(input, src, basic_index(items), "select_scatter")
 
 
@@ -884,8 +887,11 @@ def slice_scatter(
     axis = normalize_axis(dim, len(shape), "slice_scatter")
     if step <= 0:
         raise ShapeError(f"slice_scatter: step must be positive, got {step}")
-    item = slice(start, end, step).indices(shape[axis])
-    items = *((0, size, 1) for size in shape[:axis]), (item[0], max(item[:2]), step)
+    item = slice_at(slice(start, end, step), shape[axis])
+    if item is None:
+        first, last, _ = slice(start, end, step).indices(shape[axis])
+        item = first, max(first, last), step
+    items = *((0, size, 1) for size in shape[:axis]), item
     return _scattered(input, src, basic_index(items), "slice_scatter")
 
 
