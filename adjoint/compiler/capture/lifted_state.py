@@ -5,7 +5,6 @@ Python numbers are lifted as scalars.
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -111,7 +110,7 @@ class LiftedStateHistory:
 
     def take_back(self, before: tuple[set[Any], dict[int, Any], dict[int, Any]]) -> None:
         """Restore what `given_up` told."""
-        self.plain, self.varying, self.fixed = map(copy.copy, before)  # type: ignore[assignment]
+        self.plain, self.varying, self.fixed = before
 
     def add_others(self, slots: Sequence[GuardSource], is_input: Callable[[Any], bool]) -> None:
         """Lift slots that others have changed from one tensor or number to another."""

@@ -14,6 +14,7 @@ from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
+from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, run_known

@@ -111,10 +111,41 @@ def slice_at(part: slice, size: Any) -> Any:
         return None
     start = 0 if part.start is None else _within(part.start, size)
     stop = size if part.stop is None else _within(part.stop, size)
-    span = max(operator.index(stop - start), 0)
+    span = max(_distance(start, stop), 0)
     if type(start) is not SymbolicNumber:
         return start, start + span, step
     return NumberPlace(start, -(-span // step), step) if span else (0, 0, step)
+
+
+def _distance(start: Any, stop: Any) -> int:
+    """`stop - start`: of numbers that are the same one but for what is added to it without a look
+    at their values; otherwise it is read.
+    """
+    if type(start) is type(stop) is SymbolicNumber:
+        (root, first), (other, last) = _shifted(start), _shifted(stop)
+        if root == other:
+            return last - first
+    return operator.index(stop - start)
+
+
+def _shifted(x: SymbolicNumber) -> tuple[int, int]:
+    """The place of the number that `x` is made of by adding constants, and their sum."""
+    graph = x.arithmetic
+    steps = {place: (function, a, b) for function, a, b, place in graph.steps}
+    computed = {*steps, *graph.given}
+    place, shift = x.place, 0
+    while place in steps:
+        function, a, b = steps[place]
+        if function is operator.add and a not in computed:
+            a, b = b, a
+        if function not in (operator.add, operator.sub) or b in computed or a not in computed:
+            break
+        more = graph.values[b]
+        if type(more) is not int:
+            break
+        shift += more if function is operator.add else -more
+        place = a
+    return place, shift
 
 
 def _within(end: Any, size: int) -> Any:
