@@ -49,7 +49,7 @@ from .ops.create import (
 )
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
-from .ops.index import indexing, number_places, scatter, slicing
+from .ops.index import indexing, scatter, slicing
 from .ops.linalg import householder, linalg, matmul
 from .ops.nn import activation, convolution
 from .ops.random import filling, random
@@ -810,7 +810,7 @@ class Tensor(TensorBase):
 
     def _storage_offset(self) -> int:
         if self._view is not None and isinstance(self._data, LazyValue):
-            number_places.settle_numbers(self._view.ops)
+            slicing.number_places().settle_numbers(self._view.ops)
         data = laid_out(self)
         return int(data.ctypes.data - memory.owner_of(data).ctypes.data) // self.element_size()
 

@@ -22,6 +22,7 @@ import numpy as np
 from ..autograd.function import Opaque
 from ..backends import native
 from ..core import debug, policy
+from ..core.checked_modules import watch_modules
 from ..core.device import CPU
 from ..core.dtype import get_default_dtype
 from ..core.elements import order_in_memory
@@ -185,6 +186,7 @@ def compile(
         raise Unsupported("compile: shapes_spec; sizes may change without it")
     if disable or backend == "eager":
         return model
+    watch_modules()
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
     called = name or _name(model)
     call = CompiledFunction(

@@ -36,9 +36,8 @@ from ..shape.movement import Movement, is_row_major, to_shape
 from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
-from .number_places import as_place, item_at, slice_at
 from .selected import Selected, broadcast_mask, refuse, select, selected_values
-from .slicing import Item, basic_index
+from .slicing import Item, basic_index, number_places
 
 __all__ = [
     "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",
@@ -86,7 +85,7 @@ def _indices(part: slice, size: Any) -> Any:
         and type(part.stop) is not SymbolicNumber
     ):
         return part.indices(size)
-    return slice_at(part, size) or indices(part, size)
+    return number_places().slice_at(part, size) or indices(part, size)
 
 
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
@@ -122,13 +121,16 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
     for each in parts:
         if type(each) is int or type(each) is SymbolicNumber:
             size = shape[axis]
-            each = each if type(each) is int else as_place(each, size)
+            each = each if type(each) is int else number_places().as_place(each, size)
             if not -size <= each < size:
                 raise IndexingError(
                     f"index: index {each} is out of bounds for dimension {axis} with size {size}; "
                     f"the valid range is {-size} to {size - 1}"
                 )
-            items.append(item_at(each, size))
+            if type(each) is int:
+                items.append(each + size if each < 0 else each)
+            else:
+                items.append(number_places().item_at(each, size))
             axis += 1
             continue
         if each is None:

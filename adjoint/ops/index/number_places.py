@@ -52,11 +52,6 @@ class NumberPlace:
         return start, start + max((self.count - 1) * self.step + 1, 0), self.step
 
 
-def items_now(items: Iterable[Any]) -> tuple[Any, ...]:
-    """The items of an index for the values that its numbers have now."""
-    return tuple([x.now if type(x) is NumberPlace else x for x in items])
-
-
 def has_numbers(op: Any) -> bool:
     """Whether an op indexes by numbers of a capture."""
     if NumberPlace in map(type, getattr(op, "items", ())):
