@@ -809,6 +809,8 @@ class Tensor(TensorBase):
         return self._storage_offset()
 
     def _storage_offset(self) -> int:
+        if self._view is not None and isinstance(self._data, LazyValue):
+            slicing.number_places().settle_numbers(self._view.ops)
         data = laid_out(self)
         return int(data.ctypes.data - memory.owner_of(data).ctypes.data) // self.element_size()
 

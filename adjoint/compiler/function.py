@@ -22,6 +22,7 @@ import numpy as np
 from ..autograd.function import Opaque
 from ..backends import native
 from ..core import debug, policy
+from ..core.checked_modules import watch_modules
 from ..core.device import CPU
 from ..core.dtype import get_default_dtype
 from ..core.elements import order_in_memory
@@ -185,6 +186,7 @@ def compile(
         raise Unsupported("compile: shapes_spec; sizes may change without it")
     if disable or backend == "eager":
         return model
+    watch_modules()
     limit = policy.COMPILED_PROGRAMS if recompile_limit is None else recompile_limit
     called = name or _name(model)
     call = CompiledFunction(
@@ -771,6 +773,7 @@ class CompiledFunction:
         out to set attributes that were not yet lifted, or to need an optimizer's state. Sizes at
         `places` are symbolic, where the function allows it.
         """
+        given_up = self._learnt.given_up()
         while True:
             variant = _Variant(self._learnt, signature, places)
             variant.operands.begun = begun
@@ -814,6 +817,7 @@ class CompiledFunction:
                 if not isinstance(error, (AdjointError, TypeError, ValueError)) or not (
                     learnt.give_up_varying() or learnt.give_up_numbers()
                 ):
+                    learnt.take_back(given_up)  # it was not for them
                     raise
 
     def _may_be_input(self, x: object) -> bool:

@@ -1,5 +1,8 @@
-"""Modules whose variables are switches: setting a misspelt one, which would do nothing, is an
-error.
+"""Modules that look at what is set in them.
+
+Of some the variables are switches: setting a misspelt one, which would do nothing, is an error. All
+tell when a user replaces one of their functions (`F.gelu = mine`): our own code finds it there, as
+eagerly, so what was captured before is another computation, and asks `STATE`.
 """
 
 from __future__ import annotations
@@ -12,8 +15,67 @@ from typing import Any
 
 from . import config
 from .errors import InvalidArgument
+from .package import NAME, OURS
 
-__all__ = ["CheckedModule", "assert_known", "guard"]
+__all__ = ["STATE", "WHAT", "CheckedModule", "Watched", "assert_known", "guard", "watch_modules"]
+
+
+# What users have replaced: the names of the module and of the function, and what is there now.
+WHAT = "a function of adjoint"
+STATE: dict[str, tuple[tuple[str, str, Any], ...]] = {WHAT: ()}
+_ABSENT = object()
+_originals: dict[tuple[str, str], Any] = {}
+
+
+class Watched(types.ModuleType):
+    """A module of this library, whose functions users may replace."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get(name, _ABSENT)
+        super().__setattr__(name, value)
+        if not _is_ours_that_sets():
+            _note(self.__name__, name, before, value)
+
+    def __delattr__(self, name: str) -> None:
+        before = self.__dict__.get(name, _ABSENT)
+        super().__delattr__(name)
+        _note(self.__name__, name, before, _ABSENT)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by name, as cloudpickle (of Ray, joblib, Dask) does with plain modules."""
+        return importlib.import_module, (self.__name__,)
+
+
+def _is_ours_that_sets() -> bool:
+    """Whether the code that sets a name of a module is this library's."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_name == "__setattr__":  # of what is derived from `Watched`
+        frame = frame.f_back
+    return bool(frame.f_code.co_filename.startswith(OURS))
+
+
+def _note(module: str, name: str, before: Any, value: Any) -> None:
+    """Write down that a name of a module, which was `before`, is a value now."""
+    place = module, name
+    if before is value or (place not in _originals and not callable(before)):
+        return  # a new name, of which our code knows nothing, or a setting
+    rest = tuple(each for each in STATE[WHAT] if each[:2] != place)
+    if _originals.setdefault(place, before) is value:
+        del _originals[place]
+        STATE[WHAT] = rest
+    else:
+        STATE[WHAT] = (*rest, (*place, None if value is _ABSENT else value))
+
+
+def watch_modules() -> None:
+    """Watch all modules of this library that have been imported, but for backends, whose namespaces
+    are told apart by their types.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != NAME or name.startswith(f"{NAME}.backends."):
+            continue
+        if type(module) is types.ModuleType:
+            module.__class__ = Watched
 
 
 def assert_known(owner: str, names: Iterable[str], name: str, value: object) -> None:
@@ -36,16 +98,12 @@ def assert_known(owner: str, names: Iterable[str], name: str, value: object) -> 
     )
 
 
-class CheckedModule(types.ModuleType):
+class CheckedModule(Watched):
     """A module that refuses switches other than those it was made with."""
 
     def __setattr__(self, name: str, value: object) -> None:
         assert_known(self.__name__, dir(self), name, value)
         super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by name, as cloudpickle (of Ray, joblib, Dask) does with plain modules."""
-        return importlib.import_module, (self.__name__,)
 
 
 def guard(*modules: str) -> None:

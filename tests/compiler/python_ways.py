@@ -1301,9 +1301,7 @@ effect("returned list", "e$ = []", "e$ = [x.shape[0]]", "e$")
 # `: change` for one kind of change alone; `: change` alone is that change in any way) and effects
 # (`!effect`, with `: mode` for one mode alone), and places (`@place`). Programs are made without them; delete what has
 # been mended. A test of the sweep says which entries are of no more use.
-NOT_YET: dict[str, tuple[str, ...]] = {
-    "functions and classes of this library that a user has changed": (": patch_adjoint",)
-}
+NOT_YET: dict[str, tuple[str, ...]] = {}
 
 
 def is_not_yet(name: str, of: str = "") -> bool:

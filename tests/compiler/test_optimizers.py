@@ -11,6 +11,7 @@ from adjoint import nn
 from adjoint.core.errors import Unsupported
 from tests.native import needs_native
 
+from ..sweep import first_of_each
 from .agreement import assert_equal
 
 pytestmark = needs_native
@@ -218,3 +219,63 @@ def test_an_option_that_asks_for_more_state(scaled):
     assert len(found[0]) == len(found[1]) == 5
     for expected, x in zip(*found, strict=True):
         assert ad.allclose(x, expected)
+
+
+# Options that are changed after some steps: what they were before, and their values by step.
+SWITCHED = {
+    "momentum": {"momentum": [0.0, 0.9, 0.0, 0.5]},
+    "nesterov": {"momentum": [0.0, 0.9, 0.9, 0.9], "nesterov": [False, True, False, True]},
+    "dampening": {"momentum": [0.0, 0.9, 0.9, 0.0], "dampening": [0.0, 0.5, 0.0, 0.5]},
+    "amsgrad": {"amsgrad": [False, True, False, True]},
+    "centered": {"centered": [True, False, True, False]},
+    "weight_decay": {"weight_decay": [0.0, 0.1, 0.2, 0.0]},
+    "maximize": {"maximize": [False, True, False, True]},
+    "decoupled_weight_decay": {"decoupled_weight_decay": [False, True, False, True]},
+    "foreach": {"foreach": [None, True, False, None]},
+    "capturable": {"capturable": [False, True, False, False]},
+    "betas": {"betas": [(0.9, 0.9), (0.5, 0.9), (0.0, 0.5), (0.9, 0.9)]},
+    "eps": {"eps": [1e-8, 1e-3, 0.1, 1e-8]},
+    "alpha": {"alpha": [0.9, 0.5, 0.1, 0.9]},
+    "rho": {"rho": [0.9, 0.5, 0.1, 0.9]},
+}
+
+
+def _switching():
+    cases = []
+    for name, make in CLASSES.items():
+        if name in (*REFUSED, "Muon", "Adafactor"):
+            continue
+        known = inspect.signature(make).parameters
+        cases += [
+            (name, label) for label, options in SWITCHED.items() if set(options) <= set(known)
+        ]
+    return cases
+
+
+@pytest.mark.parametrize(("name", "label"), first_of_each(lambda case: case[1], _switching()))
+def test_options_that_are_switched_between_steps(name, label):
+    """Also those that ask for states that no step has made: their first step is as eagerly."""
+    found = []
+    for compile_ in (lambda function: function, ad.compile):
+        ad.manual_seed(1)
+        model = nn.Linear(3, 2)
+        begin = {option: values[0] for option, values in SWITCHED[label].items()}
+        optimizer = CLASSES[name](model.parameters(), **begin)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run, steps = compile_(step), []
+        try:
+            for n in range(10):
+                for option, values in SWITCHED[label].items():
+                    optimizer.param_groups[0][option] = values[n * len(values) // 10]
+                steps.append((run(ad.full((4, 3), 0.1 * n + 1)).item(), model.weight.tolist()))
+        except KeyError as error:  # of momentum that RMSprop has not begun with, as in PyTorch
+            steps.append(str(error))
+        found.append(steps)
+    assert found[0] == found[1]

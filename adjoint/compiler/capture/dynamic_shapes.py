@@ -24,6 +24,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
+from ...ops.index.number_places import NumberPlace
 from ...runtime.lazy import LazyValue
 from ...runtime.tensors import wrap
 from ..guards.signature import shapes_of
@@ -206,7 +207,7 @@ class ShapePolymorphicProgram:
 
 _RESIZED = (Op, Program, CapturedGenerator, CapturedGenerators, ControlFlowDraws, Subgraph)
 # Types whose objects do not depend on sizes.
-_WITHOUT_SIZES = (dtype, device, np.dtype, np.ndarray, np.generic, type, TensorBase)
+_WITHOUT_SIZES = (dtype, device, np.dtype, np.ndarray, np.generic, type, TensorBase, NumberPlace)
 
 
 class _Filled:

@@ -104,6 +104,14 @@ class LiftedStateHistory:
         self.fixed |= more
         return bool(more)
 
+    def given_up(self) -> tuple[set[Any], dict[int, Any], dict[int, Any]]:
+        """What is a constant of each program, for `take_back`."""
+        return set(self.plain), dict(self.varying), dict(self.fixed)
+
+    def take_back(self, before: tuple[set[Any], dict[int, Any], dict[int, Any]]) -> None:
+        """Restore what `given_up` told."""
+        self.plain, self.varying, self.fixed = before
+
     def add_others(self, slots: Sequence[GuardSource], is_input: Callable[[Any], bool]) -> None:
         """Lift slots that others have changed from one tensor or number to another."""
         for slot in slots:

@@ -34,6 +34,7 @@ from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
 from ...nn import Module
 from ...ops.create.conversion import Transfer
+from ...ops.index.number_places import has_numbers
 from ...ops.index.selected import Selected, of_selected
 from ...ops.promotion import with_wide_numbers
 from ...ops.random.draws import Draw
@@ -50,6 +51,7 @@ from .backward import Backward, Cotangents, Gradients, differentiated
 from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
 from .module_places import ModulePlaces
+from .number_indices import take_numbers
 from .random_state import AdvanceGenerator, CapturedGenerators
 from .returned_tensors import Returned
 from .routine_ops import recorded
@@ -353,7 +355,12 @@ class _StepRecorder:
                 if met is None or not self._stays(met):
                     return None
                 looked.append(met)
-            elif value.op.drawn or value.op.opaque or value.op.n_outputs != 1:
+            elif (
+                value.op.drawn
+                or value.op.opaque
+                or value.op.n_outputs != 1
+                or has_numbers(value.op)
+            ):
                 return None
             stack.extend(value.inputs)
         program = program_of([m.symbol for m in looked], [x._data], _constant)
@@ -377,6 +384,11 @@ class _StepRecorder:
             and id(x) not in self.fresh
             and id(x) not in self.operands.varying
         )
+
+    @property
+    def follows_numbers(self) -> bool:
+        """Whether numbers that are inputs may stay numbers where they are indices."""
+        return self.device in (None, CPU)
 
     def _device_of(self, x: TensorBase) -> device:
         """The device of a tensor, which must be that of all tensors.
@@ -1115,16 +1127,25 @@ class _Capture:
         self.program = program
 
     def _read(self, tangents: Sequence[Any]) -> Program:
-        """The program that computes all values, `tangents`, and what checks look at."""
+        """The program that computes all values, `tangents`, and what checks look at.
+
+        Errors: Unsupported for indices of a device's tensors that are numbers.
+        """
         recorder = self.recorder
         ends = [*self.values, *tangents, *(wrong for wrong, _ in recorder.checks)]
         for value in ends:
             recorder.note(value, executed=False)
         order, paths = recorder.order, recorder.paths
-        return program_of(
+        program = program_of(
             self.symbols, ends, _constant, lambda value: order[id(value)],
             lambda value: paths.get(id(value), ""),
         )  # fmt: skip
+        if self.operands.given:
+            if not recorder.follows_numbers and any(has_numbers(x.op) for x in program.nodes):
+                raise Unsupported(f"compile: an index on {recorder.device} that is a number")
+            inputs = zip(self.symbols, program.inputs, strict=True)
+            take_numbers(program, {id(symbol): value for symbol, value in inputs})
+        return program
 
     def assert_memory_apart(self) -> None:
         """Refuse writes to memory that others show."""

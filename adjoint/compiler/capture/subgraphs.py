@@ -30,6 +30,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir.compute import spec_of
 from ...ir.program import Program, Value
+from ...ops.index.number_places import has_numbers
 from ...ops.index.selected import Selected, of_selected
 from ...ops.promotion import with_wide_numbers
 from ...ops.random.draws import Draw
@@ -368,7 +369,10 @@ class Subgraph:
         more = [x._data for _, x in self.more]
         wrong = [x for x, _ in self.checks]
         ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]
-        return program_of([x._data for x in self.inputs], ends, _constant)
+        program = program_of([x._data for x in self.inputs], ends, _constant)
+        if any(has_numbers(node.op) for node in program.nodes):
+            raise Unsupported("compile: an index that is a number, in the body of a loop")
+        return program
 
     def resized(self, fill: Callable[[Any], Any]) -> Subgraph:
         """Copy of the body for other sizes; `fill` replaces symbolic sizes in its program by

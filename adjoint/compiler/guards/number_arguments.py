@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ...core import fork_safety
-from .signature import NumberMark, Signature
+from .signature import NumberMark, Signature, without_sizes
 from .slots import GuardSource
 
 Place: TypeAlias = int | str  # an index, or a keyword
@@ -42,17 +42,23 @@ class NumberArguments:
         return _marked(args, kwargs, varying)
 
     def learn(
-        self, args: tuple[object, ...], kwargs: dict[str, object], rest: object, leaves: bool
+        self,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        rest: tuple[object, ...],
+        leaves: bool,
     ) -> bool:
         """Compare the numbers of a call with those of the first one that was like it but for them;
-        `rest` is what else it must have in common. Whether a place was found that varies.
+        `rest` is what else it must have in common, but for sizes. Whether a place was found that
+        varies.
         """
         numbers = _numbers(args, kwargs)
         if not numbers:
             return False
         signature = Signature(leaves)
         signature.add_all(_marked(args, kwargs, numbers))
-        first = self._first.setdefault((tuple(signature.key), rest), numbers)
+        key = without_sizes((tuple(signature.key), *rest))
+        first = self._first.setdefault(key, numbers)
         new = {place for place, x in numbers.items() if repr(x) != repr(first[place])}
         new -= self._varying
         self._varying |= new

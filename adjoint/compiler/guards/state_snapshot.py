@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...core import config, policy
+from ...core import checked_modules, config, policy
 from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
@@ -85,6 +85,7 @@ class StateSnapshot:
         """`names` of code that ran before are looked up, too, and modules among them, and what a
         snapshot looked up before, which takes fewer rounds.
         """
+        checked_modules.watch_modules()
         self.modules = {name for name in names if type(name) is LibraryModule}
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
@@ -119,6 +120,8 @@ class StateSnapshot:
             self.tensors = OutsideTensors()
             for name, value in roots:
                 self._add("root", None, name, value, -1, None)
+            ours, what = checked_modules.STATE, checked_modules.WHAT  # which our own code finds
+            self._add("dict", ours, what, ours[what], -1, None)
             self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
             while self._waiting:
                 self._visit(*self._waiting.popleft())
@@ -131,9 +134,10 @@ class StateSnapshot:
             self.lookups = self._lookups()
             if self.lookups == begin:
                 break
-        read = None if self._everything else self.lookups.names
         for n, slot in enumerate(self.slots):
             if slot.kind == "names":
+                whole = self._everything or module_of(slot.holder) in ("adjoint", config.CALLED)
+                read = None if whole else self.lookups.names  # our own code has others
                 self.slots[n] = slot._replace(key=read, value=names_in(slot.holder, read))
 
     def _lookups(self) -> Lookups:

@@ -14,8 +14,9 @@ from ...core.device import device as Device  # noqa: N812 - the parameters here 
 from ...core.errors import DeviceError, DTypeError, InvalidType, LayoutError, ShapeError
 from ...core.spec import assert_possible
 from ...core.symbolic_scalar import SymbolicNumber
-from ...core.symbolic_sizes import all_known, as_size
+from ...core.symbolic_sizes import all_known, as_size, is_size
 from ...core.tensor_type import Tensor
+from ...runtime.public import FUNCTIONS
 from ...runtime.tensors import fresh
 from .values import convert_number, target
 
@@ -123,6 +124,37 @@ def _full_of(
     """A tensor filled with a number that comes with each run of a program."""
     result = _spread(value.operand(d), shape, place)
     return result.requires_grad_() if requires_grad else result
+
+
+def are_numbers(data: object) -> bool:
+    """Whether a number, or one in a list or tuple, comes with each run of a program."""
+    if type(data) is SymbolicNumber:
+        return not is_size(data)
+    if not isinstance(data, (list, tuple)) or SymbolicNumber not in map(type, data):
+        return False
+    return not any(map(is_size, data))
+
+
+def of_numbers(data: Any, d: dt.dtype | None, place: Device) -> Tensor | None:
+    """A tensor of a number that comes with each run, or of a list or tuple with such numbers; None
+    where their kinds differ, or may not fit a dtype.
+    """
+    numbers = data if isinstance(data, (list, tuple)) else (data,)
+    kinds = {x.__class__ for x in numbers}
+    if not (kinds <= {int} or kinds <= {float}):
+        return None
+    d = d or dt.of_scalar(kinds.pop()(1))
+    if not all(_takes(d, x) for x in numbers):
+        return None
+    if numbers is not data:
+        return _full_of(data, (), d, place, False)
+    each = [
+        _full_of(x, (1,), d, place, False)
+        if type(x) is SymbolicNumber
+        else fresh(np.array([convert_number(x, d, "tensor")], d.numpy)).to(place)  # type: ignore[attr-defined]
+        for x in numbers
+    ]
+    return FUNCTIONS["cat"](each)  # type: ignore[no-any-return]
 
 
 def _spread(one: Any, shape: Sequence[int], place: Device) -> Tensor:

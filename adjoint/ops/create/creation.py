@@ -20,12 +20,14 @@ from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
     _takes,
+    are_numbers,
     assert_strided,
     blank,
     filled_array,
     finish,
     into,
     names_on,
+    of_numbers,
     sizes_from,
     strided_array,
 )
@@ -78,6 +80,10 @@ def tensor(
         said = overridden(tensor, (data,), options, ())  # of modes: data has no say
         if said is not ABSENT:
             return said  # type: ignore[no-any-return]
+    if are_numbers(data) and not pin_memory:
+        result = of_numbers(data, target(dtype), as_device(device))
+        if result is not None:
+            return result.requires_grad_() if requires_grad else result
     return finish(array_from(data, target(dtype), copy=True), device, requires_grad, pin_memory)
 
 

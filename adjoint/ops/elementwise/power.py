@@ -14,6 +14,7 @@ from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
+from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, run_known
@@ -155,6 +156,8 @@ def _pow(input: Any, exponent: Any) -> Any:
             f"{exponent}; convert the tensor with .float()"
         )
     base = cast(input, common)
+    if type(exponent) is SymbolicNumber:  # these powers are computed in other ways
+        exponent = next((n for n in (3, 0.5, -0.5, -1) if exponent == n), exponent)
     return square(base) if exponent == 2 else apply(POW, base, fitting(exponent, common, "pow"))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
+from ...core.device import CPU
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
 from ...core.mode import MODE
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
@@ -28,7 +29,7 @@ from ...runtime.public import FUNCTIONS, METHODS, explaining, public, write_in_p
 from ...runtime.tensors import fresh
 from ...runtime.writes import copied, values_of, write_by_kernel
 from ..argument_dtypes import REALS, assert_dtypes
-from ..create.allocation import names_on
+from ..create.allocation import are_numbers, names_on, of_numbers
 from ..create.values import convert_number
 from ..promotion import cast, note_real
 from ..shape.movement import Movement, is_row_major, to_shape
@@ -36,7 +37,7 @@ from ..shape.sizes import hold_sizes, hold_values, is_of_graph
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .selected import Selected, broadcast_mask, refuse, select, selected_values
-from .slicing import Item, basic_index
+from .slicing import Item, basic_index, number_places
 
 __all__ = [
     "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",
@@ -62,7 +63,10 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
     if kind is slice:
         step = index.step
         if step is None or (type(step) is int and step > 0):
-            start, stop, step = _indices(index, size)
+            item = _indices(index, size)
+            if type(item) is not tuple:
+                return (item,), ()
+            start, stop, step = item
             return ((start, stop if stop > start else start, step),), ()
     elif isinstance(index, TensorBase) and (ndim := index._data.ndim):
         dtype = index._data.dtype
@@ -72,14 +76,16 @@ def _simple(shape: tuple[int, ...], index: Any) -> Any:
 
 
 def _indices(part: slice, size: Any) -> Any:
-    """`part.indices(size)`, of which numbers may be sizes that are not known yet."""
+    """`part.indices(size)`, of which numbers may be sizes that are not known yet; a place where the
+    part begins at a number that comes with each run.
+    """
     if (
         type(size) is int
         and type(part.start) is not SymbolicNumber
         and type(part.stop) is not SymbolicNumber
     ):
         return part.indices(size)
-    return indices(part, size)
+    return number_places().slice_at(part, size) or indices(part, size)
 
 
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
@@ -100,7 +106,7 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
         elif each is not None and each is not Ellipsis and type(each) is not bool:
             used += 1
     if used > len(shape):
-        if not shape and len(parts) == 1 and type(parts[0]) is int:
+        if not shape and len(parts) == 1 and type(parts[0]) in (int, SymbolicNumber):
             raise IndexingError(
                 "index: invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim "
                 "tensor to a number"
@@ -113,14 +119,18 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
     advanced: list[tuple[int, Any]] = []
     axis = place = 0  # the next dimension of x, and of what the items select
     for each in parts:
-        if type(each) is int:
+        if type(each) is int or type(each) is SymbolicNumber:
             size = shape[axis]
+            each = each if type(each) is int else number_places().as_place(each, size)
             if not -size <= each < size:
                 raise IndexingError(
                     f"index: index {each} is out of bounds for dimension {axis} with size {size}; "
                     f"the valid range is {-size} to {size - 1}"
                 )
-            items.append(each + size if each < 0 else each)
+            if type(each) is int:
+                items.append(each + size if each < 0 else each)
+            else:
+                items.append(number_places().item_at(each, size))
             axis += 1
             continue
         if each is None:
@@ -219,6 +229,8 @@ def _index_part(part: Any) -> Any:
     kind = type(part)
     if kind is int or kind is slice or kind is bool or part is None or part is Ellipsis:
         return part
+    if kind is SymbolicNumber and part.__class__ is int:
+        return part
     if isinstance(part, TensorBase):
         data = part._data
         narrow = data.dtype.itemsize < 4 and data.dtype.kind == "i"
@@ -233,6 +245,10 @@ def _index_part(part: Any) -> Any:
     if isinstance(part, np.bool_):
         return bool(part)
     if isinstance(part, (list, tuple, range, np.ndarray)):
+        if are_numbers(part):
+            numbers = of_numbers(part, None, CPU)
+            if numbers is not None:
+                return numbers
         values = np.asarray(part)
         if not values.size and not isinstance(part, np.ndarray):
             values = values.astype(np.int64)
@@ -248,10 +264,13 @@ def _index_part(part: Any) -> Any:
         ) from None
 
 
-def _slice_item(part: slice, size: int) -> tuple[int, int, int]:
-    """A slice as (start, stop, step) in range."""
+def _slice_item(part: slice, size: int) -> Any:
+    """A slice as (start, stop, step) in range, or the place where it begins."""
     try:
-        start, stop, step = _indices(part, size)
+        item = _indices(part, size)
+        if type(item) is not tuple:
+            return item
+        start, stop, step = item
     except ValueError:
         step = 0
     if step <= 0:

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ...core.errors import IndexingError, ShapeError, Unsupported
 from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
+from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
 from ...runtime.lazy import LazyValue
@@ -27,13 +28,28 @@ from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
 
+if TYPE_CHECKING:
+    from .number_places import NumberPlace
+
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
     "diagonal_scatter", "narrow",
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
-Item = int | None | tuple[int, int, int]
+Item: TypeAlias = "int | tuple[int, int, int] | NumberPlace | None"
+
+
+def number_places() -> Any:
+    """The module for indices that are numbers of a capture, which is imported where there are."""
+    from . import number_places as module
+
+    return module
+
+
+def items_now(items: Iterable[Any]) -> tuple[Any, ...]:
+    """The items of an index for the values that its numbers have now: see `NumberPlace`."""
+    return tuple([getattr(x, "now", x) for x in items])
 
 
 @dataclass(eq=False, repr=False)
@@ -49,14 +65,15 @@ class BasicIndex(Movement):
     view = True
 
     def __post_init__(self) -> None:
-        key = (*(slice(*i) if type(i) is tuple else i for i in self.items), Ellipsis)
+        items = items_now(self.items)
+        key = (*(slice(*i) if type(i) is tuple else i for i in items), Ellipsis)
         object.__setattr__(self, "key", key)
 
     def infer(self, spec: Spec) -> Spec:
         """The sizes of the slices, 1 for new dimensions, then the rest."""
         shape: list[int] = []
         axis = 0
-        for item in self.items:
+        for item in items_now(self.items):
             if item is None:
                 shape.append(1)
                 continue
@@ -553,7 +570,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if not shape:
         raise IndexingError("select: select() cannot be applied to a 0-dim tensor.")
     axis = normalize_axis(dim, len(shape), "select")
-    place = operator.index(index)
+    place = index if type(index) is int else number_places().as_place(index, shape[axis])
     if not -shape[axis] <= place < shape[axis]:
         raise IndexingError(
             f"select: select(): index {place} out of range for tensor of size {list(shape)} at "
@@ -561,7 +578,13 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         )
     if place < 0:
         input = hold_sizes("select", input, dims=(axis,))
-    return apply_view(basic_index((*before(input, axis), place % shape[axis])), input)
+    item = _item_at(place, shape[axis])
+    return apply_view(basic_index((*before(input, axis), item)), input)
+
+
+def _item_at(place: Any, size: int) -> Any:
+    """The item of an index that is in range, and may be negative."""
+    return place % size if type(place) is int else number_places().item_at(place, size)
 
 
 @public()
@@ -581,7 +604,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     size = shape[axis]
     if type(start) is not int:
         assert_dtypes("narrow", INTEGERS, start=start)
-    first, length = operator.index(start), operator.index(length)
+    first = start if type(start) is int else number_places().as_place(start, size)
+    length = operator.index(length)
     if length < 0:
         raise ShapeError(f"narrow: narrow(): length must be non-negative, got {length}")
     if not -size <= first <= size:
@@ -596,7 +620,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise ShapeError(
             f"narrow: start ({first}) + length ({length}) exceeds dimension size ({size})."
         )
-    return part(input, axis, first, first + length)
+    if type(first) is int:
+        return part(input, axis, first, first + length)
+    item = number_places().part_from(first, length)
+    return apply_view(basic_index((*before(input, axis), item)), input)
 
 
 @public(out=True)
@@ -855,11 +882,12 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """
     shape = input._data.shape
     axis = normalize_axis(dim, len(shape), "select_scatter")
+    index = index if type(index) is int else number_places().as_place(index, shape[axis])
     if not -shape[axis] <= index < shape[axis]:
         raise IndexingError(
             f"select_scatter: index {index} out of range for shape {tuple(shape)} at dim {axis}"
         )
-    items = *((0, size, 1) for size in shape[:axis]), index % shape[axis]
+    items = *((0, size, 1) for size in shape[:axis]), _item_at(index, shape[axis])
     return _scattered(input, src, basic_index(items), "select_scatter")
 
 
@@ -884,8 +912,13 @@ def slice_scatter(
     axis = normalize_axis(dim, len(shape), "slice_scatter")
     if step <= 0:
         raise ShapeError(f"slice_scatter: step must be positive, got {step}")
-    item = slice(start, end, step).indices(shape[axis])
-    items = *((0, size, 1) for size in shape[:axis]), (item[0], max(item[:2]), step)
+    item = None
+    if SymbolicNumber in (type(start), type(end)):
+        item = number_places().slice_at(slice(start, end, step), shape[axis])
+    if item is None:
+        first, last, _ = slice(start, end, step).indices(shape[axis])
+        item = first, max(first, last), step
+    items = *((0, size, 1) for size in shape[:axis]), item
     return _scattered(input, src, basic_index(items), "slice_scatter")
 
 

@@ -1,0 +1,151 @@
+"""Places in an index that are numbers of a capture: `x[i]` and `x[i : i + 4]`, where `i` comes with
+each run of the program. Shapes are known, where the part begins is not.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.mode import MODE
+from ...core.symbolic_scalar import SymbolicNumber
+from ...core.symbolic_sizes import is_size
+
+__all__: list[str] = []
+
+
+class NumberPlace:
+    """An item of a basic index that begins at a number of a capture, which is in range and not
+    negative. What an op computes with it holds for the number's value now alone: the program has
+    other ops in its place (`compiler/capture/number_indices.py`).
+    """
+
+    __slots__ = ("count", "number", "step", "symbol")
+    __hash__ = None  # type: ignore[assignment]  # of no table that lasts longer than the capture
+
+    number: SymbolicNumber
+    count: int | None  # of the elements; None for an index, whose dimension goes
+    step: int
+    symbol: Any  # the recorded value that stands for the number
+
+    def __init__(self, number: SymbolicNumber, count: int | None = None, step: int = 1) -> None:
+        self.number, self.count, self.step = number, count, step
+        self.symbol = number.operand(dt.int64)._data
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NumberPlace):
+            return NotImplemented
+        own, others = (x.number.place for x in (self, other))
+        return own == others and (self.count, self.step) == (other.count, other.step)
+
+    def __repr__(self) -> str:
+        return f"<from number {self.number.place}>"
+
+    @property
+    def now(self) -> Any:
+        """The item for the number's value now, on which nothing comes to depend."""
+        start = self.number.arithmetic.values[self.number.place]
+        if self.count is None:
+            return start
+        return start, start + max((self.count - 1) * self.step + 1, 0), self.step
+
+
+def has_numbers(op: Any) -> bool:
+    """Whether an op indexes by numbers of a capture."""
+    if NumberPlace in map(type, getattr(op, "items", ())):
+        return True
+    return any(map(has_numbers, getattr(op, "ops", ())))
+
+
+def settle_numbers(ops: Iterable[Any]) -> None:
+    """Read the numbers by which these ops index; the capture then holds for their values alone."""
+    for op in ops:
+        for item in getattr(op, "items", ()):
+            if type(item) is NumberPlace:
+                item.number.value()
+
+
+def is_followed(x: object, size: object) -> bool:
+    """Whether an index or the end of a slice, in a dimension of a size, may stay a number of the
+    capture that is going on.
+    """
+    if type(x) is not SymbolicNumber or is_size(x) or type(size) is not int:
+        return False
+    is_int = x.__class__ is int
+    return is_int and bool(getattr(MODE.get().executor, "follows_numbers", False))
+
+
+def as_place(x: Any, size: Any) -> Any:
+    """An index as an int, or as the number of a capture that it is."""
+    return x if is_followed(x, size) else operator.index(x)
+
+
+def item_at(place: Any, size: Any) -> Any:
+    """The item of an index that is in range, and may be negative."""
+    place = place + size if place < 0 else place
+    return NumberPlace(place) if type(place) is SymbolicNumber else place
+
+
+def part_from(first: Any, length: int) -> Any:
+    """The item of so many elements from a place on, which is in range."""
+    if type(first) is SymbolicNumber:
+        return NumberPlace(first, length)
+    return first, first + length, 1
+
+
+def slice_at(part: slice, size: Any) -> Any:
+    """The item of a slice with a step that is not negative, of which an end is a number of the
+    capture; None for others. How many elements it has is read.
+    """
+    if not (is_followed(part.start, size) or is_followed(part.stop, size)):
+        return None
+    step = 1 if part.step is None else operator.index(part.step)
+    if step <= 0:
+        return None
+    start = 0 if part.start is None else _within(part.start, size)
+    stop = size if part.stop is None else _within(part.stop, size)
+    span = max(_distance(start, stop), 0)
+    if type(start) is not SymbolicNumber:
+        return start, start + span, step
+    return NumberPlace(start, -(-span // step), step) if span else (0, 0, step)
+
+
+def _distance(start: Any, stop: Any) -> int:
+    """`stop - start`: of numbers that are the same one but for what is added to it without a look
+    at their values; otherwise it is read.
+    """
+    if type(start) is type(stop) is SymbolicNumber:
+        (root, first), (other, last) = _shifted(start), _shifted(stop)
+        if root == other:
+            return last - first
+    return operator.index(stop - start)
+
+
+def _shifted(x: SymbolicNumber) -> tuple[int, int]:
+    """The place of the number that `x` is made of by adding constants, and their sum."""
+    graph = x.arithmetic
+    steps = {place: (function, a, b) for function, a, b, place in graph.steps}
+    computed = {*steps, *graph.given}
+    place, shift = x.place, 0
+    while place in steps:
+        function, a, b = steps[place]
+        if function is operator.add and a not in computed:
+            a, b = b, a
+        if function not in (operator.add, operator.sub) or b in computed or a not in computed:
+            break
+        more = graph.values[b]
+        if type(more) is not int:
+            break
+        shift += more if function is operator.add else -more
+        place = a
+    return place, shift
+
+
+def _within(end: Any, size: int) -> Any:
+    place = as_place(end, size)
+    if place < 0:
+        place = place + size
+        return 0 if place < 0 else place
+    return size if place > size else place
