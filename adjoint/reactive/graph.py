@@ -17,6 +17,7 @@ from ..autograd import refreshing
 from ..autograd.graph_writes import forget_contents
 from ..autograd.modes import no_grad
 from ..autograd.recording import Recorder, source_of
+from ..core.device import CPU, as_device
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
 from ..core.mode import MODE, Mode, ModeSwitch, mode_with, note_switch
@@ -24,7 +25,9 @@ from ..core.tensor_base import TensorBase
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
 from ..nn.roots import ROOTS
+from ..ops.create.allocation import moved
 from ..ops.create.memory import as_tensor
+from ..ops.create.values import array_from, target
 from ..ops.random.draws import Draw, DrawnFor
 from ..ops.random.generators import Generator, counting, is_following, next_draw
 from ..ops.random.random import randint
@@ -244,8 +247,9 @@ class Graph(ModeSwitch):
         (adjoint.Size([2]), 3.0)
         """
         value, shape = _value_or_shape("input", value, shape)
-        tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
-        self._inputs[tensor._data.label] = tensor
+        label = self._free_label(name, "input")
+        tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, label)
+        self._inputs[label] = tensor
         return tensor
 
     def parameter(
@@ -270,8 +274,9 @@ class Graph(ModeSwitch):
         value, shape = _value_or_shape("parameter", value, shape)
         if value is None:
             value = np.zeros(tuple(shape or ()), _dtype(dtype).numpy)
-        tensor = self._source(Parameter, value, None, dtype, requires_grad, name, "parameter")
-        self._parameters[tensor._data.label] = tensor
+        label = self._free_label(name, "parameter")
+        tensor = self._source(Parameter, value, None, dtype, requires_grad, label)
+        self._parameters[label] = tensor
         return tensor
 
     def _source(
@@ -281,30 +286,33 @@ class Graph(ModeSwitch):
         shape: Sequence[int] | None,
         dtype: Any,
         requires_grad: bool,
-        name: str | None,
-        what: str,
+        label: str,
     ) -> Any:
-        if value is None:
-            array = None
-            spec = tuple(shape or ()), _dtype(dtype).numpy
+        array = None if value is None else _own_array(value, dtype)
+        if array is None:
+            cell = SourceCell(self._state, tuple(shape or ()), _dtype(dtype).numpy)
         else:
-            initial = as_tensor(value, dtype=dtype)
-            array = concrete(initial).copy(order="K")
-            spec = array.shape, array.dtype
-        label = name or self._free_name(what)
-        if label in self._named:
-            raise GraphError(f"{what}: the graph has a node named {label!r} already")
-        tensor = showing(SourceCell(self._state, spec[0], spec[1], array), kind)
+            cell = SourceCell(self._state, array.shape, array.dtype, array)
+        tensor = showing(cell, kind)
         if requires_grad:
             tensor.requires_grad_()
-        self._keep(label, tensor, tensor._data)
+        self._keep(label, tensor, cell)
         return tensor
 
-    def _free_name(self, what: str) -> str:
-        number = len(self._named)
-        while f"{what}{number}" in self._named:
+    def _free_label(self, name: str | None, what: str) -> str:
+        """The name of a new source: the one given, or one that is free.
+
+        Errors: GraphError for a name that is taken.
+        """
+        named = self._named
+        if name:
+            if name in named:
+                raise GraphError(f"{what}: the graph has a node named {name!r} already")
+            return name
+        number = len(named)
+        while (label := f"{what}{number}") in named:
             number += 1
-        return f"{what}{number}"
+        return label
 
     def name(self, node: Any, name: str) -> Any:
         """Give a node a name, by which the graph keeps it: `graph[name]`. Returns the node.
@@ -1061,6 +1069,14 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
 def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, ...]]:
     """The inputs of `users` with `old` replaced by `new`."""
     return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
+
+
+def _own_array(value: Any, dtype: Any) -> Any:
+    """A new array with `value`, as `tensor` makes it."""
+    if isinstance(value, TensorBase):
+        return concrete(as_tensor(value, dtype=dtype)).copy(order="K")
+    array, place = array_from(value, target(dtype), copy=True), as_device(None)
+    return array if place is CPU else moved(array, place)
 
 
 def _dtype(dtype: Any) -> Any:
