@@ -44,6 +44,7 @@ from ..runtime.cells import (
     release,
     upstream,
 )
+from ..runtime.copying import copy_cells, copy_repeats
 from ..runtime.lazy import concrete
 from ..runtime.repeats import GraphCopy, mark_stale
 from ..runtime.tensors import wrap
@@ -116,7 +117,8 @@ class Graph(ModeSwitch):
         self._named: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
-        self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
+        # Of a copy, by the id of a cell of the original: weak references to that cell and its copy
+        self._twins: dict[int, tuple[weakref.ref[Cell], weakref.ref[Cell]]] = {}
         self._handles: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
         self._twins_of: Callable[[], GraphState | None] = lambda: (
             None
@@ -894,14 +896,20 @@ class Graph(ModeSwitch):
                     source = source_of(new._state, copy.deepcopy(cell.follows, memo))
                     if isinstance(source, SourceCell):  # as it is outside of blocks
                         apart[cell] = source
-            twins = editing.copy(cells, new._state, apart)
+            twins = copy_cells(cells, new._state, apart)
             generators = self.generator, new.generator
             own = None if share else functools.partial(copy.deepcopy, memo=memo)
-            editing.copy_repeats(GraphCopy(twins, generators, own))
-            tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
-            for cell in tensors:
-                new._twins[cell] = twins[cell].reference
+            copy_repeats(GraphCopy(twins, generators, own))
+            new._twins = {
+                id(cell): (cell.reference, twin.reference) for cell, twin in twins.items()
+            }
             new._twins_of = weakref.ref(state)
+            named = {self._cell(tensor, "copy") for tensor in self._named.values()}
+            tensors = {
+                cell: new._tensor_for(cell, twin)
+                for cell, twin in twins.items()
+                if not twin.users or cell in named or state.derived or cell.handle() is not None
+            }
             new._ends.extend(saving.ends((twins[cell], x) for cell, x in tensors.items()))
             for names, theirs in (
                 (self._named, new._named),
@@ -932,8 +940,10 @@ class Graph(ModeSwitch):
         """
         origin = self._twins_of()
         cell = None if origin is None else origin.sources.get(id(node))
-        reference = self._twins.get(cell_of(node, "twin") if cell is None else cell)
-        twin = None if reference is None else reference()
+        if cell is None:
+            cell = cell_of(node, "twin")
+        known, reference = self._twins.get(id(cell), (None, None))
+        twin = reference() if reference is not None and known is cell.reference else None
         if twin is None:
             raise GraphError(
                 f"twin: {node._data!r} was not in the graph when it was copied, or nothing uses "

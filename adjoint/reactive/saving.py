@@ -74,8 +74,14 @@ def lasting(graph: Graph) -> list[Cell]:
         state.before_read(state, None)
     notice_foreign_writes(state)
     outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
-    cells = [*state.cells(), *(source_of(state, x) for x in outside)]
-    return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])
+    cells = state.cells()
+    kept = [
+        c for c in cells
+        if c.rare is None or (c.planned != 2 and not (c.about or {}).get("removed"))
+    ]  # fmt: skip
+    if not outside and len(kept) == len(cells):
+        return cells
+    return upstream([*kept, *(source_of(state, x) for x in outside)])
 
 
 def derivations(graph: Graph, stands: Mapping[Any, Any]) -> Iterator[list[list[Any]]]:
