@@ -20,6 +20,7 @@ import numpy as np
 
 from ..autograd import refreshing
 from ..autograd.graph_writes import Overwritten
+from ..autograd.leaves import DetachNode
 from ..autograd.recording import is_detached, source_of
 from ..autograd.refreshing import Derivation, Derivative
 from ..core.device import CPU, host_array, transfer
@@ -49,7 +50,7 @@ from ..runtime.node import Item
 from ..runtime.tensors import wrap
 from ..runtime.writes import ViewWrite
 from ..tensor import Tensor
-from .nodes import DetachNode, showing
+from .nodes import showing
 
 if TYPE_CHECKING:
     from .graph import Graph

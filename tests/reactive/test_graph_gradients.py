@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint.core.errors import AutogradError
+from adjoint.utils.checkpoint import checkpoint
 
 # Nodes follow what a program writes: that is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
@@ -543,3 +546,48 @@ def test_a_given_gradient_does_not_record_the_backward_anew(graph):
     assert w.grad.tolist() == [6, 8]
     with pytest.raises(ad.ShapeError, match="Mismatch in shape"):
         y.backward(ad.ones(3))
+
+
+# ---- leaves among aliases ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", ["parameter", "computed"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_detached_tensor_that_becomes_a_leaf_leaves_the_gradient_to_the_other(graph, of, inside):
+    w = graph.parameter([1.0, 2.0])
+    with graph if inside else contextlib.nullcontext():
+        h = w if of == "parameter" else w * 1
+        leaf = h.detach().requires_grad_()
+        loss, other = (h * h).sum(), (leaf * leaf * 3).sum()
+    loss.backward()
+    assert w.grad.tolist() == [2, 4] and leaf.grad is None
+    other.backward()
+    assert w.grad.tolist() == [2, 4] and leaf.grad.tolist() == [6, 12]
+    w.set([3.0, 4.0])
+    other.backward()
+    assert leaf.grad.tolist() == [24, 36]
+    with pytest.raises(ad.GraphError, match=r"detach\(\)\.clone\(\)"), ad.no_grad():
+        leaf.sub_(1)
+    assert w.tolist() == [3, 4]
+
+
+def test_a_detached_leaf_without_another_is_written_like_it(graph):
+    x = graph.input([1.0, 2.0])
+    leaf = x.detach().requires_grad_()
+    (leaf * x).sum().backward()
+    with ad.no_grad():
+        leaf.sub_(leaf.grad)
+    assert leaf.tolist() == x.tolist() == [0, 0]
+
+
+def test_a_reentrant_checkpoint_is_differentiated_again(graph):
+    x, layer = graph.input(ad.ones(2, 3), requires_grad=True), ad.nn.Linear(3, 3)
+    with graph:
+        y = checkpoint(lambda v: layer(v).tanh(), x, use_reentrant=True).sum()
+    for value in (1.0, 2.0):
+        x.set(ad.full((2, 3), value))
+        layer.zero_grad()
+        y.backward()
+        expected = ad.autograd.grad(layer(x.snapshot()).tanh().sum(), layer.parameters())
+        for p, g in zip(layer.parameters(), expected, strict=True):
+            ad.testing.assert_close(p.grad, g)
