@@ -18,6 +18,7 @@ from ..core.op import Op
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
+from ..ops.random.draws import DrawnFor
 from ..ops.shape.joining import stack
 from ..ops.shape.movement import Expand, to_shape
 from ..runtime.dispatch import apply
@@ -120,6 +121,11 @@ class BatchLevel(Level):
         self._assert_random(op)
         if self.randomness == "same":
             return NotImplemented
+        if isinstance(op, DrawnFor):
+            each = op.of_each(self.size)
+            if each is None:
+                refuse(f"{op.name} with randomness='different'; draw outside of vmap")
+            return Batched(self, apply(each, *inputs))
         if inputs:
             return self.values(op, inputs)
         if op.batch is not None:

@@ -31,6 +31,7 @@ from .levels import Level, entered, innermost, outside
 from .modes import enable_grad, no_grad
 
 if TYPE_CHECKING:
+    from ..runtime.cells import GraphState
     from .protocols import BackendArray
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -431,6 +432,7 @@ def _applied(
     ctx._are_tensors = [isinstance(x, TensorBase) for x in flat]
     state = state_of(flat)
     reads = 0 if state is None else state.reads
+    drew = [] if state is None else _draws(state, flat)
     with no_grad():
         if separate:
             result = cls.forward(*args, **kwargs)
@@ -447,6 +449,12 @@ def _applied(
         if state.reads == reads:
             ys = record_function(state, cls, ctx, functools.partial(_gradients, cls), flat, raw)
         else:
+            if _draws(state, flat) != drew:
+                raise Unsupported(
+                    f"{cls.__name__}: its forward reads values and draws random numbers, which a "
+                    "Graph would draw again where the value was only released; draw outside, and "
+                    "pass the numbers to it, or write forward in operations on tensors"
+                )
             ys = record_opaque(state, call, flat, raw)
     else:
         node = _new_node(cls, ctx, parents, raw) if wants else None
@@ -455,6 +463,18 @@ def _applied(
         if node is not None:
             _save(node, raw, ys)
     return (list(ys) if isinstance(result, list) else ys) if several else ys[0]
+
+
+def _draws(state: GraphState, args: Sequence[Any]) -> list[int]:
+    """How many draws the generators have made from which a Function with these arguments may draw
+    in a graph.
+    """
+    from ..ops.random.generators import Generator, default_generator  # when arrays can be made
+
+    graph = state.owner()
+    own = None if graph is None else graph.generator
+    given = [x for x in args if isinstance(x, Generator)]
+    return [g.draws for g in (default_generator, own, *given) if g is not None]
 
 
 class VmapInfo(NamedTuple):

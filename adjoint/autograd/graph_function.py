@@ -183,7 +183,11 @@ class OpaqueBackward(Op, abstract=True):
         return input_specs[0] if self.n_outputs == 1 else tuple(input_specs)
 
     def compute(self, xp: Any, *arrays: BackendArray) -> BackendArray | tuple[BackendArray, ...]:
-        """The results of backward; zeros for None."""
+        """The results of backward; zeros for None.
+
+        Errors: Unsupported where it draws random numbers.
+        """
+        from ..ops.random.generators import default_generator
         from .gradients import grad
 
         count = self.forward.n_outputs
@@ -208,7 +212,14 @@ class OpaqueBackward(Op, abstract=True):
             by_leaf = {id(x): g for x, g in zip(leaves, grads, strict=True)}
             return [by_leaf.get(id(x)) for x in tensors]
 
+        draws = default_generator.draws
         gradients = _eagerly(run)
+        if default_generator.draws != draws:
+            raise Unsupported(
+                f"{self.forward.function.__name__}: its forward reads values and its backward "
+                "draws random numbers, which a Graph would draw again where a gradient was only "
+                "released; draw outside, or write both in operations on tensors"
+            )
         results = [
             concrete(zeros(x.shape, x._data.dtype, x.device) if g is None else g)
             for x, g in zip(tensors, gradients, strict=True)

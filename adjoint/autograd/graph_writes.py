@@ -39,6 +39,7 @@ from ..runtime.node import INFERENCE, Version, View, next_order
 from ..runtime.tensors import wrap
 from ..runtime.views import register_view
 from ..runtime.writes import ViewWrite, before_change, write_part
+from .leaves import assert_writable
 from .recording import record_cell, source_of
 
 if TYPE_CHECKING:
@@ -248,6 +249,7 @@ def write(x: Tensor, y: Tensor) -> None:
     share the memory of `x` see it.
     """
     target = x._data if x._view is None else x._view.base._data
+    assert_writable(x)
     if isinstance(target, SourceCell):
         _set_source(x, y, target)
     elif isinstance(target, LazyValue):

@@ -12,12 +12,14 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core import policy
 from ..core.errors import AutogradError
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
-from ..runtime.cells import Cell, GraphState, SourceCell, refresh, release, upstream
+from ..runtime.cells import Cell, GraphState, SourceCell, push, refresh, release, upstream
 from ..runtime.editing import rewire
 from ..runtime.lazy import concrete, specs_of
 from ..runtime.node import Item, Leaf, Node
@@ -43,11 +45,15 @@ def revision() -> int:
     return _Leaves.revision
 
 
-def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any]:
+def retrace(
+    outputs: Sequence[Cell], everything: bool = False, bare: bool = False
+) -> dict[Cell, Any]:
     """The tape of `outputs`: the Node or Leaf of each cell above them through which gradients flow.
-    With `everything`, also through cells that were recorded under no_grad.
+    With `everything`, also through cells that were recorded under no_grad. With `bare`, a Leaf
+    without hooks stands in the place of what ends the tape and has some.
     """
     nodes: dict[Cell, Any] = {}
+    stands: dict[Any, Leaf] = {}  # by what they stand for
     wholes: dict[Cell, list[Cell]] = {}
     cells = upstream(outputs)
     for cell in cells:
@@ -56,6 +62,8 @@ def retrace(outputs: Sequence[Cell], everything: bool = False) -> dict[Cell, Any
     for cell in cells:
         leaf = cell.leaf
         if leaf is not None:
+            if bare and leaf.extra is not None:
+                leaf = stands.setdefault(leaf, Leaf(cell.handle()))
             nodes[cell] = leaf
         if leaf is not None or cell.op is None:
             continue
@@ -126,12 +134,12 @@ def gradients(
     outputs: Sequence[Any], seeds: Sequence[Any], targets: Sequence[Any] | None, name: str
 ) -> dict[Any, Any]:
     """Record the gradients of the graph tensors `outputs` with respect to `targets` (tensors, or
-    None for all cells that gradients reach). Maps Leafs and Cells to tensors of the graph. An
-    output without history is an error, unless `name` is "".
+    None for all cells that gradients reach, whose ends run no hooks then). Maps Leafs and Cells to
+    tensors of the graph. An output without history is an error, unless `name` is "".
     """
     cells = [y._data if isinstance(y._data, Cell) else None for y in outputs]
     everything = not MODE.get().grad
-    nodes = retrace([cell for cell in cells if cell is not None], everything)
+    nodes = retrace([cell for cell in cells if cell is not None], everything, targets is None)
     roots = []
     for i, (y, cell, g) in enumerate(zip(outputs, cells, seeds, strict=True)):
         node = y._node if cell is None else nodes.get(cell)
@@ -146,7 +154,7 @@ def gradients(
         roots.append((node, seed(y, g, name)))
     if targets is None:
         goals: dict[Any, Any] = {
-            node: node if type(node) is Leaf else cell
+            node: cell.leaf if type(cell.leaf) is Leaf else cell
             for cell, node in nodes.items()
             if cell.dtype is not None  # the outputs of an op with several have one each
         }
@@ -269,19 +277,27 @@ def derive_again(state: GraphState) -> None:
 class RefreshPlan:
     """A recorded backward pass of a graph's tensor."""
 
-    __slots__ = ("forward", "gradients", "helpers", "leaves", "outside", "repeatable", "result")
+    __slots__ = (
+        "forward", "gradients", "helpers", "leaves", "outside", "repeatable", "result", "seed",
+    )  # fmt: skip
 
     leaves: list[tuple[Leaf, Any]]  # each with the tensor that is its gradient
     outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
     gradients: dict[Cell, Any]  # of computed cells
     forward: list[Cell]  # the computed cells that gradients flow through
     helpers: list[Cell]  # the cells that compute gradients
-    repeatable: bool  # no hook must be called again
+    repeatable: bool  # no hook in between must be called again
     result: weakref.ref[Any]  # the tensor whose backward this is, as last asked for
+    seed: SourceCell | None  # the gradient with which it begins; None: ones, or one of the graph
 
     def __init__(self, y: Tensor, gradient: Tensor | None) -> None:
         cell: Cell = y._data
         state = cell.state
+        self.seed = None
+        if gradient is not None and _is_plain(gradient):
+            array = concrete(seed(y, gradient)).copy()
+            self.seed = SourceCell(state, array.shape, array.dtype, array)
+            gradient = wrap(self.seed)
         state.planning = 2
         try:
             by_target = gradients((y,), (gradient,), None, "backward")
@@ -302,21 +318,39 @@ class RefreshPlan:
         self.helpers = [
             each for each in upstream(ends) if each not in forward_cells and each.op is not None
         ]
-        leaves: list[Any] = [leaf for leaf, _ in self.leaves]
-        self.repeatable = not any(each.extra is not None for each in (*above, *leaves))
+        self.repeatable = not any(each.extra is not None for each in above)
+
+    def begin_with(self, array: Any) -> None:
+        """Begin with this gradient from now on."""
+        cell = self.seed
+        assert cell is not None
+        cell.array = array
+        cell.version = cell.state.changed_last = cell.state.stamp()
+        push(cell)
+
+
+def _is_plain(gradient: object) -> bool:
+    """Whether a gradient is a value: no node, and without a history."""
+    return (
+        isinstance(gradient, TensorBase)
+        and gradient._node is None
+        and type(gradient._data) is np.ndarray
+    )
 
 
 def plan_of(y: Tensor, gradient: Tensor | None) -> RefreshPlan:
     """The recorded backward pass of `y`; its graph caches it until something changes."""
     cell: Cell = y._data
     owner = cell.state.owner()
-    if owner is None or gradient is not None:
+    if owner is None or not (gradient is None or _is_plain(gradient)):
         return RefreshPlan(y, gradient)
     plans = owner.plans
-    key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision)
+    key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision, gradient is None)
     plan = plans.pop(key, None)
+    if plan is not None and gradient is not None:
+        plan.begin_with(concrete(seed(y, gradient)).copy())
     if plan is None:
-        plan = RefreshPlan(y, None)
+        plan = RefreshPlan(y, gradient)
         if not plan.repeatable:
             return plan  # type: ignore[no-any-return]
         owner.drop_plans(cell)
@@ -352,9 +386,12 @@ def backward(
         inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
         outside = [(node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None]
         for leaf, g in inside:
-            keep(leaf, g, alone=True)
+            if leaf.extra is None:
+                keep(leaf, g, alone=True)
+            else:
+                outside.append((leaf, g))
         if outside:
-            run_backward(outside, retain_graph=retain_graph, create_graph=False)
+            _go_on(outside, retain_graph)
         owner = state.owner()
         if owner is not None:
             kept = plan.gradients if retain_graph else {}
@@ -362,6 +399,16 @@ def backward(
         if not retain_graph:
             release(each for each in plan.forward if each is not cell)
             release(plan.helpers)
+
+
+def _go_on(ends: Sequence[tuple[Any, Tensor]], retain_graph: bool) -> None:
+    """Go on outside of the graph, eagerly: through its hooks, and the tape behind."""
+    mode = MODE.get()
+    try:
+        MODE.set(mode_with(mode, executor=None))
+        run_backward(ends, retain_graph=retain_graph, create_graph=False)
+    finally:
+        MODE.set(mode)
 
 
 def retained_gradient(x: Tensor) -> Tensor | None:

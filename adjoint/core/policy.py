@@ -314,6 +314,7 @@ STEP_BYTES = _bound("STEP_BYTES", 1 << 30)
 STEP_LOOK = _threshold("STEP_LOOK", 25_000, "graphs --only steps")
 STEP_WAIT = _threshold("STEP_WAIT", 256, "graphs --only steps")
 BACKWARD_PLANS = _bound("BACKWARD_PLANS", 32)  # that a graph remembers
+REPEATS_SEEN = _bound("REPEATS_SEEN", 64)  # repeating cells of a graph that each read glances at
 DISPATCH_LINES = _bound("DISPATCH_LINES", 1 << 14)  # of the dispatch log, each said once
 # elements of all constants that are computed while freezing
 FOLDED_ELEMENTS = _bound("FOLDED_ELEMENTS", 1 << 26)

@@ -17,6 +17,7 @@ from ..autograd import refreshing
 from ..autograd.graph_writes import forget_contents
 from ..autograd.modes import no_grad
 from ..autograd.recording import Recorder, source_of
+from ..core.device import CPU, as_device
 from ..core.dtype import as_dtype, get_default_dtype
 from ..core.errors import GraphError, InvalidArgument
 from ..core.mode import MODE, Mode, ModeSwitch, mode_with, note_switch
@@ -24,7 +25,9 @@ from ..core.tensor_base import TensorBase
 from ..nn import Module, Parameter
 from ..nn.modules.module import clear_gradients
 from ..nn.roots import ROOTS
+from ..ops.create.allocation import moved
 from ..ops.create.memory import as_tensor
+from ..ops.create.values import array_from, target
 from ..ops.random.draws import Draw, DrawnFor
 from ..ops.random.generators import Generator, counting, is_following, next_draw
 from ..ops.random.random import randint
@@ -41,6 +44,7 @@ from ..runtime.cells import (
     release,
     upstream,
 )
+from ..runtime.copying import copy_cells, copy_repeats
 from ..runtime.lazy import concrete
 from ..runtime.repeats import GraphCopy, mark_stale
 from ..runtime.tensors import wrap
@@ -113,7 +117,8 @@ class Graph(ModeSwitch):
         self._named: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
         self._inputs: dict[str, Any] = {}
-        self._twins: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
+        # Of a copy, by the id of a cell of the original: weak references to that cell and its copy
+        self._twins: dict[int, tuple[weakref.ref[Cell], weakref.ref[Cell]]] = {}
         self._handles: weakref.WeakKeyDictionary[Cell, Any] = weakref.WeakKeyDictionary()
         self._twins_of: Callable[[], GraphState | None] = lambda: (
             None
@@ -244,8 +249,9 @@ class Graph(ModeSwitch):
         (adjoint.Size([2]), 3.0)
         """
         value, shape = _value_or_shape("input", value, shape)
-        tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, name, "input")
-        self._inputs[tensor._data.label] = tensor
+        label = self._free_label(name, "input")
+        tensor: Tensor = self._source(Tensor, value, shape, dtype, requires_grad, label)
+        self._inputs[label] = tensor
         return tensor
 
     def parameter(
@@ -270,8 +276,9 @@ class Graph(ModeSwitch):
         value, shape = _value_or_shape("parameter", value, shape)
         if value is None:
             value = np.zeros(tuple(shape or ()), _dtype(dtype).numpy)
-        tensor = self._source(Parameter, value, None, dtype, requires_grad, name, "parameter")
-        self._parameters[tensor._data.label] = tensor
+        label = self._free_label(name, "parameter")
+        tensor = self._source(Parameter, value, None, dtype, requires_grad, label)
+        self._parameters[label] = tensor
         return tensor
 
     def _source(
@@ -281,30 +288,33 @@ class Graph(ModeSwitch):
         shape: Sequence[int] | None,
         dtype: Any,
         requires_grad: bool,
-        name: str | None,
-        what: str,
+        label: str,
     ) -> Any:
-        if value is None:
-            array = None
-            spec = tuple(shape or ()), _dtype(dtype).numpy
+        array = None if value is None else _own_array(value, dtype)
+        if array is None:
+            cell = SourceCell(self._state, tuple(shape or ()), _dtype(dtype).numpy)
         else:
-            initial = as_tensor(value, dtype=dtype)
-            array = concrete(initial).copy(order="K")
-            spec = array.shape, array.dtype
-        label = name or self._free_name(what)
-        if label in self._named:
-            raise GraphError(f"{what}: the graph has a node named {label!r} already")
-        tensor = showing(SourceCell(self._state, spec[0], spec[1], array), kind)
+            cell = SourceCell(self._state, array.shape, array.dtype, array)
+        tensor = showing(cell, kind)
         if requires_grad:
             tensor.requires_grad_()
-        self._keep(label, tensor, tensor._data)
+        self._keep(label, tensor, cell)
         return tensor
 
-    def _free_name(self, what: str) -> str:
-        number = len(self._named)
-        while f"{what}{number}" in self._named:
+    def _free_label(self, name: str | None, what: str) -> str:
+        """The name of a new source: the one given, or one that is free.
+
+        Errors: GraphError for a name that is taken.
+        """
+        named = self._named
+        if name:
+            if name in named:
+                raise GraphError(f"{what}: the graph has a node named {name!r} already")
+            return name
+        number = len(named)
+        while (label := f"{what}{number}") in named:
             number += 1
-        return f"{what}{number}"
+        return label
 
     def name(self, node: Any, name: str) -> Any:
         """Give a node a name, by which the graph keeps it: `graph[name]`. Returns the node.
@@ -886,14 +896,20 @@ class Graph(ModeSwitch):
                     source = source_of(new._state, copy.deepcopy(cell.follows, memo))
                     if isinstance(source, SourceCell):  # as it is outside of blocks
                         apart[cell] = source
-            twins = editing.copy(cells, new._state, apart)
+            twins = copy_cells(cells, new._state, apart)
             generators = self.generator, new.generator
             own = None if share else functools.partial(copy.deepcopy, memo=memo)
-            editing.copy_repeats(GraphCopy(twins, generators, own))
-            tensors = {cell: new._tensor_for(cell, twin) for cell, twin in twins.items()}
-            for cell in tensors:
-                new._twins[cell] = twins[cell].reference
+            copy_repeats(GraphCopy(twins, generators, own))
+            new._twins = {
+                id(cell): (cell.reference, twin.reference) for cell, twin in twins.items()
+            }
             new._twins_of = weakref.ref(state)
+            named = {self._cell(tensor, "copy") for tensor in self._named.values()}
+            tensors = {
+                cell: new._tensor_for(cell, twin)
+                for cell, twin in twins.items()
+                if not twin.users or cell in named or state.derived or cell.handle() is not None
+            }
             new._ends.extend(saving.ends((twins[cell], x) for cell, x in tensors.items()))
             for names, theirs in (
                 (self._named, new._named),
@@ -924,8 +940,10 @@ class Graph(ModeSwitch):
         """
         origin = self._twins_of()
         cell = None if origin is None else origin.sources.get(id(node))
-        reference = self._twins.get(cell_of(node, "twin") if cell is None else cell)
-        twin = None if reference is None else reference()
+        if cell is None:
+            cell = cell_of(node, "twin")
+        known, reference = self._twins.get(id(cell), (None, None))
+        twin = reference() if reference is not None and known is cell.reference else None
         if twin is None:
             raise GraphError(
                 f"twin: {node._data!r} was not in the graph when it was copied, or nothing uses "
@@ -1061,6 +1079,14 @@ def _value_or_shape(name: str, value: Any, shape: Any) -> tuple[Any, Any]:
 def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, ...]]:
     """The inputs of `users` with `old` replaced by `new`."""
     return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
+
+
+def _own_array(value: Any, dtype: Any) -> Any:
+    """A new array with `value`, as `tensor` makes it."""
+    if isinstance(value, TensorBase):
+        return concrete(as_tensor(value, dtype=dtype)).copy(order="K")
+    array, place = array_from(value, target(dtype), copy=True), as_device(None)
+    return array if place is CPU else moved(array, place)
 
 
 def _dtype(dtype: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.leaves import DetachNode
 from ..autograd.modes import no_grad
-from ..autograd.recording import Same, is_detached, record_cell, source_of
+from ..autograd.recording import is_detached, record_cell, source_of
 from ..autograd.refreshing import is_of_graph
 from ..core.device import device_of, transfer
 from ..core.errors import AdjointError, DTypeError, GraphError, InvalidArgument, ShapeError
@@ -22,12 +23,6 @@ from ..runtime.lazy import concrete
 from ..runtime.node import Version
 from ..runtime.tensors import wrap
 from ..tensor import Tensor
-
-
-class DetachNode(Same, abstract=True):
-    """Identity op that lets no gradient pass."""
-
-    differentiable = False
 
 
 def cell_of(x: Any, name: str) -> Cell:

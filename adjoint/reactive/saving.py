@@ -20,6 +20,7 @@ import numpy as np
 
 from ..autograd import refreshing
 from ..autograd.graph_writes import Overwritten
+from ..autograd.leaves import DetachNode
 from ..autograd.recording import is_detached, source_of
 from ..autograd.refreshing import Derivation, Derivative
 from ..core.device import CPU, host_array, transfer
@@ -49,7 +50,7 @@ from ..runtime.node import Item
 from ..runtime.tensors import wrap
 from ..runtime.writes import ViewWrite
 from ..tensor import Tensor
-from .nodes import DetachNode, showing
+from .nodes import showing
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -74,8 +75,14 @@ def lasting(graph: Graph) -> list[Cell]:
         state.before_read(state, None)
     notice_foreign_writes(state)
     outside = [x for x in graph._named.values() if not refreshing.is_of_graph(x)]
-    cells = [*state.cells(), *(source_of(state, x) for x in outside)]
-    return upstream([c for c in cells if c.planned != 2 and not (c.about or {}).get("removed")])
+    cells = state.cells()
+    kept = [
+        c for c in cells
+        if c.rare is None or (c.planned != 2 and not (c.about or {}).get("removed"))
+    ]  # fmt: skip
+    if not outside and len(kept) == len(cells):
+        return cells
+    return upstream([*kept, *(source_of(state, x) for x in outside)])
 
 
 def derivations(graph: Graph, stands: Mapping[Any, Any]) -> Iterator[list[list[Any]]]:

@@ -335,7 +335,8 @@ class Cell(LazyValue):
 
     def note(self, **facts: Any) -> None:
         """Store rare facts (name, module, line) about the cell."""
-        self.about = {**(self.about or {}), **facts}
+        about = self.about
+        self.about = facts if about is None else {**about, **facts}
 
     @property
     def value(self) -> Any:
@@ -492,7 +493,7 @@ class SourceCell(Cell):
         self, state: GraphState, shape: tuple[int, ...], dtype: np.dtype | None, array: Any = None
     ) -> None:
         there = CPU if array is None else device_of(array)
-        super().__init__(state, None, (), shape, dtype, there)
+        _begin(self, state, None, (), shape, dtype, there)
         self.array = array
         self.stale = False
         self.seen = ()

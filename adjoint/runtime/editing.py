@@ -12,7 +12,6 @@ from ..core.spec import Spec
 from .cells import Cell, GraphState, Journal, SourceCell, downstream, push, upstream
 from .lazy import specs_of
 from .node import INFERENCE, Item, Version, next_order
-from .repeats import GraphCopy, attach
 from .tensors import wrap
 
 if TYPE_CHECKING:
@@ -528,57 +527,3 @@ def _retire(cell: Cell) -> None:
     cell.seen = None
     cell.tracked = False
     cell.stale = False
-
-
-def copy(
-    cells: Iterable[Cell], state: GraphState, sources: Mapping[Cell, SourceCell]
-) -> dict[Cell, Cell]:
-    """Copy cells to another graph, with values and versions. Copied sources follow the same outside
-    tensors, except those for which `sources` has a cell there already. Maps each cell to its copy.
-    """
-    copies: dict[Cell, Cell] = {}
-    for cell in cells:
-        twin: Cell
-        if cell in sources:
-            twin = sources[cell]
-        elif isinstance(cell, SourceCell):
-            array = cell.array
-            own = array is not None and cell.follows is None
-            twin = SourceCell(state, cell.shape, cell.dtype, array.copy() if own else array)
-            if cell.follows is not None:
-                twin.follow(cell.follows)
-        else:
-            inputs = tuple(copies[x] if isinstance(x, Cell) else x for x in cell.inputs)
-            twin = Cell(state, cell.op, inputs, cell.shape, cell.dtype, cell.device)
-            twin.array = cell.array
-            twin.stale = cell.stale
-            twin.seen = cell.seen
-            twin.tracked = cell.tracked
-            if cell.fleeting:
-                twin.pass_by()
-        twin.version = cell.version
-        if cell.rare is not None:
-            _copy_rare(cell, twin)
-        copies[cell] = twin
-    return copies
-
-
-def _copy_rare(cell: Cell, twin: Cell) -> None:
-    """Copy what few cells have."""
-    if cell.op is not None:
-        if cell.cut:
-            twin.cut = cell.cut
-        twin.planned = cell.planned
-    if cell.cutoff:
-        twin.cutoff = True
-    if cell.about is not None:
-        twin.about = dict(cell.about)
-
-
-def copy_repeats(copy: GraphCopy) -> None:
-    """Let the cells of a copied graph do again what those of the original do."""
-    for cell, twin in copy.cells.items():
-        for repeat in cell.repeats:
-            again = repeat.copied(copy)
-            if again is not None:
-                attach(twin, again)

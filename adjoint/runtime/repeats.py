@@ -12,9 +12,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
+from ..core import policy
 from ..core.mode import MODE, mode_with
 from .cells import Cell, GraphState, is_changed_since, push, refresh, users_frame
 from .tensors import wrap
@@ -34,6 +36,12 @@ class Repeat:
     def __init__(self, last: int) -> None:
         self.last = last  # when it was last done; never: it is due with the first value
         self.inputs: dict[int, tuple[Cell, ...]] = {}  # of its cells, by `id`
+
+    def may_be_due(self, cell: Cell) -> bool:
+        """Whether it is to be done before `cell` is computed, for all that a glance tells."""
+        return cell.stale and (
+            self.inputs.get(id(cell)) is not cell.cells or cell.state.changed_last > self.last
+        )
 
     def is_due(self, cell: Cell, changes: bool) -> bool:
         """Whether it is to be done before `cell`, which is stale, is computed; `changes`: its
@@ -103,24 +111,31 @@ def _is_unset(source: Cell | None) -> bool:
 
 def before_run(state: GraphState, needed: list[Cell]) -> None:
     """Do what is due before a walk that computes `needed`."""
+    if not _may_be_due(state):
+        return
+    repeating: list[Cell] = []
     stale = [cell for cell in needed if cell.stale]
     met = set(stale)
     kept = None
     for cell in stale:
+        if cell.rare is not None and cell.rare.repeats:
+            repeating.append(cell)
         for above in cell.cells:
-            if above.stale and above not in met:
-                met.add(above)
-                stale.append(above)
+            if above.stale:
+                if above not in met:
+                    met.add(above)
+                    stale.append(above)
             elif not above.cells and above.op is not None and above.order < state.set_last:
                 kept = above
     if kept is not None and any(cell.planned for cell in needed):
         _warn_of_kept_draw(kept)
-    stale.sort(key=_order)
+    repeating.sort(key=_order)
+    changing = _changing(repeating)
     state.before_run = None  # what is done computes cells
     try:
-        for cell, changes in _with_changes(stale):
+        for cell in repeating:
             for repeat in cell.repeats:
-                if repeat.is_due(cell, changes):
+                if repeat.is_due(cell, cell in changing):
                     if state.undo is not None:
                         state.undo.edits.append(
                             partial(_undo, cell, repeat, cell.seen, repeat.last)
@@ -132,28 +147,45 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
         state.before_run = before_run
 
 
-def _order(cell: Cell) -> int:
-    return cell.order
+def _may_be_due(state: GraphState) -> bool:
+    """Whether anything of the graph may be due, whatever is computed."""
+    if len(state.repeating) > policy.REPEATS_SEEN:
+        return True
+    for reference in state.repeating:
+        cell = reference()
+        if cell is not None:
+            for repeat in cell.repeats:
+                if repeat.may_be_due(cell):
+                    return True
+    return False
 
 
-def _with_changes(stale: list[Cell]) -> list[tuple[Cell, bool]]:
-    """Those of these cells, inputs before users, that have repeats, and whether the versions of
-    their inputs will be others.
+_order = attrgetter("order")
+
+
+def _changing(repeating: list[Cell]) -> set[Cell]:
+    """Those of these cells, and of the stale ones above them, whose inputs will have other versions
+    than they have seen.
     """
+    stale = list(repeating)
+    met = set(stale)
+    for cell in stale:
+        for above in cell.cells:
+            if above.stale and above not in met:
+                met.add(above)
+                stale.append(above)
+    stale.sort(key=_order)
     changing: set[Cell] = set()
-    repeating: list[tuple[Cell, bool]] = []
     for cell in stale:
         seen = cell.seen
         if seen is None:
             changing.add(cell)
-        else:
-            for above, version in zip(cell.cells, seen, strict=False):
-                if above in changing if above.stale else above.version != version:
-                    changing.add(cell)
-                    break
-        if cell.repeats:
-            repeating.append((cell, cell in changing))
-    return repeating
+            continue
+        for above, version in zip(cell.cells, seen, strict=False):
+            if above in changing if above.stale else above.version != version:
+                changing.add(cell)
+                break
+    return changing
 
 
 def _undo(cell: Cell, repeat: Repeat, seen: tuple[int, ...] | None, last: int) -> None:
@@ -192,9 +224,27 @@ class NewNumbers(Repeat):
         return NewNumbers(self.last, generator)
 
 
+class KeptDraw(Repeat):
+    """A draw that is made for no tensor, and stays."""
+
+    __slots__ = ()
+
+    def may_be_due(self, cell: Cell) -> bool:
+        """Whether it is to be said that it stays: an input was set since it was made."""
+        return cell.order < cell.state.set_last and "kept draw" not in cell.state.said
+
+    def is_due(self, cell: Cell, changes: bool) -> bool:
+        """Never: it is made once."""
+        return False
+
+    def copied(self, copy: GraphCopy) -> Repeat:
+        """Return the same for the copy."""
+        return KeptDraw(never)
+
+
 def note_kept_draw(cell: Cell) -> None:
     """Note a draw that is made for no tensor, and stays."""
-    cell.state.before_run = before_run
+    attach(cell, KeptDraw(never))
 
 
 def _warn_of_kept_draw(cell: Cell) -> None:
@@ -310,10 +360,14 @@ class RecordedMode(Repeat):
         self.module = module
         self.training = training
 
-    def is_due(self, cell: Cell, changes: bool) -> bool:
+    def may_be_due(self, cell: Cell) -> bool:
         """Whether the module is in the other mode now."""
         module = self.module()
         return module is not None and module.training is not self.training
+
+    def is_due(self, cell: Cell, changes: bool) -> bool:
+        """Whether the module is in the other mode now."""
+        return self.may_be_due(cell)
 
     def run(self, cell: Cell) -> None:
         """Warn, once for each mode of a module."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint.core.errors import AutogradError
+from adjoint.utils.checkpoint import checkpoint
 
 # Nodes follow what a program writes: that is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:Graph. ")
@@ -485,3 +488,106 @@ def test_a_view_of_a_detached_alias_stays_detached_when_the_memory_is_written(gr
     assert view.tolist() == [[3], [6]]
     assert not view.requires_grad
     assert h.requires_grad
+
+
+# ---- backward passes that are remembered ---------------------------------------------------------
+
+
+def test_hooks_of_a_computed_tensor_outside_run_once_a_backward(graph):
+    w = ad.ones(2, requires_grad=True)
+    h = w * 2
+    calls = []
+    h.register_hook(lambda g: calls.append(g.tolist()) or g * 10)
+    h.retain_grad()
+    x = graph.input([1.0, 2.0])
+    with graph:
+        y = (x * h).sum()
+        y.backward(retain_graph=True)
+    assert w.grad.tolist() == [20, 40] and h.grad.tolist() == [10, 20]
+    x.set([3.0, 4.0])
+    w.grad = None
+    y.backward()
+    assert w.grad.tolist() == [60, 80] and calls == [[1, 2], [3, 4]]
+
+
+def test_a_leaf_with_hooks_does_not_record_the_backward_anew(graph):
+    x, w = graph.input([1.0, 2.0]), graph.parameter([1.0, 1.0])
+    seen = []
+    w.register_hook(lambda g: seen.append(g.tolist()) or g * 2)
+    with graph:
+        loss = (w * w * x).sum()
+        loss.backward()
+    count = len(graph.gradient_nodes)
+    for value in ([3.0, 4.0], [5.0, 6.0]):
+        x.set(value)
+        w.grad = None
+        loss.backward()
+        assert w.grad.tolist() == [4 * each for each in value]
+    assert seen == [[2, 4], [6, 8], [10, 12]]
+    assert len(graph.gradient_nodes) == count and graph.stats()["plans"] == 1
+
+
+def test_a_given_gradient_does_not_record_the_backward_anew(graph):
+    x, w = graph.input([1.0, 2.0]), graph.parameter([1.0, 1.0])
+    with graph:
+        y = w * w * x
+    nodes = []
+    for value, g in (([1.0, 2.0], [1.0, 10.0]), ([3.0, 4.0], [1.0, 0.0]), ([3.0, 4.0], [0.0, 2.0])):
+        given = ad.tensor(g)
+        x.set(value)
+        w.grad = None
+        y.backward(given)
+        given.zero_()
+        assert w.grad.tolist() == [2 * a * b for a, b in zip(value, g, strict=True)]
+        nodes.append(len(graph.gradient_nodes))
+    assert len(set(nodes)) == 1 and graph.stats()["plans"] == 1
+    w.grad = None
+    y.sum().backward()
+    assert w.grad.tolist() == [6, 8]
+    with pytest.raises(ad.ShapeError, match="Mismatch in shape"):
+        y.backward(ad.ones(3))
+
+
+# ---- leaves among aliases ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", ["parameter", "computed"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_detached_tensor_that_becomes_a_leaf_leaves_the_gradient_to_the_other(graph, of, inside):
+    w = graph.parameter([1.0, 2.0])
+    with graph if inside else contextlib.nullcontext():
+        h = w if of == "parameter" else w * 1
+        leaf = h.detach().requires_grad_()
+        loss, other = (h * h).sum(), (leaf * leaf * 3).sum()
+    loss.backward()
+    assert w.grad.tolist() == [2, 4] and leaf.grad is None
+    other.backward()
+    assert w.grad.tolist() == [2, 4] and leaf.grad.tolist() == [6, 12]
+    w.set([3.0, 4.0])
+    other.backward()
+    assert leaf.grad.tolist() == [24, 36]
+    with pytest.raises(ad.GraphError, match=r"detach\(\)\.clone\(\)"), ad.no_grad():
+        leaf.sub_(1)
+    assert w.tolist() == [3, 4]
+
+
+def test_a_detached_leaf_without_another_is_written_like_it(graph):
+    x = graph.input([1.0, 2.0])
+    leaf = x.detach().requires_grad_()
+    (leaf * x).sum().backward()
+    with ad.no_grad():
+        leaf.sub_(leaf.grad)
+    assert leaf.tolist() == x.tolist() == [0, 0]
+
+
+def test_a_reentrant_checkpoint_is_differentiated_again(graph):
+    x, layer = graph.input(ad.ones(2, 3), requires_grad=True), ad.nn.Linear(3, 3)
+    with graph:
+        y = checkpoint(lambda v: layer(v).tanh(), x, use_reentrant=True).sum()
+    for value in (1.0, 2.0):
+        x.set(ad.full((2, 3), value))
+        layer.zero_grad()
+        y.backward()
+        expected = ad.autograd.grad(layer(x.snapshot()).tanh().sum(), layer.parameters())
+        for p, g in zip(layer.parameters(), expected, strict=True):
+            ad.testing.assert_close(p.grad, g)

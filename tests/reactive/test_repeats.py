@@ -18,6 +18,7 @@ import adjoint as ad
 from adjoint import distributions, nn
 from adjoint.nn import functional as F
 from adjoint.runtime import repeats
+from adjoint.utils.checkpoint import checkpoint, checkpoint_sequential
 
 ROWS, COLUMNS = 4, 6
 
@@ -661,3 +662,135 @@ def counted():
         yield calls
     finally:
         repeats.is_changed_since = walk
+
+
+# ---- draws in functions that are nodes -----------------------------------------------------------
+
+
+class ByOperations(ad.autograd.Function):
+    """Draws in a forward made of operations."""
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = ad.rand_like(x)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+class ByValues(ad.autograd.Function):
+    """Draws in a forward that reads values."""
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = ad.tensor(ad.rand(x.shape).numpy() * (x.numpy() > 0))
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+class ByBackward(ad.autograd.Function):
+    """Draws in the backward of a forward that reads values."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * float(x.numpy().max())
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ad.rand_like(g)
+
+
+half = on(F.dropout, 0.5)
+different = {"randomness": "different"}
+INSIDE = {
+    "checkpoint": lambda x: checkpoint(lambda v: half(v.tanh()).tanh(), x),
+    "reentrant checkpoint": lambda x: checkpoint(lambda v: half(v).tanh(), x, use_reentrant=True),
+    "checkpoint_sequential": lambda x: checkpoint_sequential(
+        nn.Sequential(nn.Dropout(0.5), nn.Tanh(), nn.Dropout(0.5)), 2, x
+    ),
+    "Function": ByOperations.apply,
+    "vmap": lambda x: ad.func.vmap(half, **different)(x),
+    "vmap, the same for all": lambda x: ad.func.vmap(half, randomness="same")(x),
+    "vmap of vmap": lambda x: ad.func.vmap(ad.func.vmap(half, **different), **different)(x),
+    "vmap of a distribution": lambda x: x * ad.func.vmap(ad.bernoulli, **different)(x),
+    "vmap of rand_like": lambda x: x * ad.func.vmap(ad.rand_like, **different)(x),
+    "jvp": lambda x: ad.func.jvp(lambda v: half(v).tanh(), (x,), (ad.ones_like(x),))[1],
+    "functional_call": lambda x: ad.func.functional_call(nn.Dropout(0.5), {}, (x,)),
+}  # fmt: skip
+REFUSED = {
+    "Function of values": ByValues.apply,
+    "cond": lambda x: ad.cond(x.sum() > 0, half, lambda v: v, (x,)),
+    "while_loop": lambda x: ad.while_loop(
+        lambda i, v: i < 2, lambda i, v: (i + 1, half(v)), (ad.tensor(0), x)
+    )[1],
+    "scan": lambda x: ad.scan(lambda c, v: (half(c) + v, c), x[0], x)[0],
+    "compile": lambda x: ad.compile(half)(x),
+}
+
+
+def eager_draw(function, x, seed):
+    """The value and the gradient that eager execution gives."""
+    ad.manual_seed(seed)
+    x = x.clone().requires_grad_()
+    y = function(x)
+    y.sum().backward()
+    return value_of(y), x.grad.numpy()
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in a block", "outside"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_draw_in_a_function_belongs_to_the_version_of_its_tensor(name, inside):
+    function, (x, other) = INSIDE[name], (chances(), chances().flip(0))
+    graph = ad.Graph()
+    node = graph.input(x, requires_grad=True)
+    ad.manual_seed(3)
+    with graph if inside else contextlib.nullcontext():
+        y = function(node)
+    loss = y.sum()
+    for value, seed in ((x, 3), (other, 4), (x, 5)):
+        if seed != 3:
+            ad.manual_seed(seed)
+            node.set(value)
+        expected, gradient = eager_draw(function, value, seed)
+        ad.manual_seed(seed)
+        if seed == 3:  # drawn by the line that recorded it
+            ad.manual_seed(77)
+        for _ in range(2):  # the second time it was released
+            node.grad = None
+            loss.backward()
+            np.testing.assert_allclose(node.grad.numpy(), gradient, 1e-6)
+            np.testing.assert_allclose(value_of(y), expected, 1e-6)
+            graph.release()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_draw_that_could_not_be_repeated_is_refused(name):
+    graph = ad.Graph()
+    x = graph.input(chances())
+    with graph, pytest.raises(ad.Unsupported, match=r"draw.* outside"):
+        REFUSED[name](x)
+
+
+def test_a_draw_in_the_backward_of_a_function_of_values_is_refused():
+    x = ad.Graph().input(chances(), requires_grad=True)
+    y = ByBackward.apply(x).sum()
+    with pytest.raises(ad.Unsupported, match=r"ByBackward: .*its backward draws"):
+        y.backward()
+
+
+def test_a_draw_for_no_tensor_in_a_vmap_says_that_it_stays():
+    graph = ad.Graph()
+    x = graph.input(chances(), requires_grad=True)
+    with graph:
+        y = ad.func.vmap(lambda v: v * ad.rand(COLUMNS), **different)(x).sum()
+    y.backward()
+    x.set(chances())
+    with pytest.warns(UserWarning, match="drawn for no tensor"):
+        y.backward()

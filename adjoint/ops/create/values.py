@@ -28,6 +28,9 @@ _SEQUENCES = frozenset((list, tuple))
 
 def array_from(data: Any, dtype: dt.dtype | None, copy: bool) -> Any:
     """`data` as an array of `dtype` (inferred where None); of its own memory if `copy`."""
+    if type(data) in _NUMBERS:
+        array = _plain_array(data, dtype)
+        return _array_by_hand(data, dtype) if array is None else array
     if isinstance(data, TensorBase):
         meet = getattr(MODE.get().executor, "meet", None)
         if meet is not None:  # a capture's, for which its value is no constant

@@ -268,6 +268,13 @@ class DrawnFor(Op, abstract=True):
         drawing: Any = self.drawing
         return replace(self, drawing=drawing.renumbered(seed, draw))
 
+    def of_each(self, size: int) -> DrawnFor | None:
+        """The draw for each of so many entries of a batch, for the same tensors; None where the
+        draw does not say how.
+        """
+        made = self.drawing.batched(size)
+        return None if made is None else DrawnFor(made, False)
+
     def _of(self, shape: tuple[int, ...]) -> Draw:
         drawing: Any = self.drawing
         if self.follows and shape != drawing.shape:

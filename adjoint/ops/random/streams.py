@@ -17,12 +17,11 @@ from ...core.errors import AdjointError, DTypeError, Unsupported
 from ...core.mode import MODE, observed
 from ...core.op import Op
 from ...core.symbolic_scalar import SymbolicNumber
-from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir import compute as core_compute
 from ...ir.compute import quietly
 from ...runtime import repeats
-from ...runtime.cells import Cell, any_graph
+from ...runtime.cells import any_graph
 from ...runtime.dispatch import apply
 from ...runtime.fused import drawing_for
 from ...runtime.lazy import LazyValue
@@ -215,7 +214,7 @@ def draw_for(tensors: Sequence[Any], make: Callable[..., T], *args: Any, **kwarg
     before = _drawn_now()
     try:
         drawing_for[0] += 1
-        _made_for.tensors = (*tensors, *before)
+        _made_for.tensors = (*map(_outside, tensors), *before)
         return make(*args, **kwargs)
     finally:
         _made_for.tensors = before
@@ -233,13 +232,23 @@ def _drawn_now() -> tuple[Any, ...]:
     return tensors
 
 
+def _outside(x: Any) -> Any:
+    """The tensor that `x` is outside of all function transforms."""
+    while isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
+        x = x._data.inner  # type: ignore[attr-defined]
+    return x
+
+
 def _is_recorded(tensors: Sequence[Any]) -> bool:
-    executor = MODE.get().executor
+    tensors = [*map(_outside, tensors)]
     if any(isinstance(x._data, LazyValue) and x._data.rises for x in tensors):
-        return False  # inside of a function transform, which has rules of its own for draws
+        return False  # of another layout, which has rules of its own for draws
+    executor = MODE.get().executor
+    while hasattr(executor, "level"):  # a function transform's
+        executor = executor.outer
     if executor is not None:
         return hasattr(executor, "generator")  # a Graph's
-    return any(isinstance(x, TensorBase) and isinstance(x._data, Cell) for x in tensors)
+    return any(map(is_of_graph, tensors))
 
 
 def drawn_from(
@@ -253,14 +262,23 @@ def drawn_from(
     others = _drawn_now()
     if not (any_graph[0] and _is_recorded((*inputs, *others))):
         return apply(kind(*next_draw(generator), *fields), *inputs)
-    drawing = _of_graph((*inputs, *others)) if generator is None else drawing_now(generator)
-    if any(all(x is not each for each in inputs) for x in others):
+    outside = [*map(_outside, inputs)]
+    drawing = _of_graph((*outside, *others)) if generator is None else drawing_now(generator)
+    if any(all(x is not each for each in outside) for x in others):
         inputs = [apply(Beside(len(others)), inputs[0], *others), *inputs[1:]]
-    known = _have_values(inputs)
+    known = _have_values([*map(_outside, inputs)])
     y: Any = apply(kind(*(drawing.next_draw() if known else (0, 0)), *fields), *inputs)
-    if is_of_graph(y):
-        last = y._data.state.stamp() if known else repeats.never
-        repeats.attach(y._data, repeats.NewNumbers(last, drawing))
+    recorded = _outside(y)
+    if is_of_graph(recorded):
+        cell = recorded._data
+        if not hasattr(cell.op, "renumbered"):
+            raise Unsupported(
+                f"{kind.__name__}: a function transform draws for a tensor of a Graph what the "
+                "graph could not draw anew for another value; draw outside of the transform, and "
+                "give it the numbers"
+            )
+        last = cell.state.stamp() if known else repeats.never
+        repeats.attach(cell, repeats.NewNumbers(last, drawing))
     return y
 
 
@@ -299,8 +317,8 @@ def drawn(
         if found is not None:
             return fresh(found)  # type: ignore[no-any-return]
     y: Any = apply(kind(*number, *fields, place))
-    if not plain and is_of_graph(y):
-        repeats.note_kept_draw(y._data)
+    if not plain and is_of_graph(recorded := _outside(y)):
+        repeats.note_kept_draw(recorded._data)
     made: Tensor = y
     return made
 

@@ -14,6 +14,7 @@ from ...amp import autocast_again
 from ...autograd import backward
 from ...autograd.function import Function
 from ...autograd.graph import saved_tensors_hooks
+from ...autograd.graph_function import state_of
 from ...autograd.modes import enable_grad
 from ...core.errors import AutogradError, InvalidArgument, Unsupported
 from ...core.missing_names import refused
@@ -109,7 +110,8 @@ def checkpoint(
     The backward runs `function` again. Random numbers are drawn again alike where
     `preserve_rng_state`. With `use_reentrant`, the recomputed part runs a backward of its own,
     so only `backward()` without `inputs=` reaches the parameters, and only tensors among `args`
-    themselves count as inputs. Unlike PyTorch, `use_reentrant` is False unless asked for.
+    themselves count as inputs. Unlike PyTorch, `use_reentrant` is False unless asked for; in a
+    Graph, whose nodes are computed again anyway, it has no effect.
 
     Errors: AutogradError where the recomputation saves other tensors than the first run did, or
     where a tensor that the function was given, or that an operation in it saved, has been written
@@ -135,7 +137,8 @@ def checkpoint(
                 "checkpoint: Passing `context_fn` or `debug` is only supported when "
                 "use_reentrant=False."
             )
-        return _Reentrant.apply(function, preserve_rng_state, *args)
+        if state_of(args) is None:  # nodes of a Graph are recorded once, draws included
+            return _Reentrant.apply(function, preserve_rng_state, *args)
     if determinism_check not in ("default", "none"):
         raise InvalidArgument(
             f"checkpoint: determinism_check should be 'default' or 'none', got "
