@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...autograd.batching import one_by_one
 from ...autograd.dual import follows_tangents
 from ...core.dtype import int64
-from ...core.errors import ShapeError
+from ...core.errors import NotTraceable, ShapeError
 from ...core.mode import MODE
 from ...core.op import Op
 from ...core.spec import Spec
@@ -129,6 +130,19 @@ class ControlFlow(Op, abstract=True):
         above.
         """
         return None
+
+    def batch(self, size: int, flags: Sequence[bool], *inputs: Any) -> Any:
+        """The results on a batch, by bodies of batches; for each entry alone, where a body cannot
+        be recorded again.
+        """
+        from .control_batches import batched  # above this file
+
+        try:
+            results = batched(self, size, flags, inputs)
+        except NotTraceable:
+            specs = self.specs if self.n_outputs > 1 else self.specs[0]
+            return one_by_one(self, size, flags, inputs, specs)
+        return tuple(results) if self.n_outputs > 1 else results[0]
 
     def begin(self, arrays: Sequence[Any]) -> list[Any]:
         """States of the generators, which the last inputs tell."""
