@@ -1033,9 +1033,7 @@ def test_numbers_that_are_carried_are_tensors_of_one_dtype():
         assert r.tolist() == [3, 3]
     grown = lambda x: ad.while_loop(lambda k, x: k < 3, lambda k, x: (k + 0.5, x), (0, x))  # noqa: E731
     for function in (grown, ad.compile(grown)):
-        with pytest.raises(
-            ShapeError, match=r"given \(\(\) adjoint.int64.* gives .*float32"
-        ):
+        with pytest.raises(ShapeError, match=r"given \(\(\) adjoint.int64.* gives .*float32"):
             function(ad.ones(2))
 
 
