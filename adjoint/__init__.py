@@ -92,9 +92,11 @@ if _TYPE_CHECKING:
     from . import data as data
     from . import distributed as distributed
     from . import optim as optim
+    from .compiler import associative_scan as associative_scan
     from .compiler import compile as compile
     from .compiler import cond as cond
     from .compiler import export as export
+    from .compiler import fori_loop as fori_loop
     from .compiler import scan as scan
     from .compiler import while_loop as while_loop
     from .namespaces import sparse as sparse

@@ -193,7 +193,7 @@ def _in_batch(
             _of_views(op, size, spec_of(inputs[0])) if type(op) is ViewWrite else op.batched(size)
         )
         if made is None:
-            return _one_by_one(op, size, flags, inputs, specs)
+            return one_by_one(op, size, flags, inputs, specs)
         results = apply(made, *_whole(size, flags, inputs))
     if isinstance(specs, Spec):
         return _shaped(results, (size, *specs.shape))
@@ -250,7 +250,7 @@ def _of_views(op: ViewWrite, size: int, base: Spec) -> ViewWrite:
     return ViewWrite(tuple(ops))
 
 
-def _one_by_one(
+def one_by_one(
     op: Op, size: int, flags: Sequence[bool], inputs: Sequence[Any], specs: Any
 ) -> Tensor | tuple[Tensor, ...]:
     """The op run for each entry separately, with a warning."""

@@ -26,12 +26,14 @@ from ..runtime.node import new_node
 from ..runtime.record import _saved
 from ..runtime.tensors import wrap, zeros
 from .engine import run_backward
-from .levels import Level, Leveled, current, recording_beyond
+from .levels import Level, Leveled, Transforming, current, recording_beyond
 
 if TYPE_CHECKING:
     from .protocols import BackendArray
 
-__all__ = ["ENABLED", "Dual", "DualLevel", "derived", "followed", "local_products"]
+__all__ = [
+    "ENABLED", "Dual", "DualLevel", "derived", "followed", "follows_tangents", "local_products",
+]  # fmt: skip
 
 ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)  # whether tangents are computed
 
@@ -87,6 +89,24 @@ class DualLevel(Level):
         if isinstance(y, tuple):
             return tuple(Dual(self, each, d) for each, d in zip(y, t, strict=True))
         return Dual(self, y, t)
+
+
+def follows_tangents(tensors: Sequence[Any] = ()) -> bool:
+    """Whether a transform around computes tangents, or one of the tensors has one: derivatives are
+    then wanted of what is computed, though no gradient is recorded.
+    """
+    executor = MODE.get().executor
+    while isinstance(executor, Transforming):
+        if isinstance(executor.level, DualLevel):
+            return True
+        executor = executor.outer
+    for x in tensors:
+        data = x._data if isinstance(x, TensorBase) else None
+        while isinstance(data, Leveled):
+            if isinstance(data, Dual):
+                return True
+            data = data.inner._data
+    return False
 
 
 def derived(op: Op, primals: list[Any], tangents: list[Any]) -> tuple[Any, Any]:

@@ -19,7 +19,9 @@ from ..core.faces import load as _load
 from ..core.mode import MODE
 
 if _TYPE_CHECKING:
+    from .capture.associative_scan import associative_scan as associative_scan
     from .capture.control import cond as cond
+    from .capture.control import fori_loop as fori_loop
     from .capture.control import scan as scan
     from .capture.control import while_loop as while_loop
     from .function import CompiledFunction as CompiledFunction
@@ -34,7 +36,8 @@ __all__ = [
 
 _LATER = {
     "CompiledFunction": "function", "CompiledModule": "function", "compile": "function",
-    "cond": "capture.control", "scan": "capture.control", "while_loop": "capture.control",
+    "associative_scan": "capture.associative_scan", "cond": "capture.control",
+    "fori_loop": "capture.control", "scan": "capture.control", "while_loop": "capture.control",
 }  # fmt: skip
 
 

@@ -99,7 +99,8 @@ FILES = {  # a file -> names at the top that are imported with the first of them
     "torch_api.aten.compressed_indices": "_convert_indices_from_coo_to_csr "
     "_convert_indices_from_csr_to_coo",
     "torch_api.aten.segments": "_segment_reduce segment_reduce",
-    "compiler.capture.control": "cond scan while_loop",
+    "compiler.capture.associative_scan": "associative_scan",
+    "compiler.capture.control": "cond fori_loop scan while_loop",
     "compiler.function": "compile",
     "core.dtype": "bit bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 "
     "int5 int6 int7 qint32 qint8 quint2x4 quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 "

@@ -282,6 +282,9 @@ READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
 # bytes of plans: one takes 50 to 300 KiB, so that some 1,500 sizes of images are known; twice as
 # much where products are remembered besides
 ONEDNN_PLAN_BYTES = _bound("ONEDNN_PLAN_BYTES", 256 << 20)
+# bytes that a scan keeps for its gradient; beyond, it keeps what segments begin with, and runs them
+# again: a forward more
+SCAN_KEEPS = _bound("SCAN_KEEPS", 1 << 30)
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made

@@ -21,7 +21,7 @@ from ...runtime.cells import Cell
 from ..guards.code_observer import place_of
 from ..guards.python_state import Guards, watched
 from ..guards.retraces import RetraceToFollow
-from .control import Capture
+from .control_capture import Capture
 from .control_flow_ops import Call
 from .returned_tensors import Returned
 from .step_capture import CAPTURING, assert_modes

@@ -1,4 +1,4 @@
-"""Control flow that depends on values: `cond`, `while_loop` and `scan`, with gradients.
+"""Control flow that depends on values, with gradients: `cond`, `while_loop`, `fori_loop`, `scan`.
 
 In eager execution these are Python's own `if`, `while` and `for`. While a function is captured, or
 a graph recorded, each is one node, whose bodies are programs of their own; its gradient is such a
@@ -7,31 +7,36 @@ node again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ...autograd.capture import Rebuild, parts_of
-from ...autograd.recording import Recorder, is_captured
-from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
-from ...core.mode import MODE
+from ...autograd.capture import parts_of
+from ...autograd.recording import is_captured
+from ...core.dtype import int64
+from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
-from ...ops.shape.joining import stack
+from ...ops.create.creation import tensor
 from ...ops.shape.movement import movedim
-from ...runtime.dispatch import apply
-from ...runtime.node import INFERENCE
 from ...runtime.tensors import wrap
-from .control_flow_ops import Branch, Scan
+from .control_capture import Capture
+from .control_flow_ops import Branch
+from .control_forms import (
+    alike,
+    as_tensors,
+    assert_callable,
+    assert_kept,
+    assert_one,
+    leaves,
+    shown,
+)
 from .loops import Loop
-from .random_state import ControlFlowDraws
-from .subgraphs import Scope, Subgraph, captured, keep, leading, like
+from .scan_turns import PLANS, Turns
+from .subgraphs import keep
 
-if TYPE_CHECKING:
-    from .control_flow_ops import ControlFlow
-
-__all__ = ["cond", "scan", "while_loop"]
+__all__ = ["cond", "fori_loop", "scan", "while_loop"]
 
 
 def cond(
@@ -56,23 +61,23 @@ def cond(
     >>> x.grad
     tensor([6.4366, 1.2707])
     """
-    _assert_callable("cond", true_fn, false_fn)
+    assert_callable("cond", true_fn, false_fn)
     if not isinstance(operands, (tuple, list)):
         raise InvalidType(
             f"cond: operands are a tuple or list of tensors, got a {type(operands).__name__}"
         )
-    _assert_one("cond: pred", pred)
+    assert_one("cond: pred", pred)
     if not isinstance(pred, TensorBase) or not is_captured(pred):
         return _apart(true_fn(*operands) if pred else false_fn(*operands), operands)
     tensors, rebuild = parts_of(operands, "cond: the operands have")
     capture = Capture("cond", (pred, *tensors))
     yes, form = capture.body(true_fn, rebuild, tensors, "true_fn")
     no, other = capture.body(false_fn, rebuild, tensors, "false_fn")
-    same = yes.specs == no.specs and _alike(form, other, len(yes.outputs))
+    same = yes.specs == no.specs and alike(form, other, len(yes.outputs))
     if not same:
         raise ShapeError(
-            f"cond: true_fn gives {_shown(yes.outputs, form)} and false_fn "
-            f"{_shown(no.outputs, other)}; both give tensors of the same shapes and dtypes"
+            f"cond: true_fn gives {shown(yes.outputs, form)} and false_fn "
+            f"{shown(no.outputs, other)}; both give tensors of the same shapes and dtypes"
         )
     if not yes.outputs:
         return form(iter(()))
@@ -105,38 +110,33 @@ def while_loop(
     each iteration's carried values are kept.
 
     Shapes: `cond_fn` gives a bool or a tensor of one element; `body_fn` what it takes, a tuple of
-    tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same.
+    tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same. Python
+    numbers among them become tensors.
     Errors: ShapeError where `body_fn` gives another form, shape or dtype than it took; where
     captured, Unsupported for functions that read values, write outside, or draw in a Graph, and
     AutogradError for third derivatives.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/while_loop.html
 
-    >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (ad.tensor(0), ad.ones(2)))
+    >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (0, ad.ones(2)))
     (tensor(3), tensor([8., 8.]))
     """
-    _assert_callable("while_loop", cond_fn, body_fn)
+    assert_callable("while_loop", cond_fn, body_fn)
     if not isinstance(carried_inputs, (tuple, list)):
         raise InvalidType(
             "while_loop: carried_inputs are a tuple or list of tensors, got a "
             f"{type(carried_inputs).__name__}"
         )
-    carried = tuple(carried_inputs)
-    leaves = _leaves(carried)
-    if not is_captured(*(x for x in leaves if isinstance(x, TensorBase))):
+    carried = as_tensors(tuple(carried_inputs))
+    if not is_captured(*(x for x in leaves(carried) if isinstance(x, TensorBase))):
         return _apart(_looped(cond_fn, body_fn, carried), carried)
-    numbers = [x for x in leaves if isinstance(x, (int, float))]
-    if numbers:
-        raise InvalidType(
-            f"while_loop: carried_inputs have {numbers[0]!r}, of which a program knows no next "
-            f"value; give tensor({numbers[0]!r})"
-        )
     tensors, rebuild = parts_of(carried, "while_loop: carried_inputs have")
     if not tensors:
         raise InvalidArgument("while_loop: carried_inputs have no tensor, by which it could end")
     capture = Capture("while_loop", tensors)
     test, _ = capture.body(_tested(cond_fn), rebuild, tensors, "cond_fn", carried=True)
-    body, form = capture.body(_tupled(body_fn), rebuild, tensors, "body_fn", carried=True)
-    _assert_kept("while_loop: body_fn", tensors, rebuild, body.outputs, form)
+    again = _tupled(body_fn)
+    body, form = capture.body(again, rebuild, tensors, "body_fn", carried=True)
+    assert_kept("while_loop: body_fn", tensors, rebuild, body.outputs, form)
     outside, input_numbers = capture.merged(len(tensors))
     wanting = capture.settled(body, tensors)
     drawing = capture.drawing(test, body)
@@ -144,33 +144,124 @@ def while_loop(
     return form(iter(capture.applied(op, (*tensors, *outside), wanting)))
 
 
+def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """`init_val`, replaced by `body_fn(i, value)` for each `i` from `lower` to `upper` - 1,
+    an int64 tensor.
+
+    Bounds that are Python numbers make it a `scan`, whose gradients are of any order; tensors,
+    which need not be known when a program is captured, a `while_loop`.
+
+    Shapes: bounds have one element; `init_val` and what `body_fn` gives are alike, tensors or
+    tuples, lists and dicts of them. Python numbers among them become tensors.
+    Errors: InvalidType for bounds that are no integers; those of `scan` and `while_loop`.
+    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.fori_loop.html
+
+    >>> ad.fori_loop(0, 5, lambda i, total: total + i, 0)
+    tensor(10)
+    >>> ad.fori_loop(ad.tensor(2), 4, lambda i, x: x * i, ad.ones(2))
+    tensor([6., 6.])
+    """
+    assert_callable("fori_loop", body_fn)
+    bounds = [_bound("lower", lower), _bound("upper", upper)]
+
+    def turn(carry: Any, _: Any) -> tuple[Any, None]:
+        i, value = carry
+        return (i + 1, body_fn(i, value)), None
+
+    if not any(isinstance(x, TensorBase) for x in bounds):
+        begin, end = bounds
+        (_, value), _ = scan(turn, (tensor(begin), init_val), length=max(end - begin, 0))
+        return value
+    begin, end = (x if isinstance(x, TensorBase) else tensor(x) for x in bounds)
+    _, value = while_loop(
+        lambda i, _: i < end, lambda *carry: turn(carry, None)[0], (begin.clone(), init_val)
+    )
+    return value
+
+
+def _bound(name: str, x: Any) -> Any:
+    """A bound of a loop: an int, or an int64 tensor without dimensions."""
+    if isinstance(x, TensorBase):
+        assert_one(f"fori_loop: {name}", x)
+        if x._data.dtype.kind in "iu":
+            return x.reshape(()).to(int64)  # type: ignore[attr-defined]
+    elif hasattr(x, "__index__") and not isinstance(x, bool):
+        return x
+    kind = x.dtype if isinstance(x, TensorBase) else type(x).__name__
+    raise InvalidType(f"fori_loop: {name} is a {kind}; integers, and tensors of one, are bounds")
+
+
 def scan(
-    combine_fn: Callable[[Any, Any], Any], init: object, xs: object, *, dim: int = 0,
-    reverse: bool = False,
+    combine_fn: Callable[[Any, Any], Any], init: object, xs: object = None, *,
+    length: int | None = None, dim: int = 0, reverse: bool = False, unroll: int = 1,
+    checkpoint: str = "auto",
 ) -> Any:  # fmt: skip
     """`combine_fn(carry, x)`, which gives the next carry and a result, for each slice of `xs` along
     `dim`: the last carry, and the results side by side along `dim`, a new dimension (along the
     first one, where they have too few).
 
-    `reverse` begins with the last slice. Inside `ad.compile` or a Graph the loop is one node, whose
-    body is captured once; its gradient is a scan the other way, of any order.
+    Without `xs` there are `length` turns, in which `x` is None. `reverse` begins with the last
+    slice. Inside `ad.compile` or a Graph the loop is one node, whose body is captured once; its
+    gradient is a scan the other way, of any order. There `unroll` turns are captured as one, and
+    `checkpoint` says what is kept for the gradient: "none" keeps what each turn computed that is
+    costly, "turn" what was carried into each, "sqrt" what was carried into each of as many segments
+    as they have turns, which then run again one by one. "auto" is "none" up to a GiB, then "sqrt".
+    Asked for eagerly, "turn" and "sqrt" capture the function as well.
 
-    Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them; all of `xs`
-    have the same size along `dim`, which may be 0.
+    Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them, in which
+    Python numbers become tensors; all of `xs` have the same size along `dim`, which may be 0.
     Errors: ShapeError for other sizes, and where `combine_fn` gives another form, shape or dtype of
     carry than it took; where captured, Unsupported for one that reads values, writes outside, or
-    draws in a Graph.
+    draws in a Graph, or where it would draw again.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/scan.html
 
     >>> total = lambda carry, x: (carry + x, carry + x)
-    >>> ad.scan(total, ad.tensor(0.0), ad.tensor([1.0, 2.0, 3.0]))
+    >>> ad.scan(total, 0.0, ad.tensor([1.0, 2.0, 3.0]))
     (tensor(6.), tensor([1., 3., 6.]))
+    >>> ad.scan(lambda x, _: (x * 2, x), 1, length=4)
+    (tensor(16), tensor([1, 2, 4, 8]))
     """
-    _assert_callable("scan", combine_fn)
-    carries, carry = parts_of(init, "scan: init has")
+    assert_callable("scan", combine_fn)
+    _assert_options(unroll, checkpoint)
+    init = as_tensors(init)
+    carries, _ = parts_of(init, "scan: init has")
     rows, row = parts_of(xs, "scan: xs have")
+    dim, rows, turns = _rows(rows, dim, length)
+    way = Turns(combine_fn, row, reverse)
+    if turns and not is_captured(*carries, *rows) and checkpoint in ("auto", "none"):
+        last, results = way.in_python(init, rows, turns)
+        last, results = _apart((last, results), init)
+    else:
+        last, results = way.captured(init, rows, turns, checkpoint, unroll)
+    tensors, form = parts_of(results, "scan: combine_fn gives as result")
+    return last, form(iter([_along(dim, y) for y in tensors]))
+
+
+def _assert_options(unroll: object, checkpoint: object) -> None:
+    """Refuse options of a scan that it does not know."""
+    if isinstance(unroll, bool) or not isinstance(unroll, int) or unroll < 1:
+        raise InvalidArgument(f"scan: unroll={unroll!r}; it is a number of turns, 1 or more")
+    if checkpoint not in PLANS:
+        raise InvalidArgument(
+            f"scan: checkpoint={checkpoint!r}; it is 'auto', 'none', 'turn' or 'sqrt'"
+        )
+
+
+def _rows(rows: list[Any], dim: int, length: Any) -> tuple[int, list[Any], Any]:
+    """The dimension of a scan, its `xs` with that in front, and the number of turns.
+
+    Errors: ShapeError where they differ.
+    """
+    if length is not None and (isinstance(length, bool) or not hasattr(length, "__index__")):
+        raise InvalidType(f"scan: length is a {type(length).__name__}; it is a number of turns")
     if not rows:
-        raise InvalidArgument("scan: xs have no tensor, whose slices would be gone through")
+        if length is None:
+            raise InvalidArgument(
+                "scan: xs have no tensor, whose slices would be gone through; give length="
+            )
+        if length < 0:
+            raise InvalidArgument(f"scan: length={length}; it is 0 or more")
+        return 0, rows, length
     if any(not -x.ndim <= dim < x.ndim for x in rows):
         raise ShapeError(
             f"scan: dim={dim}, but xs have shapes {[tuple(x.shape) for x in rows]}; each of them "
@@ -179,40 +270,15 @@ def scan(
     dim %= rows[0].ndim
     if dim:
         rows = [movedim(x, dim, 0) for x in rows]
-    length = rows[0].shape[0]
-    if any(x.shape[0] != length for x in rows):
+    turns = rows[0].shape[0]
+    if any(x.shape[0] != turns for x in rows):
         raise ShapeError(
             f"scan: xs have {[x.shape[0] for x in rows]} slices along dim {dim}; give as many of "
             "each"
         )
-    if length and not is_captured(*carries, *rows):
-        return _apart(_scanned(combine_fn, init, row, rows, dim, reverse), init)
-    capture = Capture("scan", (*carries, *rows))
-    n = len(carries)
-    forms: list[Rebuild] = []
-
-    def run(*args: Any) -> list[Any]:
-        arguments = carry(iter(args[:n])), row(iter(args[n:]))
-        parts, results = [], _pair(combine_fn(*arguments))
-        for name, each in zip(("carry", "result"), results, strict=True):
-            tensors, form = parts_of(each, f"scan: combine_fn gives as {name}")
-            forms.append(form)
-            parts.append(tensors)
-        _assert_kept("scan: combine_fn", args[:n], carry, parts[0], forms[0])
-        return [*parts[0], *parts[1]]
-
-    slices = [like(x, capture.wants(x), x.shape[1:]) for x in rows]
-    body = capture.made(run, [*(like(x, capture.grad) for x in carries), *slices])
-    outside, _ = capture.merged(len(body.inputs))
-    inputs = (*carries, *rows, *outside)
-    wanting = capture.settled(body, carries)
-    if any(wanting):
-        keep(body, n)
-    numbers = range(len(body.inputs))
-    drawing = capture.drawing(body)
-    op = Scan("scan", body, numbers, n, len(rows), length, reverse, any(wanting), drawing)
-    outputs = capture.applied(op, inputs, wanting)
-    return forms[0](iter(outputs[:n])), forms[1](iter([_along(dim, y) for y in outputs[n:]]))
+    if length is not None and length != turns:
+        raise ShapeError(f"scan: length={length}, but xs have {turns} slices along dim {dim}")
+    return dim, rows, turns
 
 
 # ---- eager execution -----------------------------------------------------------------------------
@@ -222,7 +288,7 @@ def _apart(result: object, operands: object) -> object:
     """The result of a body, in which operands and views of them are replaced by copies, as they
     would be new tensors if it were captured.
     """
-    bases = {id(_base(x)) for x in _leaves(operands) if isinstance(x, TensorBase)}
+    bases = {id(_base(x)) for x in leaves(operands) if isinstance(x, TensorBase)}
 
     def copied(x: Any) -> Any:
         if isinstance(x, TensorBase):
@@ -234,7 +300,7 @@ def _apart(result: object, operands: object) -> object:
             return kind(*map(copied, x)) if hasattr(kind, "_fields") else kind(map(copied, x))
         return x
 
-    shows = any(isinstance(x, TensorBase) and id(_base(x)) in bases for x in _leaves(result))
+    shows = any(isinstance(x, TensorBase) and id(_base(x)) in bases for x in leaves(result))
     return copied(result) if shows else result
 
 
@@ -246,34 +312,15 @@ def _looped(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     test, body = _tested(cond_fn), _tupled(body_fn)
-    counts = not all(isinstance(x, TensorBase) for x in _leaves(carried))  # by Python's numbers
+    counts = not all(isinstance(x, TensorBase) for x in leaves(carried))  # by Python's objects
     while test(*carried):
         carried_next = body(*carried)
         if not counts:
             before = parts_of(carried, "while_loop: carried_inputs have")
             after = parts_of(carried_next, "while_loop: body_fn gives")
-            _assert_kept("while_loop: body_fn", *before, *after)
+            assert_kept("while_loop: body_fn", *before, *after)
         carried = carried_next
     return carried
-
-
-def _scanned(
-    combine_fn: Callable[..., Any], carry: object, row: Rebuild, rows: list[Any], dim: int,
-    reverse: bool,
-) -> tuple[Any, Any]:  # fmt: skip
-    before = parts_of(carry, "scan: init has")
-    order = range(rows[0].shape[0])
-    results: list[list[Any]] = []
-    for t in reversed(order) if reverse else order:
-        carry, y = _pair(combine_fn(carry, row(iter([x[t] for x in rows]))))
-        parts = parts_of(carry, "scan: combine_fn gives as carry")
-        _assert_kept("scan: combine_fn", *before, *parts)
-        tensors, form = parts_of(y, "scan: combine_fn gives as result")
-        results.append(tensors)
-    if reverse:
-        results.reverse()
-    columns = [stack(list(column)) for column in zip(*results, strict=True)]
-    return carry, form(iter([_along(dim, y) for y in columns]))
 
 
 def _along(dim: int, y: Tensor) -> Tensor:
@@ -283,124 +330,13 @@ def _along(dim: int, y: Tensor) -> Tensor:
     return movedim(y, 0, dim) if 0 < dim < y.ndim else y
 
 
-# ---- captured execution --------------------------------------------------------------------------
-
-
-class Capture:
-    """Traces the bodies of one call, and applies the node that runs them."""
-
-    def __init__(self, title: str, tensors: Sequence[Any]) -> None:
-        mode = MODE.get()
-        for x in tensors:
-            if x.device.type != "cpu":
-                raise Unsupported(
-                    f"{title}: a tensor on {x.device}, where control flow is captured; move it by "
-                    ".cpu(), or call it eagerly"
-                )
-        self.title = title
-        self.grad = mode.grad and not mode.inference
-        self.autocast = mode.autocast.without_cache() if mode.casts else None
-        # In a graph, gradients may be requested later.
-        self.in_graph = mode.executor is None or isinstance(mode.executor, Recorder)
-        self.met: list[list[Any]] = []  # outside tensors that each body has captured
-
-    def wants(self, x: TensorBase) -> bool:
-        """Whether a gradient of a tensor may be wanted."""
-        return self.grad and (self.in_graph or x._node is not None)
-
-    def made(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Subgraph:
-        """Trace a function that gives a list of tensors, and note what it captured."""
-        body, outside = captured(
-            self.title,
-            arguments,
-            function,
-            arguments,
-            Scope(),
-            self.grad,
-            self.wants,
-            self.autocast,
-        )
-        self.met.append(outside)
-        return body
-
-    def body(
-        self, function: Callable[..., Any], rebuild: Rebuild, tensors: Sequence[Any], name: str,
-        carried: bool = False,
-    ) -> tuple[Subgraph, Rebuild]:  # fmt: skip
-        """Trace a user's function for symbols like `tensors`: the body, and the form of what it
-        returns. Tensors that are `carried` may get a history on the way.
-        """
-        forms: list[Rebuild] = []
-
-        def run(*args: Any) -> list[Any]:
-            parts, form = parts_of(function(*rebuild(iter(args))), f"{self.title}: {name} gives")
-            forms.append(form)
-            return parts
-
-        arguments = [like(x, self.grad if carried else self.wants(x)) for x in tensors]
-        return self.made(run, arguments), forms[0]
-
-    def merged(self, first: int) -> tuple[list[Any], list[list[int]]]:
-        """Captured outside tensors of all bodies, each once, and for each body the numbers of its
-        inputs among the `first` tensors and these.
-        """
-        every = {id(x): x for met in self.met for x in met}
-        number_of = {key: first + n for n, key in enumerate(every)}
-        return list(every.values()), [
-            [*range(first), *(number_of[id(x)] for x in met)] for met in self.met
-        ]
-
-    def settled(self, body: Subgraph, carried: Sequence[Any]) -> list[bool]:
-        """For each output whether it requires a gradient. Carried tensors may come to require one
-        in an iteration, so this is a fixed point.
-        """
-        count = len(carried)
-        inputs = body.inputs
-        live = {x._node for x in inputs[count:]}
-        live |= {x._node for x, own in zip(inputs, carried, strict=False) if self.wants(own)}
-        live.discard(None)
-        reached = [leading(y) for y in body.outputs]
-        changes = True
-        while changes:
-            changes = False
-            for x, nodes in zip(inputs[:count], reached, strict=False):
-                if x._node is not None and x._node not in live and not live.isdisjoint(nodes):
-                    live.add(x._node)
-                    changes = True
-        wanting = [not live.isdisjoint(nodes) for nodes in reached]
-        wanting[:count] = [x._node in live for x in inputs[:count]]
-        for x in (*inputs[:count], *body.outputs):
-            if x._node is not None and live.isdisjoint(leading(x)):
-                x._node = None
-        return wanting
-
-    def drawing(self, *bodies: Subgraph) -> ControlFlowDraws:
-        """Register the draws of a node with these bodies."""
-        streams = getattr(MODE.get().executor, "streams", None)
-        return ControlFlowDraws(streams, [body.streams for body in bodies])
-
-    def applied(self, op: ControlFlow, inputs: Sequence[Any], wanting: Sequence[bool]) -> list[Any]:
-        """Apply a node: its first outputs, with a history where `wanting` says so. It saves its
-        inputs, so those made in inference mode, which ops may not save, are cloned.
-        """
-        if self.grad:
-            inputs = [x.clone() if x._changes is INFERENCE else x for x in inputs]
-        result = apply(op, *inputs, *op.drawing.given)
-        several = result if type(result) is tuple else (result,)
-        op.drawing.leave(several[len(several) - len(op.drawing) :])
-        for y, wants in zip(several, wanting, strict=False):
-            if not (wants or self.in_graph):
-                y._node = None
-        return list(several[: len(wanting)])
-
-
-# ---- forms and checks ----------------------------------------------------------------------------
+# ---- functions as the nodes call them ------------------------------------------------------------
 
 
 def _tested(cond_fn: Callable[..., Any]) -> Callable[..., Any]:
     def test(*carried: Any) -> TensorBase:
         go = cond_fn(*carried)
-        _assert_one("while_loop: what cond_fn gives", go)
+        assert_one("while_loop: what cond_fn gives", go)
         return go if isinstance(go, TensorBase) else wrap(np.asarray(bool(go)))
 
     return test
@@ -414,70 +350,6 @@ def _tupled(body_fn: Callable[..., Any]) -> Callable[..., Any]:
                 f"while_loop: body_fn gives a {type(result).__name__}; it gives a tuple of what it "
                 "takes"
             )
-        return tuple(result)
+        return as_tensors(tuple(result), carried)  # type: ignore[no-any-return]
 
     return body
-
-
-def _pair(result: object) -> tuple[Any, Any]:
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise InvalidType(
-            f"scan: combine_fn gives a {type(result).__name__}; it gives the next carry and a "
-            "result"
-        )
-    return result[0], result[1]
-
-
-def _leaves(tree: object) -> list[Any]:
-    """Flatten nested tuples, lists and dicts."""
-    if isinstance(tree, Mapping):
-        tree = tuple(tree.values())
-    if not isinstance(tree, (tuple, list)):
-        return [tree]
-    return [x for each in tree for x in _leaves(each)]
-
-
-def _assert_callable(name: str, *functions: Any) -> None:
-    for function in functions:
-        if not callable(function):
-            raise InvalidType(f"{name}: expected a function, got a {type(function).__name__}")
-
-
-def _assert_one(what: str, x: object) -> None:
-    """Refuse a condition that is not one boolean or element."""
-    if isinstance(x, TensorBase):
-        if x._data.size != 1:
-            raise InvalidArgument(
-                f"{what} has shape {tuple(x.shape)}, where a bool or a tensor of one element "
-                "decides; use all() or any()"
-            )
-    elif not isinstance(x, (bool, int, float)):
-        raise InvalidType(f"{what} is a {type(x).__name__}; a bool or a tensor of one element is")
-
-
-def _alike(form: Rebuild, other: Rebuild, count: int) -> bool:
-    """Whether two results have the same structure around `count` tensors."""
-    one, two = (each(iter(range(count))) for each in (form, other))
-    return bool(one == two)
-
-
-def _assert_kept(
-    name: str, before: Sequence[Any], form: Rebuild, after: Sequence[Any], other: Rebuild
-) -> None:
-    """Refuse a loop body that changes the structure, shapes or dtypes of carried values."""
-    same = len(before) == len(after) and _alike(form, other, len(before))
-    if not same or any(x.spec != y.spec for x, y in zip(before, after, strict=False)):
-        raise ShapeError(
-            f"{name} is given {_shown(before, form)} and gives {_shown(after, other)}; what is "
-            "carried keeps its form, shapes and dtypes"
-        )
-
-
-class _Text(str):
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-def _shown(tensors: Sequence[Any], form: Rebuild) -> str:
-    """Describe a result's structure, with the shapes and dtypes of its tensors."""
-    return str(form(iter([_Text(f"{tuple(x.shape)} {x.dtype}") for x in tensors])))

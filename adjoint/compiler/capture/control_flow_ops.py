@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...autograd.batching import one_by_one
+from ...autograd.dual import follows_tangents
 from ...core.dtype import int64
-from ...core.errors import ShapeError
+from ...core.errors import NotTraceable, ShapeError
 from ...core.mode import MODE
 from ...core.op import Op
 from ...core.spec import Spec
@@ -26,6 +28,7 @@ from ...runtime.tensors import wrap, zeros
 from . import machine_loop
 from .loop_lowering import BranchMachine, ScanMachine, mask_of
 from .loop_products import are_worth_it, factors_of, summed
+from .machine_loop import bytes_of
 from .random_state import ControlFlowDraws
 from .subgraphs import Subgraph, SubgraphVJP, gradients, like, pullback
 
@@ -128,6 +131,19 @@ class ControlFlow(Op, abstract=True):
         """
         return None
 
+    def batch(self, size: int, flags: Sequence[bool], *inputs: Any) -> Any:
+        """The results on a batch, by bodies of batches; for each entry alone, where a body cannot
+        be recorded again.
+        """
+        from .control_batches import batched  # above this file
+
+        try:
+            results = batched(self, size, flags, inputs)
+        except NotTraceable:
+            specs = self.specs if self.n_outputs > 1 else self.specs[0]
+            return one_by_one(self, size, flags, inputs, specs)
+        return tuple(results) if self.n_outputs > 1 else results[0]
+
     def begin(self, arrays: Sequence[Any]) -> list[Any]:
         """States of the generators, which the last inputs tell."""
         return self.drawing.begin(arrays[len(arrays) - len(self.drawing) :])
@@ -193,7 +209,7 @@ class Branch(ControlFlow, abstract=True):
     def gradient(self, g: Any, xs: Sequence[Any], y: Any) -> tuple[Any, ...]:
         """A branch over the bodies' derivatives."""
         gs, ys = self.given(g, y)
-        create = MODE.get().grad
+        create = differentiated(xs)
         inputs = list(xs)
         pulls: list[SubgraphVJP] = []
         input_numbers: list[list[int]] = []
@@ -287,7 +303,7 @@ class Call(ControlFlow, abstract=True):
         """A call of the body's derivative."""
         gs, ys = self.given(g, y)
         body = self.body_for([x.spec for x in xs])
-        back = pullback(body, [each is not None for each in gs], MODE.get().grad)
+        back = pullback(body, [each is not None for each in gs], differentiated(xs))
         results: list[Any] = [None] * len(xs)
         if back.reached:
             seeds, kept = [gs[k] for k in back.seeds], [ys[n] for _, n in body.hints]
@@ -324,6 +340,16 @@ class Scan(ControlFlow, abstract=True):
         kept = last if keeps else []
         long = [spec.with_(shape=(length, *spec.shape)) for spec in (*more, *kept)]
         super().__init__(title, [*last, *long], drawing)
+
+    keeping = ""  # what is kept of all turns for a gradient, as `explain` says it
+
+    @property
+    def kept_turns(self) -> tuple[int, str] | None:
+        """How many bytes are kept of all turns for a gradient, and what; None where nothing is."""
+        if not self.keeping:
+            return None
+        specs = self.specs[len(self.body.outputs) : len(self.specs) - len(self.drawing)]
+        return sum(map(bytes_of, specs)), self.keeping
 
     def subgraphs(self) -> Sequence[Subgraph]:
         """The body."""
@@ -381,7 +407,7 @@ class Scan(ControlFlow, abstract=True):
         the gradients of tensors that each iteration reads.
         """
         gs, ys = self.given(g, y)
-        create = MODE.get().grad
+        create = differentiated(xs)
         step = _ScanVJP(self, gs, create)
         body, n = self.body, self.carried
         begin, end = n + self.sliced, len(body.outputs) + len(body.kept)
@@ -538,6 +564,11 @@ class _ScanVJP:
         slots += range(m + begin + count, m + width)
         slots += range(m + width + read, m + width + read + outside)
         return slots
+
+
+def differentiated(xs: Sequence[Any]) -> bool:
+    """Whether derivatives of a gradient may be wanted."""
+    return MODE.get().grad or follows_tangents(xs)
 
 
 def _zeros(x: TensorBase) -> Tensor:

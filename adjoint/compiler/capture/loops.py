@@ -10,13 +10,12 @@ import numpy as np
 
 from ...core.dtype import int64
 from ...core.errors import AutogradError
-from ...core.mode import MODE
 from ...core.signal_deferral import DEFERRED
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...runtime.dispatch import apply
 from . import machine_loop
-from .control_flow_ops import ControlFlow, Places, fill, is_true
+from .control_flow_ops import ControlFlow, Places, differentiated, fill, is_true
 from .loop_lowering import Stack, WhileGradientMachine, WhileMachine
 from .random_state import ControlFlowDraws
 from .subgraphs import Subgraph, SubgraphVJP, pullback
@@ -133,7 +132,7 @@ class Loop(ControlFlow, abstract=True):
         """Gradients of the inputs, computed by the body's derivative from the last iteration to the
         first.
         """
-        back = pullback(self.body, self.wanting, MODE.get().grad, hints=False)
+        back = pullback(self.body, self.wanting, differentiated(xs), hints=False)
         gs = g[: self.count]
         op = LoopGradient(self, back, [each is not None for each in gs], xs)
         arrived = [each for each in gs if each is not None]

@@ -57,10 +57,22 @@ class Scope:
     def __init__(self) -> None:
         self.values: dict[int, Any] = {}  # all that was recorded, by id
         self.stands: dict[int, tuple[Any, Any]] = {}  # outside tensors by id: reference, symbol
+        # How ops were applied, by the ids of recorded values: the value, which inputs had a history
+        # then, and the node
+        self.applied: dict[int, tuple[Any, tuple[bool, ...], Any]] = {}
 
     def add(self, x: TensorBase) -> None:
         """Note that a tensor's value is recorded in this scope."""
         self.values[id(x._data)] = x._data
+
+    def note(self, inputs: Sequence[Any], result: Any) -> None:
+        """Note how an op was applied."""
+        several = type(result) is tuple
+        ys = result if several else (result,)
+        value = ys[0]._data.inputs[0] if several else ys[0]._data
+        node = next((y._node for y in ys if y._node is not None), None)
+        follows = tuple([getattr(x, "_node", None) is not None for x in inputs])
+        self.applied[id(value)] = value, follows, node
 
     def stand_of(self, tensor: TensorBase) -> Tensor | None:
         """The symbol of an outside tensor that was captured before, or None."""
@@ -130,6 +142,7 @@ class _SubgraphRecorder:
             raise Unsupported(f"{self.title}: {op.name}, random numbers by another way")
         recorded_for = [self._met(x, op.view) if isinstance(x, TensorBase) else x for x in inputs]
         result = execute_lazily(op, tuple(recorded_for))
+        self.scope.note(recorded_for, result)
         for y in result if type(result) is tuple else (result,):
             self.scope.add(y)
         return result
@@ -334,6 +347,7 @@ class Subgraph:
         self.title = title
         self.scope = scope
         self.inputs: list[Any] = []  # arguments, then captured outside tensors
+        self.wanted: list[bool] = []  # which of them had a history when it was traced
         self.outputs: list[Any] = []
         self.kept: list[Any] = []  # recorded values that are further outputs, for the derivative
         self.hints: list[tuple[Any, int]] = []  # values that the derivative takes: value, output
@@ -476,6 +490,7 @@ def captured(
     finally:
         complete([lambda: recorder.restore()])
     body.inputs = [*inputs, *(met.stand for met in outside)]
+    body.wanted = [x._node is not None for x in body.inputs]
     body.checks = recorder.checks
     if any(x._leaf is not None and x._leaf.grad is not None for x in body.inputs):
         raise Unsupported(

@@ -35,6 +35,7 @@ class LoopTurns(NamedTuple):
 
     called: tuple[str, ...] = ()  # ops for which Python is called in each turn
     records: str | None = None  # why they are not one function; "" where they are
+    kept: str = ""  # how many bytes of them are kept for a gradient, and what
 
 
 class KernelOps(NamedTuple):
@@ -197,6 +198,8 @@ class Explanation:
             if why is not None:
                 how = f"go through records: {why}" if why else "are one function"
                 lines.append(f"  turns of {row.name} {how}")
+            if row.turns.kept:
+                lines.append(f"  {row.name} keeps for its gradient {row.turns.kept}")
         return lines
 
     def _reasons(self) -> list[str]:
@@ -286,13 +289,17 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
     again = [kernel.program.nodes[k] for kernel in kernels for k in kernel.again]
     called = dict.fromkeys(name for step in steps for name in getattr(step.op, "called", ()))
     turns = [each for step in steps if (each := getattr(step.op, "turns", None)) is not None]
+    kept = [each for step in steps if (each := getattr(step.op, "kept_turns", None)) is not None]
     return StepRow(
         "_".join(names), steps[0].how, native and not called, operations, moved, seconds,
         KernelOps(
             tuple(node.op.name for node in nodes) if nodes[1:] else (),
             tuple(node.op.name for node in again), max(steps, key=_operations).outputs[0].module,
         ), apart,
-        LoopTurns(tuple(called), next(iter(turns), None)),
+        LoopTurns(
+            tuple(called), next(iter(turns), None),
+            ", ".join(f"{size(count)}: {what}" for count, what in kept),
+        ),
     )  # fmt: skip
 
 

@@ -39,6 +39,9 @@ ASKED = {  # modules whose names adjoint has for others, or which only PyTorch p
     f"{HERE}.functional": "functional",
     f"{HERE}.future": "__future__",
     f"{HERE}.fx_names": "fx.experimental fx.experimental.proxy_tensor",
+    f"{HERE}.higher_order": "_higher_order_ops _higher_order_ops.associative_scan "
+    "_higher_order_ops.cond _higher_order_ops.map _higher_order_ops.scan "
+    "_higher_order_ops.while_loop",
     f"{HERE}.internal": "_utils",
     f"{HERE}.nvtx": "cuda.nvtx",
     f"{HERE}.ops": "ops",

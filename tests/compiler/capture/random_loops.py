@@ -73,6 +73,7 @@ class RandomLoop:
         self.narrow = draw.random() < 0.2  # a carried float16
         self.gradients = draw.random() < 0.7
         self.body, self.nested = self._body(), self._body()
+        self.options: dict[str, Any] = {}  # of a scan
 
     def _body(self) -> Body:
         draw = self.draw
@@ -130,8 +131,9 @@ class RandomLoop:
             carry["h"] = ad.zeros((), dtype=ad.float16)
         if self.kind == "scan":
             carry, found = ad.scan(
-                lambda c, row: self.turn(c, row, weights), carry, rows, reverse=self.reverse
-            )
+                lambda c, row: self.turn(c, row, weights), carry, rows, reverse=self.reverse,
+                **self.options,
+            )  # fmt: skip
         else:
             [carry] = ad.while_loop(
                 lambda c: c["n"] < self.length,

@@ -132,7 +132,7 @@ def test_numbers_and_lists_do_eagerly_what_python_does():
     assert ad.cond(True, lambda: 1, lambda: 2) == 1
     assert ad.cond(0, lambda: 1, lambda: 2) == 2
     n, x = ad.while_loop(lambda n, x: n < 3, lambda n, x: [n + 1, x + n], [0, ad.zeros(2)])
-    assert n == 3
+    assert n.item() == 3
     assert x.tolist() == [3.0, 3.0]
 
 
@@ -1015,11 +1015,26 @@ def test_arguments_that_are_refused():
 
 
 @needs_native
-def test_a_number_that_is_carried_is_named():
-    with pytest.raises(InvalidType, match=r"carried_inputs have 0, .* give tensor\(0\)"):
-        ad.compile(lambda x: ad.while_loop(lambda k, x: k < 3, lambda k, x: (k + 1, x), (0, x)))(
-            ad.ones(2)
+def test_numbers_that_are_carried_are_tensors_of_one_dtype():
+    """Also what a turn gives as a number; one of another kind is refused."""
+
+    def f(x):
+        n, h, y = ad.while_loop(
+            lambda k, h, x: k < 3, lambda k, h, x: (k + 1, 2, x + h), (0, 0.5, x)
         )
+        (_, z), r = ad.scan(lambda c, x: ((c[0] + x, False), 3), (0.0, True), x)
+        return n, h, y, z, r
+
+    found = f(ad.ones(2))
+    for each in (found, ad.compile(f)(ad.ones(2))):
+        n, h, y, z, r = each
+        assert [x.dtype for x in each] == [ad.int64, ad.float32, ad.float32, ad.bool, ad.int64]
+        assert (n.item(), h.item(), y.tolist(), z.item()) == (3, 2.0, [5.5, 5.5], False)
+        assert r.tolist() == [3, 3]
+    grown = lambda x: ad.while_loop(lambda k, x: k < 3, lambda k, x: (k + 0.5, x), (0, x))  # noqa: E731
+    for function in (grown, ad.compile(grown)):
+        with pytest.raises(ShapeError, match=r"given \(\(\) adjoint.int64.* gives .*float32"):
+            function(ad.ones(2))
 
 
 @needs_native

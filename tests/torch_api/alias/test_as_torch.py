@@ -232,6 +232,16 @@ assert not is_compile_supported("cpu") and isinstance(torch._dynamo.exc.Unsuppor
 with torch._dynamo.config.patch(cache_size_limit=3):
     assert torch._dynamo.config.cache_size_limit == 3
 assert torch._dynamo.config.cache_size_limit == 8
+import torch._higher_order_ops.scan
+from torch._higher_order_ops import associative_scan, cond, map, scan, while_loop
+from torch._higher_order_ops.map import map as mapped
+assert torch._higher_order_ops.scan is scan is adjoint.scan and mapped is map
+assert (cond, while_loop) == (torch.cond, adjoint.while_loop)
+assert associative_scan(torch.add, torch.ones(3), 0).tolist() == [1, 2, 3]
+tripled = lambda x: map(lambda row, k: {"a": row * k, "b": row.sum()}, x, 3.0)
+for function in (tripled, torch.compile(tripled)):
+    found = function(torch.ones(2, 2))
+    assert found["a"].tolist() == [[3, 3], [3, 3]] and found["b"].tolist() == [2, 2]
 torch.set_printoptions(threshold=3)
 assert PRINT_OPTS.threshold == 3 and _tensor_str(torch.ones(2), indent=0) == "[1., 1.]"
 torch.set_printoptions(profile="default")

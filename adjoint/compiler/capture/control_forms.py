@@ -1,0 +1,92 @@
+"""Trees of what control flow takes and gives: what they are made of, and how they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...autograd.capture import Rebuild, structure
+from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.tensor_base import TensorBase
+from ...ops.create.creation import tensor
+
+NUMBERS = (bool, int, float, complex)
+_KINDS = ("b", "iu", "fV", "c")  # of dtypes; a number of one is of all later ones, too
+
+
+def as_tensors(tree: Any, before: Any = None) -> Any:
+    """A tree in which Python numbers are tensors: of the dtype of what stands in their place in the
+    tree `before`, if that takes them.
+    """
+    if isinstance(tree, NUMBERS):
+        own = NUMBERS.index(type(tree)) if type(tree) in NUMBERS else None
+        if isinstance(before, TensorBase) and own is not None:
+            kind = next(k for k, each in enumerate(_KINDS) if before._data.dtype.kind in each)
+            if own <= kind:
+                return tensor(tree, dtype=before.dtype)
+        return tensor(tree)
+    parts = None if isinstance(tree, TensorBase) else structure(tree)
+    if parts is None:
+        return tree
+    names, children, make = parts
+    others = structure(before) if before is not None else None
+    olds = others[1] if others is not None and others[0] == names else [None] * len(children)
+    made = [as_tensors(x, old) for x, old in zip(children, olds, strict=True)]
+    changed = any(x is not y for x, y in zip(made, children, strict=True))
+    return make(made) if changed else tree
+
+
+def leaves(tree: object) -> list[Any]:
+    """Flatten nested tuples, lists and dicts."""
+    if isinstance(tree, Mapping):
+        tree = tuple(tree.values())
+    if not isinstance(tree, (tuple, list)):
+        return [tree]
+    return [x for each in tree for x in leaves(each)]
+
+
+def assert_callable(name: str, *functions: Any) -> None:
+    """Refuse what is no function."""
+    for function in functions:
+        if not callable(function):
+            raise InvalidType(f"{name}: expected a function, got a {type(function).__name__}")
+
+
+def assert_one(what: str, x: object) -> None:
+    """Refuse a condition that is not one boolean or element."""
+    if isinstance(x, TensorBase):
+        if x._data.size != 1:
+            raise InvalidArgument(
+                f"{what} has shape {tuple(x.shape)}, where a bool or a tensor of one element "
+                "decides; use all() or any()"
+            )
+    elif not isinstance(x, (bool, int, float)):
+        raise InvalidType(f"{what} is a {type(x).__name__}; a bool or a tensor of one element is")
+
+
+def alike(form: Rebuild, other: Rebuild, count: int) -> bool:
+    """Whether two results have the same structure around `count` tensors."""
+    one, two = (each(iter(range(count))) for each in (form, other))
+    return bool(one == two)
+
+
+def assert_kept(
+    name: str, before: Sequence[Any], form: Rebuild, after: Sequence[Any], other: Rebuild
+) -> None:
+    """Refuse a loop body that changes the structure, shapes or dtypes of carried values."""
+    same = len(before) == len(after) and alike(form, other, len(before))
+    if not same or any(x.spec != y.spec for x, y in zip(before, after, strict=False)):
+        raise ShapeError(
+            f"{name} is given {shown(before, form)} and gives {shown(after, other)}; what is "
+            "carried keeps its form, shapes and dtypes"
+        )
+
+
+class _Text(str):
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def shown(tensors: Sequence[Any], form: Rebuild) -> str:
+    """Describe a result's structure, with the shapes and dtypes of its tensors."""
+    return str(form(iter([_Text(f"{tuple(x.shape)} {x.dtype}") for x in tensors])))

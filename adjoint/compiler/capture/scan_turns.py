@@ -1,0 +1,171 @@
+"""How the turns of a scan run: one after the other from Python, or as one node; or in blocks of
+turns, which are unrolled, or checkpointed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...autograd.capture import Rebuild, parts_of
+from ...core import policy
+from ...core.errors import InvalidType, Unsupported
+from ...ops.shape.concatenation import cat
+from ...ops.shape.joining import stack
+from ...ops.shape.movement import reshape
+from .control_capture import Capture
+from .control_flow_ops import Scan
+from .control_forms import as_tensors, assert_kept
+from .machine_loop import bytes_of
+from .subgraphs import Subgraph, keep, like
+
+PLANS = ("auto", "none", "turn", "sqrt")  # what is kept for the gradient
+_FEWEST = 4  # turns that make segments
+
+
+class Turns(NamedTuple):
+    """What a scan does in each turn, and in which order it goes through the first dimension of some
+    rows. Results are stacked along their first dimension.
+    """
+
+    function: Callable[..., Any]  # of the carry and what `row` makes of slices
+    row: Rebuild
+    reverse: bool
+    segment: int = 0  # how many turns of a scan each turn is, where it is a checkpointed segment
+
+    def in_python(self, carry: Any, rows: Sequence[Any], length: int) -> tuple[Any, Any]:
+        """Run all turns, at least one, from Python."""
+        before = parts_of(carry, "scan: init has")
+        order = range(length)
+        results: list[list[Any]] = []
+        for t in reversed(order) if self.reverse else order:
+            carry, y = self._turn(carry, self.row(iter([x[t] for x in rows])))
+            parts = parts_of(carry, "scan: combine_fn gives as carry")
+            assert_kept("scan: combine_fn", *before, *parts)
+            tensors, form = parts_of(y, "scan: combine_fn gives as result")
+            results.append(tensors)
+        if self.reverse:
+            results.reverse()
+        columns = [stack(list(column)) for column in zip(*results, strict=True)]
+        return carry, form(iter(columns))
+
+    def captured(
+        self, init: Any, rows: Sequence[Any], length: int, plan: str, unroll: int = 1
+    ) -> tuple[Any, Any]:
+        """Record a node that runs all turns, by a `plan` for gradients, `unroll` of them as one."""
+        if plan == "sqrt" and length >= _FEWEST:
+
+            def within(carry: Any, part: Sequence[Any], turns: int) -> tuple[Any, Any]:
+                return self.captured(carry, part, turns, "none", unroll)
+
+            return self._in_blocks(init, rows, length, _root(length), within, "turn")
+        if 1 < unroll <= length:
+            return self._in_blocks(init, rows, length, unroll, self.in_python, plan)
+        made = self._as_node(init, rows, length, plan)
+        return self.captured(init, rows, length, "sqrt") if made is None else made
+
+    def _turn(self, carry: Any, row: Any) -> tuple[Any, Any]:
+        result = self.function(carry, row)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise InvalidType(
+                f"scan: combine_fn gives a {type(result).__name__}; it gives the next carry and a "
+                "result"
+            )
+        return as_tensors(result[0], carry), as_tensors(result[1])
+
+    def _in_blocks(
+        self, init: Any, rows: Sequence[Any], length: int, size: int,
+        within: Callable[..., tuple[Any, Any]], plan: str,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Record a scan over blocks of `size` turns, each of which `within` runs; turns that fill
+        no block come last.
+        """
+        count = length // size
+        rest = length - count * size
+        first = rest if self.reverse else 0
+        whole = [x[first : first + count * size] for x in rows]
+        blocks = [reshape(x, (count, size, *x.shape[1:])) for x in whole]
+
+        def block(carry: Any, part: list[Any]) -> tuple[Any, Any]:
+            return within(carry, part, size)
+
+        segment = size if plan == "turn" else 0
+        way = Turns(block, list, self.reverse, segment)
+        carry, results = way.captured(init, blocks, count, plan)
+        columns, form = parts_of(results, "scan: combine_fn gives as result")
+        columns = [reshape(y, (count * size, *y.shape[2:])) for y in columns]
+        if rest:
+            others = [x[:rest] if self.reverse else x[count * size :] for x in rows]
+            carry, results = within(carry, others, rest)
+            ends, _ = parts_of(results, "scan: combine_fn gives as result")
+            pairs = zip(ends, columns, strict=True)
+            columns = [cat([y, x] if self.reverse else [x, y]) for y, x in pairs]
+        return carry, form(iter(columns))
+
+    def _as_node(
+        self, init: Any, rows: Sequence[Any], length: int, plan: str
+    ) -> tuple[Any, Any] | None:
+        """Record one node; None where it would keep too much for "auto"."""
+        carries, carry = parts_of(init, "scan: init has")
+        capture = Capture("scan", (*carries, *rows))
+        n = len(carries)
+        forms: list[Rebuild] = []
+
+        def run(*args: Any) -> list[Any]:
+            parts = []
+            results = self._turn(carry(iter(args[:n])), self.row(iter(args[n:])))
+            for name, each in zip(("carry", "result"), results, strict=True):
+                tensors, form = parts_of(each, f"scan: combine_fn gives as {name}")
+                forms.append(form)
+                parts.append(tensors)
+            assert_kept("scan: combine_fn", args[:n], carry, parts[0], forms[0])
+            return [*parts[0], *parts[1]]
+
+        slices = [like(x, capture.wants(x), x.shape[1:]) for x in rows]
+        body = capture.made(run, [*(like(x, capture.grad) for x in carries), *slices])
+        outside, _ = capture.merged(len(body.inputs))
+        inputs = (*carries, *rows, *outside)
+        wanting = capture.settled(body, carries)
+        if any(wanting) and not self._kept(body, n, length, plan):
+            return None
+        numbers = range(len(body.inputs))
+        drawing = capture.drawing(body)
+        op = Scan(
+            "scan", body, numbers, n, len(rows), length, self.reverse, any(wanting), drawing
+        )  # fmt: skip
+        if any(wanting):
+            op.keeping = self._keeping(length, plan)
+        outputs = capture.applied(op, inputs, wanting)
+        return forms[0](iter(outputs[:n])), forms[1](iter(outputs[n:]))
+
+    def _keeping(self, length: int, plan: str) -> str:
+        """What is kept by a plan, in words."""
+        if plan != "turn":
+            return "what each turn computes that is costly, and what is carried into it"
+        if self.segment:
+            return f"what is carried into each of {length} blocks of {self.segment} turns"
+        return "what is carried into each turn"
+
+    def _kept(self, body: Subgraph, carried: int, length: int, plan: str) -> bool:
+        """Add to a body what its gradient takes; whether that is not too much.
+
+        Errors: Unsupported where a gradient would draw again.
+        """
+        if plan == "turn":
+            if body.streams.all:
+                raise Unsupported(
+                    "scan: checkpoint: combine_fn draws random numbers, which its gradient would "
+                    "draw again; draw outside, and give them in xs, or write checkpoint='none'"
+                )
+            return True
+        keep(body, carried)
+        if plan == "none" or body.streams.all or length < _FEWEST:
+            return True
+        specs = [*(x.spec for x in body.outputs[:carried]), *(value.spec for value in body.kept)]
+        return bool(sum(map(bytes_of, specs)) * length <= policy.SCAN_KEEPS)
+
+
+def _root(length: int) -> int:
+    """The number of turns of a segment, of which there are about as many."""
+    return math.isqrt(int(length) - 1) + 1
