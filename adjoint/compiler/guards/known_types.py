@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ...core.package import OURS
-from .code_names import ANY_NAME
+from .code_names import ANY_NAME, reads_any_name
 from .code_observer import is_known, is_library, is_users
 from .slots import ABSENT, PLAIN, GuardSource
 
@@ -43,6 +43,18 @@ def is_of_library(x: object) -> bool:
     if isinstance(x, types.ModuleType):
         return False
     return type(x) in PLAIN or callable(x)
+
+
+def is_generated(x: types.FunctionType) -> bool:
+    """Whether Python has written a function's code for a class of a library, as for dataclasses,
+    and it reads what it names only.
+    """
+    code = x.__code__
+    if code.co_filename != "<string>" or reads_any_name(code):
+        return False
+    module = sys.modules.get(str(x.__globals__.get("__name__")))
+    file = getattr(module, "__file__", None)
+    return getattr(module, "__dict__", None) is x.__globals__ and is_library(str(file))
 
 
 def is_method_of_library(x: object) -> bool:

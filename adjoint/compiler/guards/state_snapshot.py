@@ -27,6 +27,7 @@ from ...runtime.tensors import wrap
 from .code_names import (
     NOTHING,
     OURS_IMPLIED,
+    WHOLE,
     LibraryModule,
     Lookups,
     UserCodeName,
@@ -35,6 +36,7 @@ from .code_names import (
     globals_of,
     imports_of,
     is_implied,
+    items_read,
     reads_any_name,
     set_by,
 )
@@ -52,6 +54,7 @@ from .known_types import (
     facts_of,
     gotten_by,
     is_bound,
+    is_generated,
     is_iterator,
     is_method_of_library,
     is_of_library,
@@ -89,6 +92,7 @@ class StateSnapshot:
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
         self._learned: set[int] = set()  # ids of the code whose names are known
+        self.generated: dict[int, types.CodeType] = {}  # code of libraries' classes, by its id
         self._everything = before.everything
         self._catches = before.catches  # whether users' code goes on after an AttributeError
         self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
@@ -158,14 +162,19 @@ class StateSnapshot:
             GuardSource("members", held, None, tuple(held), len(self.slots) - 1, None)
         )
 
-    def _learn(self, code: types.CodeType) -> None:
-        """Collect the names in code, and in the code of functions defined in it."""
+    def _learn(self, code: types.CodeType, generated: bool = False) -> None:
+        """Collect the names in code, and in the code of functions defined in it; `generated`: see
+        `is_generated`.
+        """
         self._learned.add(id(code))
         self._name(code.co_names)
+        self._name(items_read(code).values())
         if "add_note" in code.co_names:
             self._name(("__notes__",))
             self.gotten.add("__notes__")
-        if is_users(code):
+        if generated:
+            self.generated[id(code)] = code
+        elif is_users(code):
             self._everything |= reads_any_name(code)
             self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
@@ -189,7 +198,7 @@ class StateSnapshot:
             self._visit_tensor(x, place)
             return
         self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
-        if reads_given_names(x):
+        if reads_given_names(x) and not self._is_named_by_library(place):
             self._everything = self.any_name = True
         if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
             x = x.base
@@ -242,6 +251,20 @@ class StateSnapshot:
                 self._visit(type(x), place)
         else:
             self._visit_object(x, place)
+
+    def _is_named_by_library(self, place: int) -> bool:
+        """Whether an installed library's code has this by a name which tells that it reads any
+        attribute: `RunningCode` sees that code run (`reads_whole`).
+        """
+        slot = self.slots[place]
+        code = slot.needs
+        return (
+            slot.kind == "dict"
+            and isinstance(code, types.CodeType)
+            and slot.key in code.co_names
+            and slot.key in WHOLE
+            and is_installed(code.co_filename)
+        )
 
     def _visit_tensor(self, x: TensorBase, place: int) -> None:
         """Guard a tensor's attributes and class, and its hooks, which run, too."""
@@ -302,7 +325,7 @@ class StateSnapshot:
 
     def _visit_function(self, x: types.FunctionType, place: int) -> None:
         code: Any = x.__code__
-        self._learn(code)
+        self._learn(code, is_generated(x))
         ours = code.co_filename.startswith(OURS)
         made = str(x.__globals__.get("__name__")).startswith("namedtuple_")
         if not ours:
