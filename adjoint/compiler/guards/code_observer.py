@@ -111,6 +111,11 @@ class Stopped(BaseException):
     """
 
 
+def _caller() -> types.FrameType:
+    """The frame that calls one of the functions below; a compiled one has none itself."""
+    return sys._getframe() if cython.compiled else sys._getframe(2)
+
+
 class _WatchedBuiltIns:
     """Built-in functions with effects, which C may call where the interpreter sees no call (`map`,
     `partial`, a key of `sorted`), and those that read by name: while it is on they tell the
@@ -137,7 +142,7 @@ class _WatchedBuiltIns:
 
     def _called(self, function: Callable[..., R], *args: object, **kwargs: object) -> R:
         if threading.get_ident() == self._thread and sys.getprofile() is not None:
-            self._watch.refuse(function, sys._getframe())
+            self._watch.refuse(function, _caller())
         return function(*args, **kwargs)
 
     def _watches(self) -> bool:
@@ -147,7 +152,7 @@ class _WatchedBuiltIns:
 
     def _named(self, function: Callable[..., R], *given: Any) -> R:
         if self._watches():
-            frame = sys._getframe() if cython.compiled else sys._getframe(1)
+            frame = _caller()
             only_asks = function is self._originals["hasattr"]
             if self._watch.is_librarys(frame.f_code):
                 self._watch.reads(*given, only_asks=only_asks)
@@ -155,7 +160,7 @@ class _WatchedBuiltIns:
 
     def _named_by_super(self, method: Any, *given: Any) -> Any:
         if self._watches():
-            frame = sys._getframe() if cython.compiled else sys._getframe(1)
+            frame = _caller()
             if self._watch.is_librarys(frame.f_code):
                 self._watch.reads(method.__self__, *given, frame=frame)
         return method(*given)

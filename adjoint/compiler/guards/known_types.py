@@ -18,7 +18,6 @@ import re
 import sys
 import threading
 import types
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -143,10 +142,6 @@ def count_kept(cache: Any) -> tuple[int, int]:
     return info.misses, info.currsize
 
 
-# Types whose objects cannot be given another class.
-BUILT_IN = frozenset((dict, list, tuple, set, frozenset, deque))
-
-
 NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 
 
@@ -171,6 +166,13 @@ HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is no static one in C
 
 
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a type in C
+
+
+def can_change_class(x: object) -> bool:
+    """Whether an object's `__class__` can be set: not if it is of a static type in C, but for
+    modules.
+    """
+    return bool(type(x).__flags__ & HEAP) or issubclass(type(x), types.ModuleType)
 
 
 def gotten_by(getter: object) -> set[str]:

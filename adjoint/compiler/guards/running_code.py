@@ -5,7 +5,7 @@ followed cannot be undone.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .code_names import (
     WHOLE,
@@ -129,13 +129,15 @@ class RunningCode:
         Errors: Stopped if that leads to what cannot be followed.
         """
         missed: set[str] = set()
-        given = more[:1] or [*getattr(x, "__dict__", ())]
-        if frame is not None and given[0] == "__dict__":
-            given = (items_read(frame.f_code).get(frame.f_lasti, given[0]),)
+        given: Sequence[object] = more[:1]
+        if given == ("__dict__",) and frame is not None:
+            given = (items_read(frame.f_code).get(frame.f_lasti, "__dict__"),)
+        if not given or (given[0] == "__dict__" and not only_asks):
+            given = [*_own_of(x)]
         for name in given:
             if type(name) is not str:
                 continue
-            if name in WHOLE and more and not only_asks:
+            if name in WHOLE and not only_asks:
                 self._read_all()
             if name in self.names.names or is_implied(name):
                 continue
@@ -185,6 +187,15 @@ class RunningCode:
             more = {slot.parent, *ways.get(slot.parent, ())} - met if slot.parent >= 0 else ()
             met.update(more)
             waiting.extend(more)
+
+
+def _own_of(x: object) -> Iterable[object]:
+    """Names of the attributes that an object has itself; by no method of its class."""
+    try:
+        own: Iterable[object] = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return ()
+    return own
 
 
 def unknown_code(code: types.CodeType) -> RetraceToFollow:

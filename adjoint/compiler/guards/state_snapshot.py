@@ -42,13 +42,13 @@ from .code_names import (
 )
 from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_installed, is_known, is_users
 from .known_types import (
-    BUILT_IN,
     CACHED,
     LOCK,
     VIEWS,
     Held,
     InContext,
     Writeable,
+    can_change_class,
     contents_of,
     count_kept,
     facts_of,
@@ -513,7 +513,7 @@ class StateSnapshot:
 
     def _visit_own(self, x: Any, place: int) -> None:
         """Guard an object's class, and its own attributes."""
-        if type(x) not in BUILT_IN:
+        if can_change_class(x):
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
         own = getattr(x, "__dict__", None)
         unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
