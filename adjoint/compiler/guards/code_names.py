@@ -7,7 +7,7 @@ import functools
 import os
 import types
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import policy
@@ -24,8 +24,9 @@ ANY_NAME = frozenset((
 ))  # fmt: skip
 
 
-# Those of them by which code of a library is not known to read one attribute: see `BY_NAME`.
-_WHOLE = ANY_NAME - frozenset(BY_NAME)
+# Those of them by which code of a library is not known to read one attribute: see `BY_NAME` and
+# `reads_whole`.
+WHOLE = ANY_NAME - frozenset(BY_NAME)
 
 
 _WORDS = (
@@ -125,10 +126,123 @@ def reads_any_name(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=policy.CODE_FACTS)
 def reads_whole(code: types.CodeType) -> bool:
-    """Whether code may read any attributes by other means than the functions that are watched."""
-    return not _WHOLE.isdisjoint(code.co_names) or any(
-        each.opname == "MATCH_CLASS" for each in dis.get_instructions(code)
+    """Whether code may read any attributes by other means than the functions that are watched:
+    `BY_NAME`, and methods of `super()`. One item of a `__dict__` is no such read, nor is that of
+    a variable that keeps its value (`dicts_read`).
+    """
+    named = WHOLE.intersection(code.co_names)
+    if named <= {"__dict__", "__getattribute__"}:
+        ops = _operations(code)
+        for k, (opname, argument, _) in enumerate(ops):
+            if opname == "MATCH_CLASS":
+                return True
+            if opname == "LOAD_CONST":
+                continue
+            if argument == "__dict__" and not (
+                opname == "LOAD_ATTR" and (_item(ops, k + 1) or _variable(ops, k - 1))
+            ):
+                return True
+            if argument == "__getattribute__" and not _is_of_super(ops, k):
+                return True
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
+def items_read(code: types.CodeType) -> dict[int, str]:
+    """The constant names by which code reads one item of a `__dict__`, by the offset of the
+    instruction that gets the dict: an attribute, or a call that `super()` attends to.
+    """
+    found: dict[int, str] = {}
+    if "__dict__" not in code.co_names and "__dict__" not in code.co_consts:
+        return found
+    ops = _operations(code)
+    for k, (opname, argument, offset) in enumerate(ops):
+        if argument != "__dict__":
+            continue
+        if opname == "LOAD_CONST":
+            k += 1
+            opname, count, offset = ops[k]
+            if not opname.startswith("CALL") or count != 1:
+                continue
+        name = _item(ops, k + 1)
+        if name:
+            found[offset] = name
+    return found
+
+
+@functools.lru_cache(maxsize=policy.CODE_FACTS)
+def dicts_read(code: types.CodeType) -> frozenset[str]:
+    """Names of variables, which keep their values, of whose objects code reads the `__dict__`."""
+    if "__dict__" not in code.co_names:
+        return frozenset()
+    ops = _operations(code)
+    found = (
+        "" if _item(ops, k + 1) else _variable(ops, k - 1)
+        for k, (opname, argument, _) in enumerate(ops)
+        if argument == "__dict__" and opname == "LOAD_ATTR"
     )
+    return frozenset(found) - {""}
+
+
+def keeps(code: types.CodeType, name: str) -> bool:
+    """Whether a variable of code, or of code around it, is an argument that it never sets."""
+    return name in code.co_varnames[: code.co_argcount] and not _is_set(_operations(code), name)
+
+
+def _is_set(ops: Sequence[tuple[str, object, int]], name: str) -> bool:
+    return any(
+        ("STORE" in opname or "DELETE" in opname)
+        and (name in argument if isinstance(argument, tuple) else name == argument)
+        for opname, argument, _ in ops
+    )
+
+
+def _variable(ops: Sequence[tuple[str, object, int]], k: int) -> str:
+    """The variable that an instruction loads, if no instruction sets it; '' otherwise."""
+    opname, name, _ = ops[k]
+    if k < 0 or opname not in _LOADS or type(name) is not str or _is_set(ops, name):
+        return ""
+    return name
+
+
+_LOADS = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF")
+
+
+def _operations(code: types.CodeType) -> list[tuple[str, object, int]]:
+    """Instructions of code with their arguments and offsets, but for those that do nothing here."""
+    return [
+        (each.opname, each.argval, each.offset)
+        for each in dis.get_instructions(code)
+        if each.opname not in ("PRECALL", "CACHE", "NOP", "EXTENDED_ARG")
+    ]
+
+
+def _item(ops: Sequence[tuple[str, object, int]], k: int) -> str:
+    """The constant name by which instructions read the item of a dict that is at hand: `["name"]`,
+    `.get("name")` or `.get("name", constant)`; '' for all else.
+    """
+    is_get = ops[k][0] in ("LOAD_ATTR", "LOAD_METHOD") and ops[k][1] == "get"
+    k += is_get
+    opname, name, _ = ops[k]
+    if opname != "LOAD_CONST" or type(name) is not str:
+        return ""
+    count = 1 + (is_get and ops[k + 1][0] == "LOAD_CONST")
+    opname, argument, _ = ops[k + count]
+    if is_get:
+        return name if opname.startswith("CALL") and argument == count else ""
+    is_item = opname == "BINARY_SUBSCR" or (opname == "BINARY_OP" and argument == _SUBSCRIPT)
+    return name if is_item else ""
+
+
+_SUBSCRIPT = next((k for k, each in enumerate([each[1] for each in getattr(dis, "_nb_ops", ())]) if each == "[]"), -1)
+
+
+def _is_of_super(ops: Sequence[tuple[str, object, int]], k: int) -> bool:
+    """Whether an instruction gets a method of `super()`."""
+    if ops[k][0].startswith("LOAD_SUPER"):
+        return True
+    return k > 1 and ops[k - 2][:2] == ("LOAD_GLOBAL", "super") and ops[k - 1][0].startswith("CALL")
 
 
 @functools.lru_cache(maxsize=policy.CODE_FACTS)
@@ -182,19 +296,25 @@ def of_compiler(code: types.CodeType) -> bool:
 class CodeNames:
     """Names in the code that ran, which tell what it may have read."""
 
-    def __init__(self, any_name: bool) -> None:
+    def __init__(
+        self, any_name: bool, generated: Mapping[int, types.CodeType] | None = None
+    ) -> None:
+        """`any_name`: whether users' code may read names that it computes; `generated`: code that
+        has no file and is no user's, by its id.
+        """
         self.codes: dict[int, types.CodeType] = {}  # by id: to hash one takes its constants
         self.names: set[str] = set()
         self.users: set[str] = set()  # those in users' code
         self.everything = any_name  # whether users' code may read names that it computes
+        self._generated = generated or {}
         self.whole = False  # whether code of libraries may, by other means than `BY_NAME`
 
     def add(self, code: types.CodeType) -> None:
         """Take over the names of code that runs."""
         self.codes[id(code)] = code
         if not of_compiler(code):
-            self.names.update(code.co_names)
-        if is_users(code):
+            self.names.update(code.co_names, items_read(code).values())
+        if is_users(code) and id(code) not in self._generated:
             self.users.update(code.co_names, given_names(code))
             self.everything = self.everything or reads_any_name(code)
 

@@ -16,6 +16,8 @@ cdef class _Apart(HandlersReplaced):
 cdef class CodeObserver:
     cdef public dict codes
     cdef object _begins
+    cdef dict _each_time
+    cdef public bint is_asking
     cdef public object reads
     cdef dict _librarys
     cdef dict _callers

@@ -77,6 +77,7 @@ _PURE_NAMES = {module: frozenset(names.split()) for module, names in _PURE_FUNCT
 WITH_EFFECT = ("print", "input", "open", "breakpoint")
 # Functions that read or set what they are given the name of, or all that an object has.
 BY_NAME = ("getattr", "hasattr", "setattr", "delattr", "vars", "dir")
+_WATCHED = (*WITH_EFFECT, *BY_NAME, "super")
 _IMPURE = {
     "builtins": frozenset((*WITH_EFFECT, "exec", "eval", "compile", "globals", "__import__")),
     "numpy": frozenset(("tofile", "dump", "fromfile")),
@@ -110,6 +111,11 @@ class Stopped(BaseException):
     """
 
 
+def _caller() -> types.FrameType:
+    """The frame that calls one of the functions below; a compiled one has none itself."""
+    return sys._getframe() if cython.compiled else sys._getframe(2)
+
+
 class _WatchedBuiltIns:
     """Built-in functions with effects, which C may call where the interpreter sees no call (`map`,
     `partial`, a key of `sorted`), and those that read by name: while it is on they tell the
@@ -118,14 +124,16 @@ class _WatchedBuiltIns:
 
     def __init__(self, watch: CodeObserver) -> None:
         self._thread = threading.get_ident()
-        self._originals = {name: getattr(builtins, name) for name in (*WITH_EFFECT, *BY_NAME)}
+        self._originals = {name: getattr(builtins, name) for name in _WATCHED}
         self._watch = watch
 
     def replace(self) -> None:
         """Put functions that ask first in their places."""
-        for name, function in self._originals.items():
+        for name in (*WITH_EFFECT, *BY_NAME):
+            function = self._originals[name]
             asks = self._called if name in WITH_EFFECT else self._named
             setattr(builtins, name, functools.partial(asks, function))
+        cast(Any, builtins).super = _watched_super(self._named_by_super)
 
     def put_back(self) -> None:
         """Put the functions back."""
@@ -134,15 +142,47 @@ class _WatchedBuiltIns:
 
     def _called(self, function: Callable[..., R], *args: object, **kwargs: object) -> R:
         if threading.get_ident() == self._thread and sys.getprofile() is not None:
-            self._watch.refuse(function, sys._getframe())
+            self._watch.refuse(function, _caller())
         return function(*args, **kwargs)
 
+    def _watches(self) -> bool:
+        """Whether it is the function that runs."""
+        here = threading.get_ident() == self._thread and sys.getprofile() is not None
+        return here and not self._watch.is_asking
+
     def _named(self, function: Callable[..., R], *given: Any) -> R:
-        if threading.get_ident() == self._thread and sys.getprofile() is not None:
-            frame = sys._getframe() if cython.compiled else sys._getframe(1)
+        if self._watches():
+            frame = _caller()
+            only_asks = function is self._originals["hasattr"]
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(*given)
+                self._watch.reads(*given, only_asks=only_asks)
         return function(*given)
+
+    def _named_by_super(self, method: Any, *given: Any) -> Any:
+        if self._watches():
+            frame = _caller()
+            if self._watch.is_librarys(frame.f_code):
+                self._watch.reads(method.__self__, *given, frame=frame)
+        return method(*given)
+
+
+_BY_SUPER = ("__getattribute__", "__setattr__", "__delattr__")
+
+
+def _watched_super(asks: Callable[..., Any]) -> type:
+    """A `super` whose methods that read or set by name, in C, ask first."""
+    own: Any = builtins.super
+
+    class Super(own):  # type: ignore[misc, valid-type]
+        """What `super()` is while a function is captured."""
+
+        def __getattribute__(self, name: str) -> Any:
+            found = own.__getattribute__(self, name)
+            if name in _BY_SUPER and type(found) is types.MethodWrapperType:
+                return functools.partial(asks, found)
+            return found
+
+    return Super
 
 
 class CodeObserver:
@@ -151,14 +191,16 @@ class CodeObserver:
     """
 
     def __init__(
-        self, begins: Callable[[types.CodeType, types.FrameType], None],
+        self, begins: Callable[[types.CodeType, types.FrameType], bool],
         reads: Callable[..., None],
     ) -> None:  # fmt: skip
-        """`begins` is told of code, with its frame, before it runs for the first time; `reads` of
-        the object that a library's code reads by a name, and of this name, if it gives one.
+        """`begins` is told of code, with its frame, before it runs for the first time, and then
+        each time if it says so; `reads` of the object that a library's code reads by a name, and of this name, if it gives one.
         """
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
         self._begins = begins
+        self._each_time: dict[int, Any] = {}  # code of which `begins` is told each time, by its id
+        self.is_asking = False  # whether `begins` runs, which is no code of the function's
         self.reads = reads
         self._librarys: dict[int, tuple[Any, bool]] = {}  # code by id; whether it is a library's
         self._callers: dict[int, tuple[Any, bool]] = {}  # likewise, and whether it is ours
@@ -263,11 +305,16 @@ class CodeObserver:
     def _event(self, frame: types.FrameType, event: str, arg: object) -> None:
         if event == "call":
             code = frame.f_code
-            if id(code) not in self.codes:
+            if id(code) not in self.codes or id(code) in self._each_time:
                 if code.co_filename == "<string>" and _is_generated(frame):
                     return
                 self.codes[id(code)] = code
-                self._begins(code, frame)
+                self.is_asking = True
+                try:
+                    if self._begins(code, frame):
+                        self._each_time[id(code)] = code
+                finally:
+                    self.is_asking = False
             name = _READERS.get(id(code))
             if name is not None and not self.refused:
                 reader = frame.f_back

@@ -18,14 +18,13 @@ import re
 import sys
 import threading
 import types
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ...core.package import OURS
-from .code_names import ANY_NAME
+from .code_names import ANY_NAME, reads_any_name
 from .code_observer import is_known, is_library, is_users
 from .slots import ABSENT, PLAIN, GuardSource
 
@@ -43,6 +42,18 @@ def is_of_library(x: object) -> bool:
     if isinstance(x, types.ModuleType):
         return False
     return type(x) in PLAIN or callable(x)
+
+
+def is_generated(x: types.FunctionType) -> bool:
+    """Whether Python has written a function's code for a class of a library, as for dataclasses,
+    and it reads what it names only.
+    """
+    code = x.__code__
+    if code.co_filename != "<string>" or reads_any_name(code):
+        return False
+    module = sys.modules.get(str(x.__globals__.get("__name__")))
+    file = getattr(module, "__file__", None)
+    return getattr(module, "__dict__", None) is x.__globals__ and is_library(str(file))
 
 
 def is_method_of_library(x: object) -> bool:
@@ -131,10 +142,6 @@ def count_kept(cache: Any) -> tuple[int, int]:
     return info.misses, info.currsize
 
 
-# Types whose objects cannot be given another class.
-BUILT_IN = frozenset((dict, list, tuple, set, frozenset, deque))
-
-
 NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 
 
@@ -159,6 +166,13 @@ HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that is no static one in C
 
 
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a type in C
+
+
+def can_change_class(x: object) -> bool:
+    """Whether an object's `__class__` can be set: not if it is of a static type in C, but for
+    modules.
+    """
+    return bool(type(x).__flags__ & HEAP) or issubclass(type(x), types.ModuleType)
 
 
 def gotten_by(getter: object) -> set[str]:

@@ -68,7 +68,10 @@ class Guards:
             "listed": [],
             "": [],
         }
-        for slot in self._slots:
+        # The functions of a module read the same variables of it.
+        slots = {(s.kind, id(s.holder), s.key): s for s in self._slots if s.kind in _SINGLE}
+        more = (s for s in self._slots if s.kind not in _SINGLE)
+        for slot in (*slots.values(), *more):
             kind = "dict" if slot.kind == "import" else slot.kind
             if kind == "names" or (slot.key == "__bases__" and kind == "attr"):
                 kind = "class"
@@ -148,6 +151,7 @@ class Guards:
 
 
 _LISTED = frozenset((dict, list))
+_SINGLE = frozenset(("dict", "attr", "cell", "class"))
 
 
 def _listed(slot: GuardSource) -> tuple[Any, list[Any], list[Any] | None]:
@@ -329,6 +333,10 @@ def _assert_followed(reads: StateSnapshot, watch: CodeObserver) -> None:
         raise unknown_code(unknown)
 
 
+# Types in C whose objects never change: they only lead to others.
+_UNCHANGING = (tuple, frozenset, types.GenericAlias, types.UnionType)
+
+
 def guards_of(
     reads: StateSnapshot, watch: CodeObserver, names: CodeNames, places: Sequence[GuardSource] = ()
 ) -> Guards:
@@ -366,7 +374,7 @@ def guards_of(
     for slot, used, by_name in zip(reads.slots, read, named, strict=True):
         if used and id(slot.holder) in reads.renewed:
             raise RetraceOnRenewal(f"compile: {reads.path(slot)} has been renewed")
-        if not used or slot.kind == "root" or type(slot.holder) in (tuple, frozenset):
+        if not used or slot.kind == "root" or type(slot.holder) in _UNCHANGING:
             continue
         if place_key(slot) in exempt:
             continue

@@ -5,12 +5,23 @@ followed cannot be undone.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .code_names import CodeNames, LibraryModule, given_names, globals_of, is_implied, reads_whole
+from .code_names import (
+    WHOLE,
+    CodeNames,
+    LibraryModule,
+    dicts_read,
+    given_names,
+    globals_of,
+    is_implied,
+    items_read,
+    keeps,
+    reads_whole,
+)
 from .code_observer import IMPORTS, Stopped, is_installed, place_in
 from .retraces import RetraceToFollow
-from .slots import GuardSource
+from .slots import ABSENT, GuardSource
 from .state_snapshot import StateSnapshot
 
 UNFOLLOWED = ("iterator", "opaque", "large")  # kinds of slots that are not to be read
@@ -20,7 +31,7 @@ class RunningCode:
     """Names of the code that has run so far, with what they lead to that cannot be followed."""
 
     def __init__(self, reads: StateSnapshot) -> None:
-        self.names = CodeNames(reads.any_name)
+        self.names = CodeNames(reads.any_name, reads.generated)
         self.names.names |= reads.gotten
         self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
         self.unknown: RetraceToFollow | None = None  # or why the function is traced again
@@ -32,23 +43,26 @@ class RunningCode:
         self._needs = {each if isinstance(each, str) else id(each) for each in needs}
         self._begun = False
 
-    def begins(self, code: types.CodeType, frame: types.FrameType) -> None:
-        """Note code that is about to run for the first time.
+    def begins(self, code: types.CodeType, frame: types.FrameType) -> bool:
+        """Note code that is about to run for the first time; whether it is to be told of each time
+        that it runs.
 
         Errors: Stopped if it may read what cannot be followed, or what nothing has led to.
         """
+        installed = is_installed(code.co_filename)
+        if id(code) in self.names.codes:
+            self._read_dicts(code, frame)
+            return True
         computed = self.names.everything
         self.names.add(code)
-        installed = is_installed(code.co_filename)
         if self._reads.is_unseen_library(code):
             given = given_names(code)
-            self.by_libraries.update(code.co_names, given)
+            self.by_libraries.update(code.co_names, given, items_read(code).values())
             self.names.names |= given
             if installed and not _is_imported(frame):
                 self._miss_globals(code, frame.f_globals)
-        if installed and reads_whole(code):
-            self.names.whole = True
-            self._stop_to_follow(self._reads.of_objects)
+        if installed and (reads_whole(code) or "super" in frame.f_globals):
+            self._read_all()
         if (
             not self._begun
             or self.names.everything is not computed
@@ -60,6 +74,27 @@ class RunningCode:
         if self._reads.unknown((code,)) is not None and not _is_imported(frame):
             self.unknown = unknown_code(code)
             raise Stopped
+        each_time = installed and bool(dicts_read(code))
+        if each_time:
+            self._read_dicts(code, frame)
+        return each_time
+
+    def _read_dicts(self, code: types.CodeType, frame: types.FrameType) -> None:
+        """Note the objects, among those that were there before, of which a library's code reads
+        the `__dict__`.
+        """
+        outer = frame.f_back
+        for name in dicts_read(code):
+            if name in code.co_freevars:  # as of the expression that a generator runs
+                inner = outer is not None and any(x is code for x in outer.f_code.co_consts)
+                kept = outer is not None and inner and keeps(outer.f_code, name)
+            else:
+                kept = keeps(code, name)
+            x = frame.f_locals.get(name, ABSENT) if kept else ABSENT
+            if x is ABSENT:
+                self._read_all()
+            elif self._reads.has_met(x):
+                self.reads(x)
 
     def _stop_before_unfollowed(self) -> None:
         for n in self._slots:
@@ -78,16 +113,33 @@ class RunningCode:
         ):
             self._stop_to_follow({module})
 
-    def reads(self, x: object = None, *more: object) -> None:
+    def _read_all(self) -> None:
+        """Note that a library's code may read any attribute of any object."""
+        self.names.whole = True
+        self._stop_to_follow(self._reads.of_objects)
+
+    def reads(
+        self, x: object = None, *more: object, only_asks: bool = False,
+        frame: types.FrameType | None = None,
+    ) -> None:  # fmt: skip
         """Note that a library's code reads or sets an attribute of `x` by a name that it has
-        computed, the first of `more`, or all that it has.
+        computed, the first of `more`, or all that it has; `only_asks`: whether there is one.
+        `frame` is what calls a method of `super()`.
 
         Errors: Stopped if that leads to what cannot be followed.
         """
         missed: set[str] = set()
-        given = more[:1] or [*getattr(x, "__dict__", ())]
+        given: Sequence[object] = more[:1]
+        if given == ("__dict__",) and frame is not None:
+            given = (items_read(frame.f_code).get(frame.f_lasti, "__dict__"),)
+        if not given or (given[0] == "__dict__" and not only_asks):
+            given = [*_own_of(x)]
         for name in given:
-            if type(name) is not str or name in self.names.names or is_implied(name):
+            if type(name) is not str:
+                continue
+            if name in WHOLE and not only_asks:
+                self._read_all()
+            if name in self.names.names or is_implied(name):
                 continue
             self.names.names.add(name)
             if self._reads.passes_over(x, name):
@@ -135,6 +187,15 @@ class RunningCode:
             more = {slot.parent, *ways.get(slot.parent, ())} - met if slot.parent >= 0 else ()
             met.update(more)
             waiting.extend(more)
+
+
+def _own_of(x: object) -> Iterable[object]:
+    """Names of the attributes that an object has itself; by no method of its class."""
+    try:
+        own: Iterable[object] = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return ()
+    return own
 
 
 def unknown_code(code: types.CodeType) -> RetraceToFollow:

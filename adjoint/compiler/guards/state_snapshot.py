@@ -27,6 +27,7 @@ from ...runtime.tensors import wrap
 from .code_names import (
     NOTHING,
     OURS_IMPLIED,
+    WHOLE,
     LibraryModule,
     Lookups,
     UserCodeName,
@@ -35,23 +36,25 @@ from .code_names import (
     globals_of,
     imports_of,
     is_implied,
+    items_read,
     reads_any_name,
     set_by,
 )
 from .code_observer import IMPORTS, WITH_EFFECT, has_effect, is_installed, is_known, is_users
 from .known_types import (
-    BUILT_IN,
     CACHED,
     LOCK,
     VIEWS,
     Held,
     InContext,
     Writeable,
+    can_change_class,
     contents_of,
     count_kept,
     facts_of,
     gotten_by,
     is_bound,
+    is_generated,
     is_iterator,
     is_method_of_library,
     is_of_library,
@@ -90,6 +93,7 @@ class StateSnapshot:
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
         self._learned: set[int] = set()  # ids of the code whose names are known
+        self.generated: dict[int, types.CodeType] = {}  # code of libraries' classes, by its id
         self._everything = before.everything
         self._catches = before.catches  # whether users' code goes on after an AttributeError
         self.of_arguments: set[str] = set()  # names of attributes that argument tensors have
@@ -162,14 +166,19 @@ class StateSnapshot:
             GuardSource("members", held, None, tuple(held), len(self.slots) - 1, None)
         )
 
-    def _learn(self, code: types.CodeType) -> None:
-        """Collect the names in code, and in the code of functions defined in it."""
+    def _learn(self, code: types.CodeType, generated: bool = False) -> None:
+        """Collect the names in code, and in the code of functions defined in it; `generated`: see
+        `is_generated`.
+        """
         self._learned.add(id(code))
         self._name(code.co_names)
+        self._name(items_read(code).values())
         if "add_note" in code.co_names:
             self._name(("__notes__",))
             self.gotten.add("__notes__")
-        if is_users(code):
+        if generated:
+            self.generated[id(code)] = code
+        elif is_users(code):
             self._everything |= reads_any_name(code)
             self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
@@ -193,7 +202,7 @@ class StateSnapshot:
             self._visit_tensor(x, place)
             return
         self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
-        if reads_given_names(x):
+        if reads_given_names(x) and not self._is_named_by_library(place):
             self._everything = self.any_name = True
         if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
             x = x.base
@@ -246,6 +255,20 @@ class StateSnapshot:
                 self._visit(type(x), place)
         else:
             self._visit_object(x, place)
+
+    def _is_named_by_library(self, place: int) -> bool:
+        """Whether an installed library's code has this by a name which tells that it reads any
+        attribute: `RunningCode` sees that code run (`reads_whole`).
+        """
+        slot = self.slots[place]
+        code = slot.needs
+        return (
+            slot.kind == "dict"
+            and isinstance(code, types.CodeType)
+            and slot.key in code.co_names
+            and slot.key in WHOLE
+            and is_installed(code.co_filename)
+        )
 
     def _visit_tensor(self, x: TensorBase, place: int) -> None:
         """Guard a tensor's attributes and class, and its hooks, which run, too."""
@@ -306,7 +329,7 @@ class StateSnapshot:
 
     def _visit_function(self, x: types.FunctionType, place: int) -> None:
         code: Any = x.__code__
-        self._learn(code)
+        self._learn(code, is_generated(x))
         ours = code.co_filename.startswith(OURS)
         made = str(x.__globals__.get("__name__")).startswith("namedtuple_")
         if not ours:
@@ -494,7 +517,7 @@ class StateSnapshot:
 
     def _visit_own(self, x: Any, place: int) -> None:
         """Guard an object's class, and its own attributes."""
-        if type(x) not in BUILT_IN:
+        if can_change_class(x):
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
         own = getattr(x, "__dict__", None)
         unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours

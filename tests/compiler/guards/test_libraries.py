@@ -19,7 +19,8 @@ import adjoint as ad
 from adjoint.core.errors import Unsupported
 
 SOURCE = """
-import functools, inspect, operator
+import dataclasses, functools, inspect, operator
+from dataclasses import asdict
 
 counter, prefix, table, kept = 2.0, "hid", {"k": 2.0}, []
 settings = type("Settings", (), {})()
@@ -53,6 +54,10 @@ def by_map(o): return sum(map(getattr, [o], [prefix + "den"]))
 def by_reduce(o): return functools.reduce(getattr, [prefix + "den"], o)
 def by_static(o): return inspect.getattr_static(o, prefix + "den")
 def by_format(o): return float("{0.hidden}".format(o))
+def by_named_dict(o): return getattr(o, "__dict__")[prefix + "den"]
+def by_any_dict(o):
+    for each in (kept, o): read = each
+    return read.__dict__[prefix + "den"]
 def by_setattr(o):
     setattr(o, prefix + "den", 1 + getattr(o, prefix + "den"))
     return getattr(o, prefix + "den")
@@ -67,6 +72,33 @@ class Kind:
     def of_held(self): return len(self.held)
     @classmethod
     def made(cls): return cls()
+
+
+class Mapped:
+    other = None
+    def __getattribute__(self, name):
+        if name == "alias": name = prefix + "den"
+        return super().__getattribute__(name)
+    def item(self): return super().__getattribute__("__dict__").get("hidden", 1.0)
+    def computed_item(self): return super().__getattribute__("__dict__")[prefix + "den"]
+    def own_item(self): return self.__dict__["hidden"]
+    def own(self): return self.__dict__[prefix + "den"]
+    def own_in_a_loop(self): return sum(self.__dict__.get(prefix + n) for n in ("den",))
+    def of_other(self):
+        self = self.other
+        return self.__dict__[prefix + "den"]
+    def of_other_in_a_loop(self):
+        held = (self.__dict__.get(prefix + n) for n in ("den",))
+        self = self.other
+        return sum(held)
+    def set_by_super(self):
+        super().__setattr__(prefix + "den", 1 + super().__getattribute__(prefix + "den"))
+        return self.own_item()
+
+
+def own_item(o): return o.__dict__["hidden"]
+def unless(o, rare): return rarely(o) if rare else o.hidden
+def rarely(o): return asdict(o)
 
 
 class Descriptor:
@@ -87,6 +119,17 @@ def closure():
     return get, put
 get, put = closure()
 def default(held=[2.0]): return held[0]
+"""
+
+
+CLASS = """
+@dataclasses.dataclass
+class Options:
+    steps: float = 2.0
+
+
+steps = iter(())
+def options(): return Options().steps
 """
 
 
@@ -137,6 +180,49 @@ def test_what_a_library_reads_by_a_computed_name_is_followed(lib, name, way):
         return results(call(function), changes)
 
     assert changed(ad.compile) == changed(lambda function: function)
+
+
+READ = [
+    "alias", "item()", "computed_item()", "own_item()", "own()", "own_in_a_loop()", "of_other()",
+    "of_other_in_a_loop()", "set_by_super()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READ)
+def test_what_a_class_of_a_library_reads_of_its_objects_is_followed(lib, read):
+    def changed(call):
+        kind = type("Kind", (lib.Mapped,), {})
+        it, other = kind(), kind()
+        it.other = other.other = other
+        it.hidden = other.hidden = 2.0
+        function = eval(f"lambda x: x * it.{read}", {"it": it})
+        changes = [
+            lambda: setattr(it, "hidden", 5.0), lambda: setattr(other, "hidden", 7.0),
+            lambda: setattr(it, "hidden2", 1.0),
+        ]  # fmt: skip
+        return results(call(function), changes)
+
+    assert changed(ad.compile) == changed(lambda function: function)
+
+
+@pytest.mark.parametrize(
+    "read", ["it.alias", "it.item()", "lib.own_item(plain)", "lib.unless(it, False)"]
+)
+def test_what_a_library_might_have_read_is_not_guarded(lib, read):
+    """`draws`, which nobody reads, could not be followed."""
+    it = type("Kind", (lib.Mapped,), {})()
+    it.hidden, it.draws = 2.0, iter(())
+    plain = type("Plain", (), {})()
+    plain.hidden, plain.draws = 2.0, iter(())
+    scaled = ad.compile(eval(f"lambda x: x * {read}", {"it": it, "lib": lib, "plain": plain}))
+    changes = [lambda: (setattr(it, "hidden", 5.0), setattr(plain, "hidden", 5.0))]
+    assert results(scaled, changes) == [2.0, 5.0]
+
+
+def test_code_that_python_writes_for_a_class_of_a_library_is_no_users(lib):
+    """Names in the user's code lead to variables of a library, such as the iterator there."""
+    exec(compile(CLASS, lib.__file__, "exec"), lib.__dict__)
+    assert results(ad.compile(lambda x: x * lib.options()), []) == [2.0]
 
 
 STATE = {
