@@ -27,7 +27,7 @@ from ...codegen import Kernel, KernelValue, split
 from ...codegen.ir import REDUCTIONS
 from ...codegen.run import KernelEntry, Pair, Runner, compiled
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, writer
+from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, row_major, writer
 from ..runtime.pool import default_pool
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
@@ -173,6 +173,8 @@ class Composite:
         place = {("input", n): n for n in used}
         for part, stage in zip(parts, self.stages, strict=True):
             stage.arguments = tuple(place[load] for load in part.loads)
+            inputs = tuple(sorted(set(stage.arguments)))
+            stage.reading = inputs, tuple((inputs.index(n), 0) for n in stage.arguments)
             given = [("value", value.number) for value in part.outputs]
             given += [("output", j) for j, _ in part.results]
             for name in given:
@@ -257,12 +259,23 @@ class Composite:
         outputs = self._launch(arrays)
         return self._run(list(arrays)) if outputs is None else outputs
 
+    def prepare(self, arrays: Sequence[Any]) -> Callable[..., Any] | None:
+        """The launch for arrays like these, which are large enough, without running it."""
+        key = self.key_of(arrays)
+        known = self.remembered[key] = self._prepared(arrays)
+        self._use(*known)
+        return self.launch
+
     def key_of(self, arrays: Sequence[Any]) -> Any:
         """The key of a launch: the strides of those arrays that are read."""
         return tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
 
     def _prepared(self, arrays: Sequence[Any]) -> _Launching:
         """Launchers that do for arrays like these what `_run` does."""
+        if not self.gathers and all(a.flags.c_contiguous for a in arrays if a is not None):
+            steps = self._row_major(arrays)
+            if steps is not None:
+                return steps, tuple([n for n, _ in self.outputs])
         given = list(arrays)  # what launchers get: not squeezed
         for take in self.takers:
             given.append(take(given))
@@ -307,6 +320,32 @@ class Composite:
                 place[n] = count
                 count += 1
         return steps, tuple(place[n] for n, _ in self.outputs)
+
+    def _row_major(self, arrays: Sequence[Any]) -> list[_Step] | None:
+        """The launchers for row-major arrays; None where it is not as simple as that."""
+        known = list(arrays)  # what launchers get: not squeezed
+        shapes = [a if a is None else a.shape for a in arrays]
+        for n, shape in self.squeezed:
+            shapes[n] = shape
+        final = dict(self.outputs)
+        steps: list[_Step] = []
+        for stage, numbers in zip(self.stages, self.numbers, strict=True):
+            if stage.ordered:
+                return None
+            own = stage.shapes()
+            inputs, views = stage.reading
+            launch = row_major(
+                stage.compiled, [known[n] for n in inputs],
+                [final.get(n, shape) for n, shape in enumerate(own, len(known))], stage.sizes,
+                arrays=[shapes[n] for n in stage.arguments], views=views, scalars=numbers,
+                parallel=stage.run is not None,
+            )  # fmt: skip
+            if launch is None:
+                return None
+            steps.append(_step(launch, inputs, len(steps)))
+            known += [np.empty(shape, stage.compiled.dtype(k)) for k, shape in enumerate(own)]
+            shapes += own
+        return steps
 
     def _launcher(
         self, k: int, given: Sequence[Any], made: list[Any], views: Mapping[int, tuple[int, int]]
@@ -541,9 +580,12 @@ def written(part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> Writ
 class _Stage:
     """A kernel with the arguments of each call."""
 
-    __slots__ = ("arguments", "compiled", "ordered", "run", "shape", "sizes", "sources")
+    __slots__ = (
+        "arguments", "compiled", "ordered", "reading", "run", "shape", "sizes", "sources",
+    )  # fmt: skip
 
     arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
+    reading: tuple[tuple[int, ...], tuple[tuple[int, int], ...]]  # those, in order; views of them
     ordered: bool  # whether outputs are row-major, however the inputs lie
     run: Runner | None  # by threads, where that pays
 
@@ -564,6 +606,7 @@ class _Stage:
         """The kernel for other sizes, which `fill` puts in the place of symbols."""
         other = object.__new__(_Stage)
         other.arguments, other.compiled, other.ordered = self.arguments, self.compiled, self.ordered
+        other.reading = self.reading
         other.sources, other.sizes = self.sources, fill(self.sizes)
         other.shape = None if self.shape is None else other.sizes
         other._begin()
