@@ -48,6 +48,7 @@ from .plan_patterns import PlanPattern, PlanPatterns, Scalars
 from .recording import execute_lazily
 
 if TYPE_CHECKING:
+    from ..backends.native.lowering.composite import Composite
     from .protocols import BackendArray, Casting
 
 ndarray = np.ndarray

@@ -256,7 +256,7 @@ def _describe(
 
 
 def _described(data: np.ndarray, sizes: list[int] | None) -> tuple[Any, ...]:
-    """What `_write_array` writes of an array."""
+    """The description of an array that `_write_array` writes."""
     row_major = data.flags.c_contiguous
     if sizes is None:
         return data.dtype.num, data.shape, None if row_major else data.strides
