@@ -32,7 +32,7 @@ from ..core.symbolic_sizes import Filling, KernelGraph, all_known, guessing
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir.compute import quietly
-from ..ir.executable import Executable, find, keep_family
+from ..ir.executable import Executable, find, keep_family, keep_sized
 from ..ir.passes import drawn, small
 from ..ir.program import Program, Value
 from ..ir.variants import Variants
@@ -48,6 +48,7 @@ from .plan_patterns import PlanPattern, PlanPatterns, Scalars
 from .recording import execute_lazily
 
 if TYPE_CHECKING:
+    from ..backends.native.lowering.composite import Composite
     from .protocols import BackendArray, Casting
 
 ndarray = np.ndarray
@@ -104,10 +105,11 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
         return result
     result = plan.run(inputs)
     if mode.plain and plan.launch is not None:
-        records = plan.differentiable and not plan.several and plan.outputs[0].dtype.category >= 2
-        keep_call(declared, args, plan.launch, plan, records)
+        keep_call(declared, args, plan.launch, plan, plan.records)
         if family is not None:
-            _keep_numbered(declared, args, family, plan, records)
+            _keep_numbered(declared, args, family, plan)
+        if plan.patterns is not None:
+            _keep_sized(declared, args, plan)
     if mode.inference:
         for y in result if type(result) is tuple else (result,):
             y._changes = INFERENCE
@@ -187,7 +189,7 @@ def _floats(args: tuple[Any, ...]) -> list[float]:
 
 
 def _keep_numbered(
-    declared: fused.Declared, args: tuple[Any, ...], family: Variants, plan: Fused, records: bool
+    declared: fused.Declared, args: tuple[Any, ...], family: Variants, plan: Fused
 ) -> None:
     """Cache a family's plans, so that `run_known` launches them for such arguments with any
     floats.
@@ -197,6 +199,15 @@ def _keep_numbered(
     key = signature(declared, args, get_mode().grad, arrays, None, False, numbers)
     if key is None or find(key) is not None:
         return
+    keep_family(key, declared, _numbered(family, plan, numbers, arrays))
+
+
+def _numbered(
+    family: Variants, plan: Fused, numbers: Sequence[Any], arrays: Sequence[Any]
+) -> Callable[[object, list[Any]], Executable | None]:
+    """A function that makes the executable of a family of plans, of which `plan` is one, for
+    `arrays` and numbers like these, but other floats; None where there is none.
+    """
     whole = [n for n in numbers if type(n) is int]
     strides = plan.forward.key_of(arrays)
 
@@ -205,9 +216,39 @@ def _keep_numbered(
             return None
         plan = family.find([n for n in numbers if type(n) is float])
         launch = None if plan is None else plan.forward.launch_for(strides)
-        return None if launch is None else Executable(launch, declared, plan, records)
+        return None if launch is None else Executable(launch, declared, plan, plan.records)
 
-    keep_family(key, declared, make)
+    return make
+
+
+def _keep_sized(declared: fused.Declared, args: tuple[Any, ...], plan: Fused) -> None:
+    """Cache the patterns of a plan, so that `run_known` launches what they have for such arguments
+    of any sizes, and with any floats.
+    """
+    patterns = plan.patterns
+    if patterns is None or (plan.several and len(plan.forward.outputs) == 1):
+        return
+    varies = bool(plan.symbols)
+    least = 0 if declared.always else fused.SMALLEST
+
+    def make(declared: object, numbers: list[Any], arrays: list[Any], _: list[int]) -> Any:
+        if arrays[0].size < least or not all(x.size for x in arrays):
+            return None
+        floats = [n for n in numbers if type(n) is float] if varies else ()
+        plan = patterns.find([n for x in arrays for n in x.shape], floats)
+        if plan is None or isinstance(plan, str):
+            return None
+        launch = quietly(plan.forward.prepare, arrays)
+        if launch is None:
+            return None
+        numbered = None
+        if floats:
+            family = Variants()
+            family.made.append(plan)
+            numbered = _numbered(family, plan, numbers, arrays)
+        return Executable(launch, declared, plan, plan.records), numbered
+
+    keep_sized(declared, args, make, get_mode().grad)
 
 
 def _made(
@@ -273,7 +314,10 @@ def _sized(
         return PlanPattern(capture, lambda error: dispatch_log.reason_of(error, function))
 
     sizes = [n for shape in call.shapes for n in shape]
-    return patterns.plan(sizes, _floats(args) if varies else (), make)
+    plan = patterns.plan(sizes, _floats(args) if varies else (), make)
+    if not isinstance(plan, str):
+        plan.patterns = patterns if casting is None else None
+    return plan
 
 
 def _bare(casting: Casting | None) -> Casting | None:
@@ -335,6 +379,9 @@ class Fused(Op, abstract=True):
     # (*arrays) -> the results of `run` for arrays like the last ones, otherwise None.
     launch: Callable[..., Any] | None = None
 
+    patterns: PlanPatterns[Any] | None = None  # it is made by
+    _filling: tuple[Any, Filling, Sequence[float] | None]  # of a plan for other sizes: by what
+
     way = "kernels"  # as the dispatch log says it
     why = ""  # several: of the forward ones, of the backward ones
 
@@ -365,6 +412,8 @@ class Fused(Op, abstract=True):
         self.wants = tuple(wants)
         self._prepare()
         self.n_outputs = len(self.outputs)  # type: ignore[misc]
+        whole = self.differentiable and not self.several
+        self.records = whole and self.outputs[0].dtype.category >= 2
         self.keeps_values = bool(self.tokens)  # type: ignore[misc]
 
     def _prepare(self) -> None:
@@ -427,14 +476,36 @@ class Fused(Op, abstract=True):
         if scalars is not None and values is None:
             return None
         other = self._with_floats(floats)
-        other.specs, other.outputs = fill(self.specs), fill(self.outputs)
         ahead = len(self.forward.sources)
         other.forward = self.forward.sized(fill, values and values[:ahead])
-        if self.backward is not None:
-            other.backward = self.backward.sized(fill, values and values[ahead:])
+        later = ("specs", "outputs", "backward") if self.differentiable else ("specs", "outputs")
+        for name in later:  # which are filled in where they are asked for
+            del vars(other)[name]
+        other._filling = self, fill, values and values[ahead:]
         if scalars is not None:
             other.values = scalars
+            return other
+        for name in later:  # all that there is, for the pattern's function
+            getattr(other, name)
         return other
+
+    @functools.cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """The specs of the inputs."""
+        like, fill, _ = self._filling
+        return fill(like.specs)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[Spec, ...]:
+        """The specs of the results."""
+        like, fill, _ = self._filling
+        return fill(like.outputs)
+
+    @functools.cached_property
+    def backward(self) -> Composite | None:
+        """The kernels of the gradient, if there is one."""
+        like, fill, values = self._filling
+        return None if like.backward is None else like.backward.sized(fill, values)
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
         """The plan with the same kernels for other floats among the arguments; None where a
@@ -515,7 +586,7 @@ class Fused(Op, abstract=True):
         """The results by the forward kernels."""
         self.forward.check(arrays)
         results = self.forward(arrays)
-        return tuple(results[: len(self.outputs)]) if self.several else results[0]
+        return tuple(results[: self.n_outputs]) if self.several else results[0]
 
     def run(self, inputs: list[Any]) -> Tensor | tuple[Tensor, ...]:
         """The results on `inputs`, recorded on the tape where gradients are required."""
@@ -528,12 +599,12 @@ class Fused(Op, abstract=True):
 
     def finished(self, inputs: list[Any], results: Sequence[Any]) -> Tensor | tuple[Tensor, ...]:
         """The tensors of the arrays that the kernels computed from `inputs`."""
-        if self.backward is None and not self.several:
+        if not self.differentiable and not self.several:
             return wrap(results[0])
         ys = [wrap(y) for y in results]
-        if self.backward is not None:
-            drawn = ys[len(self.outputs) :]
-            del ys[len(self.outputs) :]
+        if self.differentiable:
+            drawn = ys[self.n_outputs :]
+            del ys[self.n_outputs :]
             self._record(inputs, ys, [*[inputs[n] for n in self.reads], *drawn])
         return tuple(ys) if self.several else ys[0]
 
@@ -554,7 +625,7 @@ class Fused(Op, abstract=True):
         gs = [g[i] for i in self.differentiable_outputs] if self.several else [g]
         mode = get_mode()
         operands = (*saved, *gs)
-        arrays: list[Any] = [None] * (len(self.specs) - len(self.reads) + len(operands))
+        arrays: list[Any] = [None] * (len(self.wants) - len(self.reads) + len(operands))
         plain = not mode.grad and mode.executor is None
         for place, x in zip(self.places, operands, strict=True):
             data = arrays[place] = None if x is None else x._data

@@ -25,7 +25,7 @@ from ..core.symbolic_sizes import Filling, KernelGraph
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir import compute
-from ..ir.executable import Executable, find, forgettable, keep, keep_family, key_without_sizes
+from ..ir.executable import Executable, find, forgettable, keep, keep_family
 from ..ir.program import Program
 from ..ir.variants import Variants
 from ..ops.random.generators import counting, default_generator
@@ -267,7 +267,7 @@ def _by_pattern(
     """
     every = (*args, *kwargs.values())
     numbers = [x for x in every if type(x) in _NUMBERS]
-    without = key_without_sizes(owner, every, arrays)
+    without = signature(owner, every, False, [], None, False, [], [])
     if without is None or not all(x.size for x in arrays):
         return None
     if any(type(x) is float and float not in kinds for x in numbers):

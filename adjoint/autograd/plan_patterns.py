@@ -84,16 +84,23 @@ class PlanPatterns(Generic[P]):
     def __init__(self) -> None:
         self._made: list[PlanPattern[P]] = []
 
+    def find(self, sizes: Sequence[int], floats: Sequence[float]) -> P | str | None:
+        """The plan for these sizes and floats, or why there is none, by a pattern that is there."""
+        for pattern in self._made:
+            plan = pattern.plan(sizes, floats)
+            if plan is not None:
+                return plan
+        return None
+
     def plan(
         self, sizes: Sequence[int], floats: Sequence[float], make: Callable[[], PlanPattern[P]]
     ) -> P | str:
         """The plan for these sizes and floats, or why there is none, by a pattern that is made
         where there is none.
         """
-        for pattern in self._made:
-            plan = pattern.plan(sizes, floats)
-            if plan is not None:
-                return plan
+        plan = self.find(sizes, floats)
+        if plan is not None:
+            return plan
         pattern = make()
         if len(self._made) >= policy.SIZE_VARIANTS:
             self._made.pop()

@@ -39,16 +39,16 @@ ctypedef void (*run_t)(void*, void*, int64_t*, int64_t) noexcept nogil
 @cython.locals(words=int64_t[512], count=Py_ssize_t, values=list)
 cpdef object signature(
     object owner, object args, bint grad, list arrays, object tensors=*, bint raw=*,
-    object numbers=*)
+    object numbers=*, list sizes=*)
 
 @cython.locals(handle=TensorBase, number=double, overflow=int, whole=int64_t, requires_grad=bint)
 cdef Py_ssize_t _write(
     int64_t* words, Py_ssize_t count, object args, bint grad, list arrays, object tensors,
-    list values, bint raw, object numbers, int depth) except -2
+    list values, bint raw, object numbers, list sizes, int depth) except -2
 
 @cython.locals(nd=int, kind=int, flags=int, row_major=bint, i=int, dims="npy_intp*",
                strides="npy_intp*")
-cdef Py_ssize_t _write_array(int64_t* words, Py_ssize_t count, object data, bint requires_grad) except -2
+cdef Py_ssize_t _write_array(int64_t* words, Py_ssize_t count, object data, bint requires_grad, list sizes) except -2
 
 cdef class PhiloxState:
     cdef public uint64_t key, draws
@@ -67,6 +67,10 @@ cdef class CachedLaunch:
     cdef bytes _types, _spans
     @cython.locals(after=bytes, other=CachedLaunch, words=bytearray, behind=cython.p_char)
     cpdef CachedLaunch numbered(self, object numbers)
+    @cython.locals(other=CachedLaunch)
+    cpdef CachedLaunch resized(
+        self, object given, object shapes, int64_t chunks, bytes before, bytes after, object pool,
+        bint quick)
     cpdef object launch(self, list arrays, PhiloxState stream=*)
     @cython.locals(shape=p_int64, types=p_int64, words=p_int64, view=p_int64, at=Py_ssize_t,
                    k=Py_ssize_t, code=kernel_t, run=run_t, chunks=int64_t, owned=bytearray,

@@ -70,6 +70,7 @@ _DEEP = 4  # sequences in sequences
 def signature(
     owner: object, args: Iterable[Any], grad: bool, arrays: list[Any],
     tensors: list[Any] | None = None, raw: bool = False, numbers: list[Any] | None = None,
+    sizes: list[int] | None = None,
 ) -> bytes | tuple[Any, ...] | None:  # fmt: skip
     """Key of a call in the cache of executables: dtype, shape, strides and `requires_grad` of
     tensors, type and value of all other arguments. None if these do not determine how `owner` is
@@ -78,24 +79,26 @@ def signature(
     The tensors' arrays are appended to `arrays`, themselves to `tensors`, where that is a list.
     Where `raw`, arrays may stand for tensors that want no gradient. Where `numbers` is a list, of
     the ints and floats that are arguments themselves the value does not matter: they are appended.
+    Nor do the sizes of arrays, and strides of those that are not row-major, where `sizes` is a
+    list, to which they are appended; `numbers` are the floats then.
     """
     values: list[Any] = []
     if cython.compiled:
         words[0] = cython.cast(int64_t, cython.cast(cython.p_void, owner))
-        words[1] = numbers is not None
-        count = _write(words, 2, args, grad, arrays, tensors, values, raw, numbers, 0)
+        words[1] = 2 if sizes is not None else numbers is not None
+        count = _write(words, 2, args, grad, arrays, tensors, values, raw, numbers, sizes, 0)
         if count < 0:
             return None
         key = PyBytes_FromStringAndSize(cython.cast(cython.p_char, words), 8 * count)
         return (key, *values) if values else key
-    parts: list[Any] = [id(owner), numbers is not None]
-    if not _describe(parts, args, grad, arrays, tensors, values, raw, numbers, 0):
+    parts: list[Any] = [id(owner), 2 if sizes is not None else numbers is not None]
+    if not _describe(parts, args, grad, arrays, tensors, values, raw, numbers, sizes, 0):
         return None
     return (*parts, "values", *values)
 
 
 def _write(  # type: ignore[no-untyped-def]
-    words, count, args, grad, arrays, tensors, values, raw, numbers, depth
+    words, count, args, grad, arrays, tensors, values, raw, numbers, sizes, depth
 ):
     """Append the words of `args` to `count` others; returns the new count, or -1 where there is no
     signature.
@@ -113,18 +116,18 @@ def _write(  # type: ignore[no-untyped-def]
             if type(x) is not _first and type(x) is not _second and is_apart(x):
                 return -1
             requires_grad = grad and handle._node is not None
-            count = _write_array(words, count, data, requires_grad)
+            count = _write_array(words, count, data, requires_grad, sizes)
             if count < 0:
                 return -1
             arrays.append(data)
             if tensors is not None:
                 tensors.append(x)
         elif raw and PyArray_CheckExact(x):
-            count = _write_array(words, count, x, False)
+            count = _write_array(words, count, x, False, sizes)
             if count < 0:
                 return -1
             arrays.append(x)
-        elif numbers is not None and (type(x) is float or type(x) is int):
+        elif numbers is not None and (type(x) is float or (type(x) is int and sizes is None)):
             words[count] = 9 if type(x) is float else 10
             count += 1
             numbers.append(x)
@@ -147,14 +150,16 @@ def _write(  # type: ignore[no-untyped-def]
         elif type(x) is tuple or type(x) is list or type(x) is Size:
             words[count] = 4 if type(x) is tuple else 5 if type(x) is list else 12
             words[count + 1] = len(x)
-            count = _write(words, count + 2, x, grad, arrays, tensors, values, raw, None, depth + 1)
+            count = _write(
+                words, count + 2, x, grad, arrays, tensors, values, raw, None, sizes, depth + 1
+            )
             if count < 0:
                 return -1
         elif type(x) is slice:
             words[count] = 6
             part = (x.start, x.stop, x.step)
             count = _write(
-                words, count + 1, part, grad, arrays, tensors, values, raw, None, depth + 1
+                words, count + 1, part, grad, arrays, tensors, values, raw, None, sizes, depth + 1
             )
             if count < 0:
                 return -1
@@ -167,7 +172,7 @@ def _write(  # type: ignore[no-untyped-def]
     return count
 
 
-def _write_array(words, count, data, requires_grad):  # type: ignore[no-untyped-def]
+def _write_array(words, count, data, requires_grad, sizes):  # type: ignore[no-untyped-def]
     """Append the words of an array; -1 for one that kernels do not accept."""
     nd = PyArray_NDIM(data)
     kind = PyArray_TYPE(data)
@@ -178,6 +183,14 @@ def _write_array(words, count, data, requires_grad):  # type: ignore[no-untyped-
     words[count] = 8 + 16 * (kind + 4096 * (nd + 16 * (2 * requires_grad + row_major)))
     count += 1
     dims = PyArray_DIMS(data)
+    if sizes is not None:
+        for i in range(nd):
+            sizes.append(dims[i])
+        if not row_major:
+            strides = PyArray_STRIDES(data)
+            for i in range(nd):
+                sizes.append(strides[i])
+        return count
     for i in range(nd):
         words[count + i] = dims[i]
     count += nd
@@ -191,7 +204,8 @@ def _write_array(words, count, data, requires_grad):  # type: ignore[no-untyped-
 
 def _describe(
     parts: list[Any], args: Iterable[Any], grad: bool, arrays: list[Any],
-    tensors: list[Any] | None, values: list[Any], raw: bool, numbers: list[Any] | None, depth: int,
+    tensors: list[Any] | None, values: list[Any], raw: bool, numbers: list[Any] | None,
+    sizes: list[int] | None, depth: int,
 ) -> bool:  # fmt: skip
     """Interpreted twin of `_write`."""
     if depth > _DEEP:
@@ -206,18 +220,16 @@ def _describe(
                 return False
             if kind is not _first and kind is not _second and is_apart(x):
                 return False
-            flags = data.flags
-            strides = None if flags.c_contiguous else data.strides
-            parts.append((data.dtype.num, data.shape, strides, grad and x._node is not None))
+            parts.append((*_described(data, sizes), grad and x._node is not None))
             arrays.append(data)
             if tensors is not None:
                 tensors.append(x)
         elif kind is ndarray and raw:
             if not _is_taken(x):
                 return False
-            parts.append((x.dtype.num, x.shape, None if x.flags.c_contiguous else x.strides, False))
+            parts.append((*_described(x, sizes), False))
             arrays.append(x)
-        elif numbers is not None and (kind is float or kind is int):
+        elif numbers is not None and (kind is float or (kind is int and sizes is None)):
             parts.append(9 if kind is float else 10)
             numbers.append(x)
         elif kind is float:
@@ -231,7 +243,9 @@ def _describe(
         elif kind in _SEQUENCES:
             items = (x.start, x.stop, x.step) if kind is slice else x
             parts += (_SEQUENCES.index(kind), len(items))
-            if not _describe(parts, items, grad, arrays, tensors, values, raw, None, depth + 1):
+            if not _describe(
+                parts, items, grad, arrays, tensors, values, raw, None, sizes, depth + 1
+            ):
                 return False
         elif kind in _VALUES:
             parts.append(7)
@@ -239,6 +253,15 @@ def _describe(
         else:
             return False
     return True
+
+
+def _described(data: np.ndarray, sizes: list[int] | None) -> tuple[Any, ...]:
+    """The description of an array that `_write_array` writes."""
+    row_major = data.flags.c_contiguous
+    if sizes is None:
+        return data.dtype.num, data.shape, None if row_major else data.strides
+    sizes += data.shape if row_major else (*data.shape, *data.strides)
+    return data.dtype.num, data.ndim, row_major
 
 
 def _is_taken(data: np.ndarray) -> bool:
@@ -396,6 +419,41 @@ class CachedLaunch:
             if x.dtype is not kind or x.shape != shape or x.strides != strides:
                 return None
         return self.launch(arrays)
+
+    def resized(
+        self, given: Sequence[Any], shapes: Sequence[tuple[int, ...]], chunks: int, before: bytes,
+        after: bytes, pool: tuple[int, int] | None, quick: bool,
+    ) -> CachedLaunch:  # fmt: skip
+        """A copy for row-major outputs of other shapes, of as many dimensions, and inputs like
+        `given`.
+        """
+        other = CachedLaunch.__new__(CachedLaunch)
+        other.rest = self._address, chunks, before, after, pool, quick
+        other.given = tuple([(x.dtype, x.shape, x.strides) for x in given])
+        other.outputs = tuple(
+            [(s, each[1], None) for s, each in zip(shapes, self.outputs)]  # noqa: B905
+        )
+        other.views = self.views
+        other.keeps = self.keeps
+        other.pack = self.pack
+        other._address = self._address
+        other._chunks = chunks
+        other._quick = quick
+        other._run, other._state = pool or (0, 0)
+        other._count = self._count
+        other._pointers = self._pointers
+        other._outputs = self._outputs
+        other._before = self._before
+        other._total = self._total
+        other._views = self._views
+        other._spans = self._spans
+        other._types = self._types
+        other._ordered = False
+        other._words = bytearray(
+            before + bytes(8 * (self._pointers + self._outputs)) + after + bytes(8)
+        )
+        other._shapes = _words_of([n for shape in shapes for n in (len(shape), *shape)])
+        return other
 
     def launch(self, arrays: list[Any], stream: PhiloxState | None = None) -> Any:
         """The result (an array, or a tuple of several) for arrays known to have the right dtypes,

@@ -168,7 +168,10 @@ class ScalarGraph:
 
 def _flat(sources: Iterable[Any]) -> Iterator[Any]:
     for x in sources:
-        yield from x if type(x) is tuple or type(x) is list else (x,)
+        if type(x) is tuple or type(x) is list:
+            yield from _flat(x)
+        else:
+            yield x
 
 
 def _plain(x: object) -> bool:
@@ -462,6 +465,9 @@ def _itself(x: T) -> T:
 
 def _negative(x: float, _: object) -> float:
     return -x
+
+
+_TEXTS[_negative] = "-a"
 
 
 def _of_users(function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:

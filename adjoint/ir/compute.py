@@ -207,20 +207,22 @@ def remember_numbered(
 
 
 def remember_sized(
-    op: Op, arrays: list[Any], launching: Callable[[list[Any], list[Any]], Any], result: object
-) -> None:
-    """Cache `launching(numbers, arrays)`, which makes a launch function for arrays that differ from
-    these in their sizes, and a function from other numbers to others, or None. It returns None for
-    what it does not support.
+    op: Op, arrays: list[Any], launching: Callable[[list[Any], list[Any], list[int]], Any],
+    result: object,
+) -> None:  # fmt: skip
+    """Cache `launching(numbers, arrays, sizes)`, which makes a launch function for arrays that
+    differ from these in their sizes, and a function from other numbers to others, or None. It
+    returns None for what it does not support. `sizes` are those of all arrays, with the strides of
+    those that are not row-major.
     """
     if not op.kept or not _is_kept(arrays, result):
         return
     records, least = _records(op, result), _enough(op)
 
-    def make(op: Op, numbers: list[Any], arrays: list[Any]) -> Any:
+    def make(op: Op, numbers: list[Any], arrays: list[Any], sizes: list[int]) -> Any:
         if max(map(_size, arrays), default=0) <= least:
             return None
-        made = launching(numbers, arrays)
+        made = launching(numbers, arrays, sizes)
         if made is None:
             return None
         launch, renumbered = made

@@ -8,9 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import policy
-from ..core.arrays import CachedLaunch, CachedView, CachedViews, ndarray, signature
+from ..core.arrays import CachedLaunch, CachedView, CachedViews, signature
 from ..core.op import Op
-from ..core.tensor_base import TensorBase
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     Maker: TypeAlias = "Callable[[Any, list[Any]], Executable | None]"
     SizedMaker: TypeAlias = (
-        "Callable[[Op, list[Any], list[Any]], tuple[Executable, Maker | None] | None]"
+        "Callable[[Any, list[Any], list[Any], list[int]], tuple[Executable, Maker | None] | None]"
     )
 
 
@@ -123,7 +122,9 @@ def find_numbered(
         return None
     family = find(like) if numbers else None
     if family is None:
-        return _find_sized(key, like, owner, args, arrays, numbers)
+        if isinstance(owner, Op) and not owner.kept:
+            return None
+        return _find_sized(key, like, owner, alike, args, grad, arrays, numbers)
     executable: Executable | None = family.launch(owner, numbers)
     if executable is not None:
         which = tuple(numbers)
@@ -136,63 +137,40 @@ def find_numbered(
     return executable
 
 
-def keep_sized(op: Op, args: Iterable[Any], make: SizedMaker) -> None:
-    """Cache a factory for calls of ops that differ from this one in floats and sizes: `make(op,
-    numbers, arrays)` is called for those of particular ones. It returns an executable, and a
+_SIZED = "any sizes"  # `seen` of families for any sizes
+
+
+def keep_sized(owner: object, args: Iterable[Any], make: SizedMaker, grad: bool = False) -> None:
+    """Cache a factory for calls that differ from this one in floats and sizes: `make(owner,
+    numbers, arrays, sizes)` is called for those of particular ones. It returns an executable, and a
     function that makes others for other numbers; or None where it does not support them.
     """
-    numbers: list[Any] = []
-    arrays: list[Any] = []
-    alike = op.without_numbers(numbers)
-    if signature(alike, args, False, arrays, None, True, numbers) is None:
-        return
-    key = key_without_sizes(alike, args, arrays)
+    alike = owner.without_numbers([]) if isinstance(owner, Op) else owner
+    key = signature(alike, args, grad, [], None, True, [], [])
     if key is not None and find(key) is None:
-        keep(key, Executable(make, alike, None, False))
+        family = Executable(make, alike, None, False)
+        family.seen = _SIZED
+        keep(key, family)
 
 
 def _find_sized(
-    key: Hashable, like: Hashable, owner: object, args: Iterable[Any], arrays: list[Any],
-    numbers: list[Any],
+    key: Hashable, like: Hashable, owner: object, alike: object, args: Iterable[Any], grad: bool,
+    arrays: list[Any], numbers: list[Any],
 ) -> Executable | None:  # fmt: skip
-    """The executable of an op for arrays of new sizes, cached by `key`, and for other numbers by
+    """The executable of `owner` for arrays of new sizes, cached by `key`, and for other numbers by
     `like`; None if no factory is cached or it refuses them.
     """
-    if not isinstance(owner, Op) or not owner.kept:
-        return None
-    sized = key_without_sizes(owner.without_numbers([]), args, arrays)
+    sizes: list[int] = []
+    sized = signature(alike, args, grad, [], None, True, [], sizes)
     family = None if sized is None else find(sized)
-    made = None if family is None else family.launch(owner, numbers, arrays)
+    made = None if family is None else family.launch(owner, numbers, arrays, sizes)
     if made is None:
         return None
     executable: Executable = made[0]
     keep(key, executable)
     if made[1] is not None:
-        keep_family(like, owner.without_numbers([]), made[1])
+        keep_family(like, alike, made[1])
     return executable
-
-
-def key_without_sizes(alike: object, args: Iterable[Any], arrays: list[Any]) -> Hashable:
-    """The key of calls of what `alike` stands for that differ in sizes, strides and floats only;
-    None where arguments are neither arrays nor numbers.
-    """
-    parts: list[Any] = [_SIZED, id(alike)]
-    place = 0
-    for x in args:
-        if type(x) is float:
-            parts.append(float)
-        elif type(x) is int:
-            parts.append((int, x))
-        elif isinstance(x, (TensorBase, ndarray)):
-            data = arrays[place]
-            place += 1
-            parts.append((data.dtype.num, data.ndim))
-        else:
-            return None
-    return tuple(parts)
-
-
-_SIZED = "any sizes"  # what keys without sizes begin with
 
 
 def known(op: Op, arrays: list[Any]) -> Any:
@@ -233,8 +211,8 @@ def forgettable(clear: Callable[[], object]) -> None:
 def counts() -> dict[str, int]:
     """The number of cached executables by the name of their op or function."""
     numbers: dict[str, int] = {}
-    for key, executable in (*_cache.young.items(), *_cache.old.items()):
-        if type(key) is tuple and key[0] is _SIZED:
+    for executable in (*_cache.young.values(), *_cache.old.values()):
+        if executable.seen is _SIZED:
             continue
         owner = executable.owner
         name = getattr(owner, "__name__", None) or type(owner).__name__

@@ -90,6 +90,55 @@ class PlanFamily:
         return found
 
 
+class RowMajorPlan:
+    """The plan of a kernel for row-major inputs, as a function of sizes alone."""
+
+    __slots__ = ("head", "launchers", "layout", "run")
+
+    # (*sizes of the inputs, *those of the space) -> chunks, elements of the space, words; None
+    # where they decide otherwise.
+    run: Callable[..., tuple[int, ...] | None]
+    layout: LoopLayout | None  # None: outputs are not simply row-major, or there are two kernels
+    head: Callable[..., bytes]  # of the words
+    launchers: dict[Any, Any]  # one by what it reads: others are copies for other sizes
+
+    def __init__(
+        self, compiled: Compiled, shapes: Sequence[Sequence[int]], space: Sequence[int]
+    ) -> None:
+        kernel = compiled.kernel
+        graph = KernelGraph()
+        inputs = [graph.sizes(shape) for shape in shapes]
+        sizes = graph.sizes(space)
+        strides = [
+            _row_major(known, v.axes, sizes, ITEMSIZE[v.attr[1]])
+            for known, v in zip(inputs, kernel.inputs, strict=True)
+        ]
+        planned = _planned(compiled, sizes, strides)
+        self.launchers = {}
+        self.layout = None
+        self.head = bytes
+        if planned.halved or any(x != sorted(x) for x in planned.orders):
+            self.run = graph.function([0, 0])
+            return
+        self.layout = planned.loops.layout
+        self.head = struct.Struct(f"{len(fixed_words(kernel, self.layout))}q").pack
+        chunks, _, _, *words = _numbers(compiled, planned)
+        self.run = graph.function([chunks, math.prod(sizes), *words])
+
+
+def _row_major(
+    shape: Sequence[Any], axes: Sequence[int], space: Sequence[Any], itemsize: int
+) -> list[Any]:
+    """The strides of a row-major array along all axes of the space; 0 where it has one position."""
+    strides: list[Any] = [0] * len(space)
+    step: Any = itemsize
+    for size, axis in zip(reversed(shape), reversed(axes), strict=True):
+        if size != 1 and size == space[axis]:
+            strides[axis] = step
+            step = step * space[axis]
+    return strides
+
+
 def _planned(compiled: Compiled, sizes: Sequence[Any], strides: list[list[Any]]) -> _Planned:
     """A plan of the kernel, or of the first of its halves, in sizes that may be symbolic."""
     kernel = compiled.kernel

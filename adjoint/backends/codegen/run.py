@@ -24,7 +24,15 @@ from . import cache, ir, linear, target
 from .analysis import cost, in_place
 from .ir import ITEMSIZE, Kernel, Output, verify
 from .lower import lower
-from .plans import BoundPlan, Halves, PlanFamily, fixed_words, halves_of, operand_dtypes
+from .plans import (
+    BoundPlan,
+    Halves,
+    PlanFamily,
+    RowMajorPlan,
+    fixed_words,
+    halves_of,
+    operand_dtypes,
+)  # fmt: skip
 from .schedule import LoopLayout, in_blocks, spans
 
 Array: TypeAlias = np.ndarray
@@ -243,6 +251,8 @@ class Compiled:
         kernel.close()
         self._entries: dict[tuple, KernelEntry | Pair] = {}
         self._plans = {False: PlanFamily(), True: PlanFamily()}  # True: with outputs that are given
+        self._flat: list[RowMajorPlan] = []  # the latest first
+        self._flat_asked = 0
         self.cost = cost(kernel)  # of one element, in additions
         self.in_place = in_place(kernel)  # outputs that may be an input's memory
         self._single = len(kernel.outputs) == 1
@@ -318,6 +328,27 @@ class Compiled:
         steps = [_strides(x, v.axes, rank) for x, v in zip(arrays, self.kernel.inputs, strict=True)]
         planned = self._plans[False].plan(self, space, steps)
         return planned if planned.in_order and not self._draws else None
+
+    def row_major(
+        self, shapes: Sequence[Sequence[int]], space: Sequence[int]
+    ) -> tuple[RowMajorPlan, tuple[int, ...]] | None:
+        """The plan for row-major inputs of these shapes, which are known to fit the space, and what
+        its function gives; None where `entry` or `bound` is to be asked.
+        """
+        sizes = [n for shape in (*shapes, space) for n in shape]
+        for each in self._flat:
+            found = each.run(*sizes)
+            if found is not None:
+                return None if each.layout is None else (each, found)
+        self._flat_asked += 1
+        if self._flat_asked <= policy.PLANS_ALONE or self._draws or 0 in sizes:
+            return None
+        made = RowMajorPlan(self, shapes, space)
+        if len(self._flat) >= policy.SIZE_VARIANTS:
+            self._flat.pop()
+        self._flat.insert(0, made)
+        found = made.run(*sizes)
+        return None if found is None or made.layout is None else (made, found)
 
     @functools.cached_property
     def halves(self) -> Halves:

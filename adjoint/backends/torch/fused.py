@@ -23,7 +23,7 @@ from ...ir.partition import Device, kernels
 from ...ir.program import Program
 from ..codegen import triton as text
 from ..codegen.ir import ITEMSIZE, NARROW, REDUCTIONS, Kernel
-from ..native.lowering.composite import written
+from ..native.lowering.composite_stages import written
 from ..native.lowering.composite_tracing import CompositeNames, guards_of, trace
 from ..native.lowering.scalars import ScalarTracer, values_of
 from ..native.lowering.tracing import common_shape

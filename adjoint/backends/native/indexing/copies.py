@@ -16,7 +16,7 @@ import numpy as np
 from ....core import policy
 from ... import numpy as reference
 from ...codegen.emit import Reg
-from ..lowering.machine_routines import LANES, MOVED, MachineFunction, compute
+from ..lowering.machine_routines import ARRAYS, LANES, MOVED, MachineFunction, compute
 
 LOOPS = 4
 LINE = 64  # bytes of a row of a tile that is transposed in registers
@@ -191,7 +191,7 @@ def _assembled(
 
 
 def _alike(xs: Sequence[Any]) -> bool:
-    return all(type(x) is np.ndarray and x.dtype == xs[0].dtype for x in xs)
+    return all(type(x) in ARRAYS and x.dtype == xs[0].dtype for x in xs)
 
 
 def _are_small(xs: Sequence[Any]) -> bool:
@@ -254,9 +254,11 @@ def flip(x: Any, axis: tuple[int, ...] | int | None = None) -> Any:
     axes = range(x.ndim)
     axis = tuple(axes[k] for k in (axes if axis is None else np.atleast_1d(axis)))
     if x.size:
-        turned = reference.flip(x, axis)
         start = sum((x.shape[k] - 1) * x.strides[k] for k in axis)
-        loops = _loops(turned, _steps(x.shape, x.itemsize))
+        loops = tuple(
+            (n, -step if k in axis else step, to)
+            for k, (n, step, to) in enumerate(_loops(x, _steps(x.shape, x.itemsize)))
+        )
         result = _assembled([x], x.shape, [BlockCopy(0, start, 0, loops)])
     return reference.flip(x, axis).copy() if result is NotImplemented else result
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....core import policy
 from ...codegen.emit import FunctionBody, Reg
-from ..lowering.machine_routines import LANES, MOVED, NUMBERS, MachineFunction, compute, run
+from ..lowering.machine_routines import ARRAYS, LANES, MOVED, NUMBERS, MachineFunction, compute, run
 
 UNROLLED = 4  # elements that are written in one turn
 TILE = 64  # columns that are summed together
@@ -133,8 +133,8 @@ def _write_gather(flat: bool, negative: bool, elem: str) -> MachineFunction:
 
 def _usable(x: Any, index: Any) -> bool:
     return (
-        type(x) is np.ndarray
-        and type(index) is np.ndarray
+        type(x) in ARRAYS
+        and type(index) in ARRAYS
         and index.dtype == _INT64
         and x.dtype.kind in "biufcV"
         and x.flags.c_contiguous
@@ -157,7 +157,7 @@ def take_along(x: Any, index: Any, axis: int, negative: bool = True) -> Any:
     outer, n, inner = _around(x.shape, axis)
     m, size = index.size, inner * x.itemsize
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    elem = MOVED.get(size)
+    elem = next((elem for n, elem in MOVED.items() if size == n), None)
     units, work = outer * -(-m // SEGMENT), min(m, SEGMENT) * inner
     numbers = (n, m, size, outer)
     routine = (_write_take, elem is None, negative, elem or "i8")
@@ -325,11 +325,11 @@ def place(
     if elem is None or (along and not _alike(shape, index.shape, axis)):
         return NotImplemented
     constant = bytes(16)
-    if type(src) is not np.ndarray:
+    if type(src) not in ARRAYS:
         constant = np.asarray(src).astype(like.dtype).tobytes().ljust(16, b"\0")
     elif src.dtype != like.dtype or src.shape != wanted or not src.flags.c_contiguous:
         return NotImplemented
-    source = (src,) if type(src) is np.ndarray else ()
+    source = (src,) if type(src) in ARRAYS else ()
     parts = (
         max(1, min(policy.SCATTER_PARTS, n, inner * like.itemsize // policy.SCATTER_PART_BYTES))
         if not along
@@ -432,7 +432,7 @@ def _narrowed(b: FunctionBody, x: Reg, elem: str) -> Reg:
 
 def accumulate_sum(x: Any, axis: int, reverse: bool) -> Any:
     """The running sums along an axis, in float64 for floats."""
-    elem = NUMBERS.get(x.dtype) if type(x) is np.ndarray else None
+    elem = NUMBERS.get(x.dtype) if type(x) in ARRAYS else None
     if elem is None or not x.flags.c_contiguous or not x.size:
         return NotImplemented
     outer, m, inner = _around(x.shape, axis)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....core import policy
 from ...codegen.emit import Reg
-from ..lowering.machine_routines import NUMBERS, MachineFunction, compute
+from ..lowering.machine_routines import ARRAYS, NUMBERS, MachineFunction, compute
 
 _BITS = {"float": 32, "i32": 32, "double": 64, "i64": 64}
 _INT64 = np.dtype(np.int64)
@@ -90,7 +90,7 @@ def ranked(x: Any, axis: int, k: int, largest: bool) -> Any:
     """The places along an axis of the k largest or smallest elements, the most extreme first, equal
     ones in their order; NotImplemented where that is better done otherwise.
     """
-    elem = NUMBERS.get(x.dtype) if type(x) is np.ndarray else None
+    elem = NUMBERS.get(x.dtype) if type(x) in ARRAYS else None
     if elem is None or axis != x.ndim - 1 or not x.flags.c_contiguous or not x.size:
         return NotImplemented
     n = x.shape[-1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,15 +23,13 @@ from ....ir.passes import unused_inputs, without_reshapes
 from ....ir.program import Program
 from ....ir.program import Value as Given
 from ....ir.program import Value as Known
-from ...codegen import Kernel, KernelValue, split
 from ...codegen.ir import REDUCTIONS
-from ...codegen.run import KernelEntry, Pair, Runner, compiled
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, writer
-from ..runtime.pool import default_pool
+from ..runtime.launch import LaunchFunction, fitting, launcher, rebased, row_major, writer
+from .composite_stages import Stage, reading
 from .composite_tracing import CompositeNames, Dims, Picked, Shaped, guards_of, trace  # fmt: skip
 from .scalars import ScalarTracer, has_lost_numbers, values_of
-from .tracing import Tracer, common_shape
+from .tracing import common_shape
 
 ndarray = np.ndarray
 launches: list[int] = [0]  # kernels that composites have run, for the tests that count them
@@ -111,7 +109,7 @@ class Composite:
         ]
         parts = kernels(wanted, space, REDUCTIONS)
         self.cuts = [part.reason for part in parts[1:]]  # why there is more than one kernel
-        self.stages = [_Stage(part, tracer, space) for part in parts]
+        self.stages = [Stage(part, tracer, space) for part in parts]
         tracer.close()
         self.sources = [x for stage in self.stages for x in stage.sources]  # of all numbers
         self.varies = not SYMBOLS.isdisjoint(map(type, self.sources))
@@ -171,8 +169,10 @@ class Composite:
         what is taken from others; behind them is what the kernels give.
         """
         place = {("input", n): n for n in used}
+        first = count - len(self.gathers)
         for part, stage in zip(parts, self.stages, strict=True):
             stage.arguments = tuple(place[load] for load in part.loads)
+            stage.reading = reading(stage.arguments, self.gathers, first)
             given = [("value", value.number) for value in part.outputs]
             given += [("output", j) for j, _ in part.results]
             for name in given:
@@ -257,12 +257,23 @@ class Composite:
         outputs = self._launch(arrays)
         return self._run(list(arrays)) if outputs is None else outputs
 
+    def prepare(self, arrays: Sequence[Any]) -> Callable[..., Any] | None:
+        """The launch for arrays like these, which are large enough, without running it."""
+        key = self.key_of(arrays)
+        known = self.remembered[key] = self._prepared(arrays)
+        self._use(*known)
+        return self.launch
+
     def key_of(self, arrays: Sequence[Any]) -> Any:
         """The key of a launch: the strides of those arrays that are read."""
         return tuple([a.strides for n, a in enumerate(arrays) if n in self.read])
 
     def _prepared(self, arrays: Sequence[Any]) -> _Launching:
         """Launchers that do for arrays like these what `_run` does."""
+        if all(a.flags.c_contiguous for a in arrays if a is not None):
+            steps = self._row_major(arrays)
+            if steps is not None:
+                return steps, tuple([n - len(self.gathers) for n, _ in self.outputs])
         given = list(arrays)  # what launchers get: not squeezed
         for take in self.takers:
             given.append(take(given))
@@ -307,6 +318,33 @@ class Composite:
                 place[n] = count
                 count += 1
         return steps, tuple(place[n] for n, _ in self.outputs)
+
+    def _row_major(self, arrays: Sequence[Any]) -> list[_Step] | None:
+        """The launchers for row-major arrays; None where it is not as simple as that."""
+        known = list(arrays)  # what launchers get: not squeezed
+        shapes = [a if a is None else a.shape for a in arrays]
+        for n, shape in self.squeezed:
+            shapes[n] = shape
+        shapes += self.sizes
+        final = dict(self.outputs)
+        steps: list[_Step] = []
+        for stage, numbers in zip(self.stages, self.numbers, strict=True):
+            if stage.ordered or stage.reading is None:
+                return None
+            own = stage.shapes()
+            inputs, views = stage.reading
+            launch = row_major(
+                stage.compiled, [known[n] for n in inputs],
+                [final.get(n, shape) for n, shape in enumerate(own, len(shapes))], stage.sizes,
+                arrays=[shapes[n] for n in stage.arguments], views=views, scalars=numbers,
+                parallel=stage.run is not None,
+            )  # fmt: skip
+            if launch is None:
+                return None
+            steps.append(_step(launch, inputs, len(steps)))
+            known += [np.empty(shape, stage.compiled.dtype(k)) for k, shape in enumerate(own)]
+            shapes += own
+        return steps
 
     def _launcher(
         self, k: int, given: Sequence[Any], made: list[Any], views: Mapping[int, tuple[int, int]]
@@ -473,115 +511,3 @@ def chained(program: Program, arithmetic: ScalarGraph) -> Composite | None:
     """
     made = Composite(program, arithmetic=arithmetic)
     return None if made.cuts or made.gathers or made.guards else made
-
-
-# ---- kernels -------------------------------------------------------------------------------------
-
-
-class WrittenKernel(NamedTuple):
-    """A part as a kernel of its own."""
-
-    kernel: Kernel
-    sources: list[Any]  # of its numbers: themselves, or `SymbolicFloat`s
-    sizes: tuple[int, ...]  # of its axes
-    spanned: list[int]  # its axes that inputs need not have, by number
-
-
-def written(part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> WrittenKernel:
-    """The kernel of a part of what `tracer` has written over `space`.
-
-    Errors: NotTraceable for what is no single kernel.
-    """
-    spanned = set(part.axes).union(*(v.axes for v in part.values))
-    spanned.update(*(w.axes for _, w in part.results))
-    everywhere = tuple(d for d in sorted(spanned) if space[d] != 1)
-    small = tuple(d for d in everywhere if d not in part.axes)
-    # The kernel has the axes that it spans only, so that what it writes has no others.
-    place = {d: k for k, d in enumerate(sorted({*everywhere, *part.axes}))}
-    kernel = Kernel(len(place))
-    kernel.reduced = tuple(place[d] for d in part.axes)
-    sources: list[Any] = []
-    copies: dict[int, KernelValue] = {}
-    loaded = {n for kind, n in part.loads if kind == "value"}
-    for v in part.values:
-        if not place.keys() >= set(v.axes):
-            raise NotTraceable("a value along an axis of size 1")
-        axes = tuple(place[d] for d in v.axes)
-        if v.op == "input":
-            copies[v.number] = kernel.input(v.attr[1], axes)
-        elif v.number in part.known:
-            copies[v.number] = kernel.input(part.known[v.number][1].dtype, axes)
-        elif v.number in loaded:
-            copies[v.number] = kernel.input(v.dtype, axes)
-        elif v.op == "scalar":
-            sources.append(tracer.numbers[v.attr[0]])
-            copies[v.number] = kernel.scalar(v.dtype)
-        elif v.op in REDUCTIONS:
-            copies[v.number] = kernel.reduce(v.op, copies[v.inputs[0].number], kernel.reduced)
-        elif v.op == "index":
-            copies[v.number] = kernel.index(place[v.attr[0]])
-        elif v.op == "random":
-            if v.axes != everywhere or all(w.axes != everywhere for _, w in part.results):
-                raise NotTraceable("random numbers without a result of their extent")
-            copies[v.number] = kernel.random(axes, *(copies[x.number] for x in v.inputs))
-        else:
-            copies[v.number] = split.copied(kernel, v, copies)
-    for v in part.outputs:
-        if v.axes != small:
-            raise NotTraceable("a small value that varies over fewer axes than its kernel")
-        kernel.output(copies[v.number])
-    for _, w in part.results:
-        if w.axes not in (small, everywhere):
-            raise NotTraceable("results of different extent")
-        kernel.output(copies[w.value.number], w.dtype, full=w.axes == everywhere)
-    sizes = tuple(space[d] for d in place)
-    return WrittenKernel(kernel, sources, sizes, [place[d] for d in everywhere])
-
-
-class _Stage:
-    """A kernel with the arguments of each call."""
-
-    __slots__ = ("arguments", "compiled", "ordered", "run", "shape", "sizes", "sources")
-
-    arguments: tuple[int, ...]  # positions among inputs and what earlier kernels have written
-    ordered: bool  # whether outputs are row-major, however the inputs lie
-    run: Runner | None  # by threads, where that pays
-
-    def __init__(self, part: PlannedKernel, tracer: Tracer, space: tuple[int, ...]) -> None:
-        self.ordered = tracer.ordered
-        kernel, self.sources, self.sizes, spanned = written(part, tracer, space)
-        self.compiled = compiled(kernel)
-        known = {a for v in kernel.inputs for a in v.axes}
-        self.shape = None if known.issuperset(spanned) else self.sizes
-        if all_known(self.sizes):
-            self._begin()
-
-    def _begin(self) -> None:
-        """Decides who runs it, now that the sizes are known."""
-        self.run = default_pool().run if prod(self.sizes) >= policy.PARALLEL else None
-
-    def sized(self, fill: Callable[[Any], Any]) -> _Stage:
-        """The kernel for other sizes, which `fill` puts in the place of symbols."""
-        other = object.__new__(_Stage)
-        other.arguments, other.compiled, other.ordered = self.arguments, self.compiled, self.ordered
-        other.sources, other.sizes = self.sources, fill(self.sizes)
-        other.shape = None if self.shape is None else other.sizes
-        other._begin()
-        return other
-
-    def entry(self, operands: Sequence[Any]) -> tuple[KernelEntry | Pair, list[Any]]:
-        """The prepared call for arrays like these, and arrays like those that it gives."""
-        outs = self.outs()
-        entry = self.compiled.entry(operands, self.shape, outs)
-        return entry, list(entry.allocate()) if outs is None else outs
-
-    def outs(self) -> list[Any] | None:
-        """Arrays for the outputs, where their order matters."""
-        if not self.ordered:
-            return None
-        return [np.empty(x, self.compiled.dtype(k)) for k, x in enumerate(self.shapes())]
-
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes in which the kernel gives its outputs."""
-        outputs = self.compiled.kernel.outputs
-        return [tuple([self.sizes[a] for a in o.axes]) for o in outputs]

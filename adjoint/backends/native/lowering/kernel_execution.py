@@ -22,7 +22,7 @@ from ..gemm import products
 from ..onednn import api as onednn
 from ..random import random_draws
 from ..runtime import block_cache
-from ..runtime.launch import LaunchFunction, fitting, launcher
+from ..runtime.launch import LaunchFunction, fitting, launcher, row_major
 from ..runtime.pool import default_pool
 from . import large_arrays as names
 from . import machine_routines
@@ -114,7 +114,8 @@ class KernelCall:
             inputs = _with_floats(arrays)
             variants = _patterns.get(pattern_key(op, inputs, self.varies, None))
             if variants is not None:
-                made = _Sized(variants, inputs is not arrays, [y.dtype for y in results])
+                given = [a for a in arrays if type(a) is ndarray]
+                made = _Sized(variants, inputs is not arrays, results, given)
                 core_compute.remember_sized(op, list(arrays), made, result)
         if not self.varies:
             launch = functools.partial(quietly, launch) if large else launch
@@ -149,28 +150,34 @@ class KernelCall:
 class _Sized:
     """The launchers of one op for arrays of any sizes, by the patterns that there are."""
 
-    __slots__ = ("_converts", "_dtypes", "_variants")
+    __slots__ = ("_converts", "_itemsizes", "_row_major", "_variants")
 
-    def __init__(self, variants: Variants, converts: bool, dtypes: Sequence[Any]) -> None:
-        """`converts`: whole numbers are floats; `dtypes` are those of the results."""
+    def __init__(
+        self, variants: Variants, converts: bool, results: Sequence[Any], given: Sequence[Any]
+    ) -> None:
+        """`converts`: whole numbers are floats; `results` and `given` are arrays like those of a
+        call, which lie as these do.
+        """
         self._variants = variants
         self._converts = converts
-        self._dtypes = dtypes
+        self._itemsizes = [y.itemsize for y in results]
+        self._row_major = all(x.flags.c_contiguous for x in given)
 
-    def __call__(self, numbers: list[Any], arrays: list[Any]) -> Any:
+    def __call__(self, numbers: list[Any], arrays: list[Any], sizes: list[int]) -> Any:
         """The launcher, and a function from other numbers to others, where there are some; None
         where no pattern serves.
         """
-        sizes = [n for x in arrays for n in x.shape]
+        if not self._row_major:
+            sizes = [n for x in arrays for n in x.shape]
         given = _as_floats(numbers) if self._converts else numbers
         for pattern in self._variants.made:
             bound = pattern.run(*sizes)
             if bound is None:
                 continue
-            if pattern.refusal or not pattern.takes(given):
+            if pattern.refusal or (given and not pattern.takes(given)):
                 return None
-            shapes, space, parallel, values = bound
-            scalars = values(*pattern.floats(given))
+            (shapes, space, parallel), values = bound
+            scalars = values(*pattern.floats(given)) if given else values()
             if scalars is not None:
                 break
         else:
@@ -179,14 +186,19 @@ class _Sized:
         if pattern.ordered:  # outputs that are row-major, however the inputs lie
             outs = [np.empty(shape, arrays[0].dtype) for shape in shapes]
         else:
-            launch = fitting(kernel, arrays, shapes, space, scalars=scalars, parallel=parallel)
+            if self._row_major:
+                launch = row_major(
+                    kernel, arrays, shapes, space, scalars=scalars, parallel=parallel
+                )
+            if launch is None:
+                launch = fitting(kernel, arrays, shapes, space, scalars=scalars, parallel=parallel)
         if launch is None:
             launch = launcher(kernel, arrays, shapes, scalars=scalars, parallel=parallel, outs=outs)
         if launch is None:
             return None
-        sized = zip(shapes, self._dtypes, strict=True)
-        nbytes = [math.prod(shape) * dtype.itemsize for shape, dtype in sized]
-        large = max(nbytes) >= block_cache.SMALLEST // 2
+        large = False
+        for shape, itemsize in zip(shapes, self._itemsizes, strict=True):
+            large = large or math.prod(shape) * itemsize >= block_cache.SMALLEST // 2
         whole = functools.partial(quietly, launch) if large else launch
         if not numbers:
             return whole, None
@@ -362,7 +374,7 @@ def pattern_call(op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = N
         bound = pattern.run(*sizes)
     if pattern.refusal:
         raise NotTraceable(pattern.refusal)
-    shapes, _, parallel, values = bound
+    (shapes, _, parallel), values = bound
     return KernelCall(pattern, numbers, shapes, parallel, values)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -32,9 +31,10 @@ class KernelPattern:
     """One op on arrays of given ranks and dtypes, as a kernel, for all sizes that decide as those
     did with which it was written down.
 
-    `run(*sizes)` takes the sizes of all arrays, and gives the shapes of the results, the sizes of
-    the index space, whether threads share the work, and a function from the floats that come with
-    a call to the kernel's scalars (or None, where they decide otherwise); None for sizes that do.
+    `run(*sizes)` takes the sizes of all arrays, and gives a tuple (the shapes of the results, the
+    sizes of the index space, whether threads share the work), and a function from the floats that
+    come with a call to the kernel's scalars (or None, where they decide otherwise); None for sizes
+    that do.
     """
 
     __slots__ = ("box", "compiled", "fixed", "ordered", "refusal", "run", "several")
@@ -74,15 +74,14 @@ class KernelPattern:
             raise
         except NotTraceable as error:
             self.refusal = str(error)
-            return _shaping(graph.function([], floats, [False]), [0])
+            return graph.function([], floats, [((), (), False)])
         if has_lost_numbers(tracer):
             raise UnknownNumber("a number that was taken for known")
         self.ordered = tracer.ordered
         self.compiled = Compiled(tracer.kernel)
         parallel = step(operator.ge, math.prod(tracer.space), policy.PARALLEL)
-        early = [*(n for spec in specs for n in spec.shape), *tracer.space, parallel]
-        run = graph.function(tracer.numbers, floats, early)
-        return _shaping(run, [*(len(spec.shape) for spec in specs), len(tracer.space)])
+        early = [tuple(tuple(spec.shape) for spec in specs), tuple(tracer.space), parallel]
+        return graph.function(tracer.numbers, floats, early)
 
     def _traced(
         self, op: Op, symbolic: Op, arrays: Sequence[Any], operands: Sequence[Any],
@@ -137,21 +136,6 @@ class KernelPattern:
         if self.box is None:
             return arrays
         return [np.asarray(a, self.box) if type(a) is int else a for a in arrays]
-
-
-def _shaping(run: Callable[..., Any], ranks: Sequence[int]) -> Callable[..., Any]:
-    """`run`, with the sizes of results, and of the space behind them, in shapes of such ranks."""
-    ends = list(itertools.accumulate(ranks, initial=0))
-
-    def shaping(*sizes: int) -> Any:
-        found = run(*sizes)
-        if found is None:
-            return None
-        flat, values = found
-        *shapes, space = [flat[begin:end] for begin, end in itertools.pairwise(ends)]
-        return shapes, space, flat[-1], values
-
-    return shaping
 
 
 def pattern_key(op: Op, arrays: Sequence[Any], vary: bool, box: Any) -> Any:

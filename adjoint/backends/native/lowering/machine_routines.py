@@ -16,12 +16,14 @@ import functools
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....core import policy
 from ....core.arrays import address
+from ....core.errors import NotTraceable
 from ....core.op import Op
 from ....ir import compute as core_compute
 from ....ir.compute import quietly
@@ -152,9 +154,46 @@ class _RoutineCall(NamedTuple):
 
 class _Watched(threading.local):
     calls: list[_RoutineCall] | None = None
+    note: Callable[..., Any] | None = None  # what is asked instead of running a routine
 
 
 _watched = _Watched()
+
+
+class SizedArray:
+    """A stand-in for a row-major array whose sizes may be symbolic."""
+
+    __slots__ = ("dtype", "flags", "itemsize", "ndim", "shape", "size", "strides")
+
+    def __init__(self, shape: tuple[Any, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.ndim = len(shape)
+        self.itemsize = dtype.itemsize
+        self.flags = _ROW_MAJOR
+        steps: list[Any] = []
+        size: Any = 1
+        for n in reversed(shape):
+            steps.append(dtype.itemsize * size)
+            size = size * n
+        self.size = size
+        self.strides = tuple(reversed(steps))
+
+
+_ROW_MAJOR = SimpleNamespace(c_contiguous=True)
+
+
+ARRAYS = frozenset((np.ndarray, SizedArray))
+
+
+@contextlib.contextmanager
+def recording(note: Callable[..., Any]) -> Iterator[None]:
+    """Context manager: `compute` asks `note` for the result, instead of running a routine."""
+    _watched.note = note
+    try:
+        yield
+    finally:
+        _watched.note = None
 
 
 def run(
@@ -169,6 +208,8 @@ def run(
     """Run a routine, the function that writes it and its options, over units of about `work`
     elements; whether it has not refused. `before` are numbers before the operands.
     """
+    if _watched.note is not None:
+        raise NotTraceable("a routine that writes over arrays")
     code = _address(*routine)
     group = max(1, policy.ROUTINE_GRAIN // max(work, 1))
     chunks = -(-units // group)
@@ -203,6 +244,9 @@ def compute(
     """The array that a routine writes; NotImplemented where it refuses. `constant` is a number's
     bytes, behind the other numbers.
     """
+    if _watched.note is not None:
+        address = _address(*routine)
+        return _watched.note(address, inputs, shape, dtype, numbers, units, work, before, constant)
     out = np.empty(shape, dtype)
     packed = struct.pack(f"{len(numbers)}q", *numbers) + constant
     return out if run(routine, inputs, (out,), packed, units, work, before) else NotImplemented
@@ -223,6 +267,10 @@ def computed(op: Op, names: Any, arrays: Sequence[Any]) -> Any:
     given = [a for a in arrays if type(a) is np.ndarray]
     if len(calls) == 1 and _is_all(calls[0], given, result):
         core_compute.remember(op, list(arrays), calls[0].launcher(), result)
+        if len(given) == len(arrays) and all(x.flags.c_contiguous for x in given):
+            from .routine_patterns import RoutinePatterns
+
+            core_compute.remember_sized(op, list(arrays), RoutinePatterns(op, names), result)
     elif len(given) == len(arrays):
         core_compute.remember(op, given, core_compute.launcher_of(op, names), result)
     return result

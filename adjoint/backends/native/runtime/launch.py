@@ -87,6 +87,42 @@ def fitting(
     return made
 
 
+def row_major(
+    compiled: Compiled,
+    given: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
+    space: Sequence[int],
+    *,
+    arrays: Sequence[Sequence[int]] | None = None,
+    views: Sequence[View] | None = None,
+    scalars: Sequence[float] = (),
+    parallel: bool = False,
+) -> LaunchFunction | None:
+    """`fitting` for row-major arrays, of which `arrays` are the shapes."""
+    shaped = [x.shape for x in given] if arrays is None else arrays
+    planned = compiled.row_major(shaped, space)
+    if planned is None:
+        return None
+    plan, (chunks, elements, *words) = planned
+    kernel = compiled.kernel
+    reads = None if views is None else tuple(views)
+    like = plan.launchers.get(reads)
+    if like is None:
+        code = code_of(kernel, plan.layout)
+        outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
+        pack = packer(kernel)
+        like = plan.launchers[reads] = bare(
+            code.address, chunks, given, outputs, plan.head(*words), pack(*scalars), False, True,
+            views,
+        )  # fmt: skip
+        like.keeps, like.pack = code, pack
+    pool = default_pool().entry() if parallel and chunks > 1 else None
+    return like.resized(
+        given, shapes, chunks, plan.head(*words), like.pack(*scalars), pool,
+        compiled.cost * elements < QUICK,
+    )  # fmt: skip
+
+
 def _single(
     entry: KernelEntry,
     given: Sequence[np.ndarray],
