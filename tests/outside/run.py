@@ -33,7 +33,7 @@ NOTES = ROOT / "build" / "outside-notes"
 PAGE = ROOT / "docs" / "outside.md"
 REQUIREMENTS = (HERE.parent / "ecosystem" / "requirements.txt", HERE / "requirements.txt")
 LIMIT = 15 * 60  # seconds that a suite may take, each time it is run
-STUCK = 120  # seconds without a note after which a process is ended: above watch.LIMIT
+STUCK = 240  # seconds without a note after which a process is ended: it waits for something
 QUIET = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "CI": "1"}
 
 
