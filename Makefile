@@ -18,7 +18,7 @@ else ifeq ($(LAST),interrupted)
 $(info the last install was interrupted: .venv is made anew)
 endif
 
-.PHONY: run test test-all test-turn check lint build wheel pythons ecosystem oracle bench docs clean
+.PHONY: run test test-all test-turn check lint build wheel pythons ecosystem outside oracle bench docs clean
 
 run: .venv/.demo  ## train on the real digits, save, reload, predict, draw
 	$(BIN)/adjoint demo
@@ -93,6 +93,9 @@ pythons: .venv/.test  ## the core's tests on the other Pythons that there are
 
 ecosystem: .venv/.built  ## packages that import torch, without PyTorch, beside what PyTorch gave
 	$(BIN)/python tests/ecosystem/run.py
+
+outside: .venv/.built  ## suites that nobody here wrote (SUITE=name), from checkouts in OUTSIDE=, without PyTorch
+	OUTSIDE="$(OUTSIDE)" $(BIN)/python tests/outside/run.py $(SUITE)
 
 lint: .venv/.test
 	$(BIN)/ruff check .

@@ -154,8 +154,12 @@ def test_a_storage_is_a_source():
         x = t.zeros(1).set_(source[2:].untyped_storage())
         x.add_(1)
         assert x.tolist() == source.tolist() == [1, 2, 3, 4, 5, 6]
+        read = t.zeros(1, dtype=t.int32).set_(source.untyped_storage()[4:23])
+        assert read.tolist() == [0x40000000, 0x40400000, 0x40800000, 0x40A00000]
+        read[1] = 0
+        assert source.tolist() == [1, 2, 0, 4, 5, 6]
     with pytest.raises(ad.DTypeError, match="source has"):
-        ad.zeros(1).set_(ad.arange(6).untyped_storage())
+        ad.zeros(1).set_(ad.arange(6).storage())
     with pytest.raises(ad.InvalidType, match="expected a tensor for argument 'source', got list"):
         ad.zeros(1).set_([1.0])
 
@@ -323,6 +327,24 @@ def test_storages_are_written_by_place():
             x.untyped_storage()[4:8] = 0
             found.append((x.tolist(), x.storage()[2], x.untyped_storage()[4]))
     assert found[0] == found[1] == ([2.0, 0.0, 4.0], 4.0, 0)
+
+
+def test_a_part_of_a_storage_is_where_it_is():
+    for t in (ad, torch):
+        x = t.zeros(5)
+        part = x.untyped_storage()[4:16]
+        part[4:8].fill_(1)
+        part[8:].copy_(t.ones(1).untyped_storage())
+        assert x.view(t.uint8).tolist() == [0] * 8 + [1] * 4 + [0, 0, 128, 63] + [0] * 4
+        y = t.zeros(()).set_(part)
+        assert y.untyped_storage().nbytes() == 12 and y.data_ptr() == x.data_ptr() + 4
+        with pytest.raises(RuntimeError, match="step"):
+            part[::2]
+    x = ad.ones(4, requires_grad=True) * 1
+    product = (x * x).sum()
+    ad.zeros(1).set_(x.detach().untyped_storage()[:8]).add_(1)
+    with pytest.raises(ad.AutogradError, match="modified"):
+        product.backward()
 
 
 def test_a_capsule_serves_once():

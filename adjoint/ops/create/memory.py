@@ -225,6 +225,14 @@ class UntypedStorage:
         """Array of all elements, in one row."""
         return self._tensor.as_strided((self._owner.size,), (1,), 0)
 
+    def shown_as(self, dtype: dt.dtype) -> Any:
+        """Array of all elements; where bytes are counted, of as many of `dtype` as are whole."""
+        row = self.shown()
+        if type(self) is not UntypedStorage or row.dtype is dtype:
+            return row
+        row = row.view(dt.uint8)
+        return row[: len(row) // dtype.itemsize * dtype.itemsize].view(dtype)
+
     def fill_(self, value: Any) -> UntypedStorage:
         """Write one number into all bytes."""
         self.shown().view(dt.uint8).fill_(value)
@@ -278,7 +286,15 @@ class UntypedStorage:
     def __getitem__(self, place: Any) -> Any:
         """A byte, or the storage that is a part of the memory; of a typed one, elements."""
         if type(self) is UntypedStorage and isinstance(place, slice):
-            return self._of(self.bytes()[place])
+            part = self.bytes()[place]
+            if part.size and not part.flags.c_contiguous:
+                raise InvalidArgument(
+                    f"storage: a part of it has step 1, not {place.step}; take bytes of "
+                    "x.view(torch.uint8)"
+                )
+            found = self._of(np.frombuffer(memoryview(part), np.uint8))  # an array whose memory ends there
+            found._tensor._changes = self.shown().view(dt.uint8)[place]._changes  # of one memory
+            return found
         return self.tolist()[place]
 
     def __setitem__(self, place: Any, value: Any) -> None:

@@ -170,7 +170,8 @@ def set_(
     """Make this tensor show the memory of `source`, in place; without it, become empty. With
     `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.
 
-    Shapes: `source` is a tensor of this dtype, or the storage of one.
+    Shapes: `source` is a tensor of this dtype, or a storage: of one of any dtype if it counts bytes
+    (`untyped_storage`), which are then read as this tensor's elements.
     Errors: AutogradError for a tensor that requires grad; DTypeError where the dtypes differ. Views
     of this tensor keep showing the memory that it had.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.set_.html
@@ -187,7 +188,7 @@ def set_(
         show_other(self, names_on(self.device).empty(0, self._data.dtype), "set_")
     else:
         if isinstance(source, UntypedStorage):
-            source = source.shown()
+            source = source.shown_as(self.dtype)
         assert_tensor("set_", source, "source")
         if source.dtype is not self.dtype:
             raise DTypeError(f"set_: source has {source.dtype}, this tensor {self.dtype}")
