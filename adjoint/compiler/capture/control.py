@@ -22,6 +22,7 @@ from ...ops.shape.joining import stack
 from ...ops.shape.movement import movedim
 from ...runtime.dispatch import apply
 from ...runtime.node import INFERENCE
+from ...runtime.public import naming
 from ...runtime.tensors import wrap
 from .control_flow_ops import Branch, Scan
 from .loops import Loop
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["cond", "scan", "while_loop"]
 
 
+@naming
 def cond(
     pred: TensorBase | float,
     true_fn: Callable[..., Any],
@@ -144,6 +146,7 @@ def while_loop(
     return form(iter(capture.applied(op, (*tensors, *outside), wanting)))
 
 
+@naming
 def scan(
     combine_fn: Callable[[Any, Any], Any], init: object, xs: object, *, dim: int = 0,
     reverse: bool = False,
