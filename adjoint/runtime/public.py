@@ -9,10 +9,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ..core.argument_errors import MISTAKES, recovered
+from ..core.errors import AdjointError
 from ..core.keywords import concealing, unexpected
 from ..core.mode import without_autocast
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
+from ..core.tracebacks import cut
 
 if TYPE_CHECKING:
     from ..core.tensor_base import TensorBase
@@ -91,8 +93,9 @@ def _with_numpy_names(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def naming(function: F) -> F:
-    """Declare a function: a keyword that it does not take is an error that says what was meant. One
-    that takes all, or has nothing that may be left out, stays as it is.
+    """Declare a function: a keyword that it does not take is an error that says what was meant, and
+    errors show none of the frames below it. One that takes all keywords, or has nothing that may be
+    left out, stays as it is.
 
     Errors: InvalidType.
     """
@@ -107,11 +110,13 @@ def naming(function: F) -> F:
 
     @functools.wraps(function)
     def named(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return function(*args)
-        if not names.issuperset(kwargs):
+        if kwargs and not names.issuperset(kwargs):
             raise unexpected(function, kwargs)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        except AdjointError as error:
+            cut(error)
+            raise error  # a bare one would bring this frame twice
 
     return cast(F, named)
 
