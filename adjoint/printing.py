@@ -19,6 +19,7 @@ from .core.errors import InvalidArgument
 from .core.mode import note_switch
 from .ops.create.conversion import Sparse, sparse_coo, sparse_parts
 from .runtime.lazy import concrete
+from .runtime.public import naming
 
 __all__ = ["get_printoptions", "printoptions", "set_printoptions"]
 
@@ -43,6 +44,7 @@ _PROFILES = {
 }
 
 
+@naming
 def set_printoptions(
     precision: int | None = None,
     threshold: float | None = None,

@@ -64,7 +64,7 @@ from .runtime.editing import show_other
 from .runtime.lazy import LazyValue, concrete
 from .runtime.node import INFERENCE, Item, Leaf
 from .runtime.op_functions import binary_operator
-from .runtime.public import FUNCTIONS, METHODS
+from .runtime.public import FUNCTIONS, METHODS, naming
 from .runtime.tensors import wrap
 from .runtime.views import alias, laid_out, register_view
 from .runtime.writes import exported, values_of
@@ -434,6 +434,7 @@ class Tensor(TensorBase):
     def grad(self) -> None:
         self.grad = None
 
+    @naming
     def backward(
         self,
         gradient: Any = None,

@@ -12,6 +12,7 @@ from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ops.shape.joining import stack
+from ..runtime.public import naming
 from ..runtime.tensors import wrap, zeros
 from .dual import Dual, DualLevel, followed
 from .gradients import grad
@@ -23,6 +24,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 SomeTensors: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor]  # one, or several
 
 
+@naming
 def vjp(
     func: Callable[..., Any],
     inputs: SomeTensors,
@@ -47,6 +49,7 @@ def vjp(
     return call.outputs(), call.like_inputs(products)
 
 
+@naming
 def jvp(
     func: Callable[..., Any],
     inputs: SomeTensors,
@@ -90,6 +93,7 @@ def jvp(
     return call.outputs(), tuple(products) if call.tuple_out else products[0]
 
 
+@naming
 def jacobian(
     func: Callable[..., Any],
     inputs: SomeTensors,
@@ -143,6 +147,7 @@ def jacobian(
     return result if call.tuple_out else result[0]
 
 
+@naming
 def hessian(
     func: Callable[..., Any],
     inputs: SomeTensors,
@@ -186,6 +191,7 @@ def hessian(
     return jacobian(gradient, inputs, create_graph=create_graph, strict=strict)
 
 
+@naming
 def vhp(
     func: Callable[..., Any],
     inputs: SomeTensors,
@@ -206,6 +212,7 @@ def vhp(
     return _hessian_product("vhp", func, inputs, v, create_graph, strict)
 
 
+@naming
 def hvp(
     func: Callable[..., Any],
     inputs: SomeTensors,

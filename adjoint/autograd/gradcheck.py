@@ -16,6 +16,7 @@ from ..core.device import device_of, host_array, is_device_array, transfer
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
+from ..runtime.public import naming
 from ..runtime.tensors import wrap
 from ..runtime.tensors import zeros as tape_zeros
 from .batching import Batched, BatchLevel
@@ -41,6 +42,7 @@ class _NothingToCheck(InvalidArgument, AssertionError):  # noqa: N818 - reads as
     """The switches of a check contradict each other."""
 
 
+@naming
 def gradcheck(
     func: Callable[..., Any],
     inputs: Sequence[Any] | Tensor,
@@ -120,6 +122,7 @@ def gradcheck(
     return True
 
 
+@naming
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Sequence[Any] | Tensor,

@@ -10,6 +10,7 @@ from ..core.errors import AutogradError, InvalidArgument, InvalidType
 from ..core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
+from ..runtime.public import naming
 from ..runtime.tensors import wrap
 from . import refreshing
 from .batching import Batched, BatchLevel
@@ -34,6 +35,7 @@ def _matching(gradients: SomeTensors | None, count: int, name: str) -> list[Any]
     return sequence
 
 
+@naming
 def backward(
     tensors: SomeTensors,
     grad_tensors: SomeTensors | None = None,
@@ -103,6 +105,7 @@ def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
             )
 
 
+@naming
 def grad(
     outputs: SomeTensors,
     inputs: SomeTensors,

@@ -49,6 +49,7 @@ from ..optim.learning_rate import OPTIONS
 from ..runtime.cells import users_frame
 from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import Node
+from ..runtime.public import naming
 from ..runtime.tensors import wrap
 from .capture.call_ops import CallOps, are_recorded
 from .capture.differentiation import Differentiation
@@ -99,6 +100,7 @@ _ON_HOST = 'programs in files are of the host: move the model and its arguments 
 _MODES = ("pieces", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
+@naming
 def compile(
     model: Callable[..., Any] | None = None,
     *,

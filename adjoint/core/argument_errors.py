@@ -13,6 +13,7 @@ from typing import Any
 
 from . import config
 from .errors import AdjointError, AutogradError, DeviceError, IndexingError, InvalidType, ShapeError
+from .keywords import wrongly_called
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .tensor_base import TensorBase
 from .tracebacks import cut, is_ours
@@ -126,10 +127,7 @@ def explain(
         try:
             signature.bind(*args, **kwargs)
         except TypeError as wrong:
-            raise InvalidType(
-                f"{name}: {wrong}; {_meant(kwargs, signature)}it is called as "
-                f"{name}{_shown(signature)}"
-            ) from None
+            raise wrongly_called(name, str(wrong), signature, kwargs) from None
     calls = [*_calls(sys._getframe(1)), (name, _bound(signature, args, kwargs))]
     if value is _NONE:
         value = _culprit(error, calls)
@@ -373,20 +371,3 @@ def _bound(
 def _name(function: Callable[..., Any]) -> str:
     owner = getattr(function, "__self__", None)  # a layer's `forward`
     return type(owner).__name__ if owner is not None else function.__name__
-
-
-def _meant(kwargs: Mapping[str, Any], signature: inspect.Signature) -> str:
-    """The question whether another keyword was meant; empty where none is like one given."""
-    from .keywords import meant
-
-    for each in kwargs:
-        near = "" if each in signature.parameters else meant(each, signature.parameters)
-        if near:
-            return f"did you mean {near}? "
-    return ""
-
-
-def _shown(signature: inspect.Signature) -> str:
-    plain = inspect.Parameter.empty
-    parameters = [each.replace(annotation=plain) for each in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=plain))

@@ -1,7 +1,8 @@
-"""Keywords of constructors: one that none takes is an error that names what may have been meant.
+"""Keywords of constructors and functions: one that none takes is an error that names what may have
+been meant.
 
-Python binds the arguments of `__init__` where no handler sees a failure; `__new__` gets the same
-arguments before.
+Python binds arguments where no handler sees a failure. Before `__init__`, `__new__` gets the same;
+a function takes all and looks at them (`naming`, in runtime/public.py), or has `**others`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from .errors import InvalidType
 from .missing_names import nearest
 from .tracebacks import is_ours
 
-__all__ = ["explain_keywords", "meant"]
+__all__ = ["concealing", "explain_keywords", "meant", "unexpected", "wrongly_called"]
 
 C = TypeVar("C", bound=type[object])
+F = TypeVar("F", bound=Callable[..., object])
 
 # Words of Keras, JAX, SciPy and NumPy, by what they are called here; the first that is taken.
 _SYNONYMS = {
@@ -71,11 +73,36 @@ def _assert_taken(
     wrong = next((each for each in kwargs if each not in taken), None)
     if wrong is None or not is_ours(init.__module__ or ""):
         return
-    shown = inspect.signature(init).parameters.values()
-    plain = [p.replace(annotation=p.empty) for p in shown if p.name != "self"]
-    near = meant(wrong, [p.name for p in plain])
-    raise InvalidType(
-        f"{cls.__name__}: got an unexpected keyword argument {wrong!r}; "
-        f"{f'did you mean {near}? ' if near else ''}"
-        f"it is called as {cls.__name__}{inspect.Signature(plain)}"
-    )
+    raise wrongly_called(cls.__name__, "", inspect.signature(init), [wrong])
+
+
+def unexpected(function: Callable[..., object], given: Iterable[str]) -> InvalidType:
+    """The error for the first keyword of those given that a function does not take."""
+    return wrongly_called(function.__name__, "", inspect.signature(function), given)
+
+
+def wrongly_called(
+    name: str, reason: str, signature: inspect.Signature, given: Iterable[str]
+) -> InvalidType:
+    """The error of a call that a signature does not take: for a keyword that it does not name,
+    which is why another may be missing; else for the reason.
+    """
+    shown = [each for each in signature.parameters.values() if each.name != "self"]
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in shown)
+    wrong = [each for each in given if each not in signature.parameters and not takes_all]
+    if wrong:
+        near = meant(wrong[0], [each.name for each in shown])
+        reason = f"got an unexpected keyword argument {wrong[0]!r}"
+        reason += f"; did you mean {near}?" if near else ";"
+    else:
+        reason += ";"
+    plain = [each.replace(annotation=each.empty) for each in shown]
+    return InvalidType(f"{name}: {reason} it is called as {name}{inspect.Signature(plain)}")
+
+
+def concealing(function: F) -> F:
+    """Declare a function whose `**others` are for `unexpected` alone: its signature has none."""
+    signature = inspect.signature(function)
+    shown = [each for each in signature.parameters.values() if each.name != "others"]
+    vars(function)["__signature__"] = signature.replace(parameters=shown)
+    return function

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import DistributedError, DTypeError, InvalidArgument, ShapeError
+from ..runtime.public import naming
 from .messages import _TAG, P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .process_group import ProcessGroup
 from .protocol import ReduceOp
@@ -37,6 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@naming
 def all_reduce(
     tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
@@ -64,6 +66,7 @@ def all_reduce(
     return started(Work(chosen, what, pending, finish, [tensor]), async_op)
 
 
+@naming
 def reduce(
     tensor: Any,
     dst: int | None = None,
@@ -93,6 +96,7 @@ def reduce(
     return started(Work(chosen, what, pending, finish, [tensor]), async_op)
 
 
+@naming
 def broadcast(
     tensor: Any,
     src: int | None = None,
@@ -124,6 +128,7 @@ def broadcast(
     )
 
 
+@naming
 def all_gather_into_tensor(
     output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
@@ -151,6 +156,7 @@ def all_gather_into_tensor(
     return started(Work(chosen, what, pending, None, output_tensor), async_op)
 
 
+@naming
 def all_gather(
     tensor_list: Sequence[Any], tensor: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
@@ -180,6 +186,7 @@ def all_gather(
     return started(Work(chosen, what, pending, _handing(whole, outs), list(tensor_list)), async_op)
 
 
+@naming
 def gather(
     tensor: Any,
     gather_list: Sequence[Any] | None = None,
@@ -214,6 +221,7 @@ def gather(
     return started(Work(chosen, what, pending, finish, list(gather_list or ())), async_op)
 
 
+@naming
 def scatter(
     tensor: Any,
     scatter_list: Sequence[Any] | None = None,
@@ -247,6 +255,7 @@ def scatter(
     return started(Work(chosen, what, pending, None, [tensor]), async_op)
 
 
+@naming
 def reduce_scatter_tensor(
     output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
@@ -268,6 +277,7 @@ def reduce_scatter_tensor(
     return _reduce_scatter(chosen, output, source_of(input, name), op, name, async_op)
 
 
+@naming
 def reduce_scatter(
     output: Any,
     input_list: Sequence[Any],
@@ -315,6 +325,7 @@ def row_as(whole: Any, dtype: Any) -> Any:
     return whole.view(dtype) if whole.dtype.kind in "cb" else whole.astype(dtype)
 
 
+@naming
 def all_to_all_single(
     output: Any,
     input: Any,
@@ -364,6 +375,7 @@ def _counts(x: Any, sizes: Sequence[int] | None, size: int, name: str, what: str
     return [n * width for n in sizes]
 
 
+@naming
 def all_to_all(
     output_tensor_list: Sequence[Any],
     input_tensor_list: Sequence[Any],
@@ -395,6 +407,7 @@ def all_to_all(
     )
 
 
+@naming
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Wait for all ranks.
 
@@ -413,6 +426,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     return started(Work(chosen, "barrier", chosen.engine.barrier()), async_op)
 
 
+@naming
 def monitored_barrier(
     group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:

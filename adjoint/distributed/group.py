@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ..backends.threads import get_num_threads, set_num_threads
 from ..core import config
 from ..core.errors import DistributedError, InvalidArgument, Unsupported
+from ..runtime.public import naming
 from .process_group import DebugLevel, ProcessGroup, _met, _State, shown
 from .process_group import Peer as Peer
 from .protocol import Agreement as Agreement
@@ -135,6 +136,7 @@ def is_initialized() -> bool:
     return _State.world is not None
 
 
+@naming
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -282,6 +284,7 @@ def _share_cores(engine: Engine) -> None:
         set_num_threads(wanted)
 
 
+@naming
 def destroy_process_group(group: Any = None) -> None:
     """End a group, or all of them, once all its ranks have come to this.
 
@@ -339,6 +342,7 @@ def group_of(group: Any, name: str) -> ProcessGroup:
     return found
 
 
+@naming
 def get_rank(group: Any = None) -> int:
     """This process's rank in a group; -1 outside of it.
 
@@ -350,6 +354,7 @@ def get_rank(group: Any = None) -> int:
     return group_of(group, "get_rank").rank()
 
 
+@naming
 def get_world_size(group: Any = None) -> int:
     """Number of ranks in a group; -1 outside of it.
 
@@ -361,6 +366,7 @@ def get_world_size(group: Any = None) -> int:
     return group_of(group, "get_world_size").size()
 
 
+@naming
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """This process's number among the ranks of its machine.
 
@@ -378,6 +384,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     )
 
 
+@naming
 def get_backend(group: Any = None) -> str:
     """The name of the engine of a group.
 
@@ -386,6 +393,7 @@ def get_backend(group: Any = None) -> str:
     return group_of(group, "get_backend").name()
 
 
+@naming
 def get_process_group_ranks(group: Any = None) -> list[int]:
     """The ranks in the world of a group's members.
 
@@ -415,6 +423,7 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     return int(found.ranks[group_rank])
 
 
+@naming
 def new_group(
     ranks: Sequence[int] | None = None,
     timeout: timedelta | float | None = None,

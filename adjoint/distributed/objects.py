@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.errors import InvalidArgument, InvalidType
 from ..io import load, save
+from ..runtime.public import naming
 from .group import GroupMember, group_of
 from .process_group import ProcessGroup
 from .transfer_buffers import assert_eager, started
@@ -69,6 +70,7 @@ def _gathered(chosen: ProcessGroup, value: Any, name: str, root: int | None = No
     return [_unpacked(part[:length]) for part, length in parts]
 
 
+@naming
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Fill `object_list` with all ranks' `obj`, in the order of ranks.
 
@@ -96,6 +98,7 @@ def _assert_places(places: Any, chosen: ProcessGroup, name: str) -> None:
         )
 
 
+@naming
 def gather_object(
     obj: Any,
     object_gather_list: list[Any] | None = None,
@@ -120,6 +123,7 @@ def gather_object(
         object_gather_list[:] = values
 
 
+@naming
 def broadcast_object_list(
     object_list: list[Any],
     src: int | None = None,
@@ -155,6 +159,7 @@ def broadcast_object_list(
         object_list[:] = _unpacked(row)
 
 
+@naming
 def scatter_object_list(
     scatter_object_output_list: list[Any],
     scatter_object_input_list: list[Any] | None = None,
@@ -192,6 +197,7 @@ def scatter_object_list(
     scatter_object_output_list[0] = _unpacked(out[: int(lengths[chosen.rank()])])
 
 
+@naming
 def send_object_list(
     object_list: list[Any],
     dst: int | None = None,
@@ -217,6 +223,7 @@ def send_object_list(
     _run(chosen, name, chosen.engine.send(row, to, _TAG))
 
 
+@naming
 def recv_object_list(
     object_list: list[Any],
     src: int | None = None,

@@ -38,6 +38,7 @@ from ..core.errors import (
 from ..nn.parameter import Buffer, Parameter
 from ..ops.create.exchange import from_numpy
 from ..runtime.lazy import concrete
+from ..runtime.public import naming
 from .atomic import writing
 from .placement import Placement, place
 from .structure import decode, encode
@@ -201,6 +202,7 @@ def save(obj: Any, f: Any) -> None:
 # ---- reading -------------------------------------------------------------------------------------
 
 
+@naming
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     """Read a safetensors file, ours or another tool's; see `adjoint.load`."""
     name = repr(f) if not isinstance(f, (str, os.PathLike)) else repr(os.fspath(f))

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ..core.errors import CheckpointError, Unsupported
+from ..runtime.public import naming
 from .placement import place  # the formats are imported when first met
 
 _PYTORCH = (".pt", ".pth")
@@ -57,6 +58,7 @@ def save(obj: Any, f: Any) -> None:
         checkpoint.save(obj, f)
 
 
+@naming
 def load(
     f: Any,
     map_location: Any = None,

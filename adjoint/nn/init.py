@@ -20,6 +20,7 @@ from ..ops.elementwise.comparison import where
 from ..ops.linalg.matrix_factors import qr
 from ..ops.random.generators import torch_generator
 from ..ops.random.random import randperm
+from ..runtime.public import naming
 from ..tensor import Tensor
 
 __all__ = [
@@ -52,6 +53,7 @@ _GAINS: dict[str, Callable[[Any], float]] = {
 }  # fmt: skip
 
 
+@naming
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """Factor that keeps the variance of signals behind a nonlinearity.
 
@@ -326,6 +328,7 @@ _calculate_fan_in_and_fan_out: Callable[[Tensor], tuple[int, int]] = functools.p
 )
 
 
+@naming
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill uniformly, so that variances stay in both directions (Glorot and Bengio, 2010).
 
@@ -349,6 +352,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     return uniform_(tensor, -bound, bound, generator)
 
 
+@naming
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill normally, so that variances stay in both directions (Glorot and Bengio, 2010).
 
@@ -385,6 +389,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str, name: s
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@naming
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -420,6 +425,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@naming
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,

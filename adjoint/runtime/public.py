@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ..core.argument_errors import MISTAKES, recovered
+from ..core.errors import AdjointError
+from ..core.keywords import concealing, unexpected
 from ..core.mode import without_autocast
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
+from ..core.tracebacks import cut
 
 if TYPE_CHECKING:
     from ..core.tensor_base import TensorBase
@@ -32,22 +36,29 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def public(
-    *, method: bool | str = True, inplace: bool = False, out: bool = False
+    *, method: bool | str = True, inplace: bool = False, out: bool = False, plain: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare a public function: `method` makes it a Tensor method too (under another name if a
-    string), `inplace` adds the method with a trailing underscore, `out` the keyword `out=`.
+    string), `inplace` adds the method with a trailing underscore, `out` the keyword `out=`. A
+    `plain` one runs so shortly that Python alone looks at its keywords.
     """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         FUNCTIONS[name] = function
+        named = (
+            function if plain else naming(function)
+        )  # one object: overrides are asked about the method by its name
         accepting = _with_numpy_names(function)
+        accepting = named if accepting is function else accepting
         if method:
             METHODS[method if isinstance(method, str) else name] = accepting
         if inplace:
             INPLACE[f"{name}_"] = accepting
         # another object than the method, as in PyTorch: overrides tell the two from each other
-        return with_out(function) if out else _with_numpy_names(function)
+        if out:
+            return with_out(function)
+        return named if accepting is named else _with_numpy_names(function)
 
     return declare
 
@@ -81,10 +92,41 @@ def _with_numpy_names(function: Callable[..., R]) -> Callable[..., R]:
     return accepting
 
 
+def naming(function: F) -> F:
+    """Declare a function: a keyword that it does not take is an error that says what was meant, and
+    errors show none of the frames below it. One that takes all keywords, or has nothing that may be
+    left out, stays as it is.
+
+    Errors: InvalidType.
+    """
+    code = function.__code__
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        others = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
+        return concealing(function) if "others" in others[:2] else function
+    if not function.__defaults__ and not function.__kwdefaults__:
+        return function
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = frozenset(code.co_varnames[code.co_posonlyargcount : count])
+
+    @functools.wraps(function)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not names.issuperset(kwargs):
+            raise unexpected(function, kwargs)
+        try:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        except AdjointError as error:
+            cut(error)
+            raise error  # a bare one would bring this frame twice
+
+    return cast(F, named)
+
+
 def explaining(function: F) -> F:
     """Declare a function whose errors name the argument that should have been a tensor, as the
     other declarations here do.
     """
+    if function.__code__.co_name == "named":  # which this one does, too
+        function = function.__wrapped__  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def explained(*args: Any, **kwargs: Any) -> Any:

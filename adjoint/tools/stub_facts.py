@@ -205,7 +205,7 @@ def place_of(value: object) -> tuple[str, str] | None:
 
 
 FUNCTION_TYPES = (types.FunctionType, type(TensorBase.__init_subclass__))
-PLAIN = {"overload", "typing.overload", "contextlib.contextmanager", "contextmanager"}
+PLAIN = {"naming", "overload", "typing.overload", "contextlib.contextmanager", "contextmanager"}
 
 
 def public_names(module: types.ModuleType) -> list[str]:

@@ -180,7 +180,8 @@ class Stub:
         if is_operator(function):
             parameters = self.operands(parameters)
         elif has_out(function) and "out" not in signature.parameters:
-            out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+            out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None,
+                                    annotation=self.out(returns))  # fmt: skip
             rest = [each for each in parameters if each.kind is each.VAR_KEYWORD]
             parameters = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
             parameters += [out, *rest]
@@ -219,6 +220,13 @@ class Stub:
         if said is inspect.Signature.empty:
             said = getattr(innermost(function), "returns", said)
         return self.annotation(said, module)
+
+    def out(self, returns: str) -> Written:
+        """The type of what a function of that result may write into."""
+        tensor = self.use(*TENSOR)
+        several = f"{self.use('builtins', 'tuple')}[{tensor}, ...]"
+        kinds = [tensor] * (returns in (tensor, self.use(*ANY))) + [several] * (returns != tensor)
+        return Written(" | ".join((*kinds, "None")))
 
     def operands(self, parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
         """The parameters of an op of one or two inputs."""

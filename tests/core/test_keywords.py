@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import pytest
 
 import adjoint as ad
+import adjoint.nn.functional as F
 from adjoint import nn
 
 T = TypeVar("T")
@@ -40,6 +41,58 @@ def test_the_keyword_that_was_meant(call, meant):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     text = str(caught.value)
     assert meant is None or f"did you mean {meant}? it is called as " in text
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda x: F.linear(x, x, bais=x), "bias"),
+        (lambda x: F.relu(x, inplcae=True), "inplace"),
+        (lambda x: F.dropout(x, rate=0.1), "p"),
+        (lambda x: F.embedding(x.long(), x, paddng_idx=1), "padding_idx"),
+        (lambda x: F.cross_entropy(x, x, reducton="sum"), "reduction"),
+        (lambda x: ad.tensor([1.0], dytpe=ad.float64), "dtype"),
+        (lambda x: ad.zeros(2, dtpye=ad.float64), "dtype"),
+        (lambda x: ad.add(x, x, alhpa=2), "alpha"),
+        (lambda x: ad.sub(x, x, ouput=x), None),
+        (lambda x: ad.div(x, x, roundingmode="floor"), "rounding_mode"),
+        (lambda x: ad.where(x > 0, x, othr=x), "other"),
+        (lambda x: ad.pow(x, 2, outt=x), "out"),
+        (lambda x: x.add(x, alhpa=2), "alpha"),
+        (lambda x: x.sum(dmi=1), "dim"),
+        (lambda x: x.softmax(axes=1), "dim"),
+        (lambda x: x.clamp(mni=0), "min"),
+        (lambda x: x.clamp_(mni=0), "min"),
+        (lambda x: x.to(dytpe=ad.float64), "dtype"),
+        (lambda x: x.new_zeros(2, dytpe=ad.float64), "dtype"),
+        (lambda x: x.split(1, dimm=0), "dim"),
+        (lambda x: x.flip(dim=1), "dims"),
+        (lambda x: x.roll(1, dim=0), "dims"),
+        (lambda x: x.backward(retain_grph=True), "retain_graph"),
+        (lambda x: ad.autograd.grad(x, x, retain_grph=True), "retain_graph"),
+        (lambda x: ad.vmap(ad.exp, in_dim=1), "in_dims"),
+        (lambda x: ad.compile(ad.exp, fulgraph=True), "fullgraph"),
+        (lambda x: ad.load("f", map_locaton="cpu"), "map_location"),
+        (lambda x: nn.init.xavier_uniform_(x, gian=2.0), "gain"),
+        (lambda x: nn.utils.clip_grad_norm_([x], max_nrom=1.0), "max_norm"),
+        (lambda x: nn.utils.rnn.pad_sequence([x], batchfirst=True), "batch_first"),
+    ],
+)  # fmt: skip
+def test_the_keyword_of_a_function_that_was_meant(call, meant):
+    with pytest.raises(ad.AdjointError, match="got an unexpected keyword argument") as caught:
+        call(ad.ones(2, 2))
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    text = str(caught.value)
+    assert isinstance(caught.value, TypeError) and "others" not in text
+    assert meant is None or f"did you mean {meant}? it is called as " in text
+
+
+def test_functions_that_take_the_rest_do_not_show_it():
+    for function in (F.linear, F.dropout, ad.add, ad.div, ad.where, ad.pow):
+        assert "others" not in inspect.signature(function).parameters
+        assert not any(
+            p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()
+        )
 
 
 def test_the_name_is_that_of_the_class_that_is_made():

@@ -20,6 +20,7 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ops.create.creation import tensor
 from ...ops.shape.movement import movedim
+from ...runtime.public import naming
 from ...runtime.tensors import wrap
 from .control_capture import Capture
 from .control_flow_ops import Branch
@@ -39,6 +40,7 @@ from .subgraphs import keep
 __all__ = ["cond", "fori_loop", "scan", "while_loop"]
 
 
+@naming
 def cond(
     pred: TensorBase | float,
     true_fn: Callable[..., Any],
@@ -191,6 +193,7 @@ def _bound(name: str, x: Any) -> Any:
     raise InvalidType(f"fori_loop: {name} is a {kind}; integers, and tensors of one, are bounds")
 
 
+@naming
 def scan(
     combine_fn: Callable[[Any, Any], Any], init: object, xs: object = None, *,
     length: int | None = None, dim: int = 0, reverse: bool = False, unroll: int = 1,

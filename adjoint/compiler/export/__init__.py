@@ -29,6 +29,7 @@ from ...core.errors import Unsupported as _Unsupported
 from ...core.tensor_base import TensorBase as _TensorBase
 from ...io import checkpoint as _checkpoint
 from ...nn.modules.module import Module as _Module
+from ...runtime.public import naming
 from ..function import CompiledFunction as _CompiledFunction
 from ..function import CompiledModule as _CompiledModule
 from .exported import ExportedProgram as ExportedProgram
@@ -40,6 +41,7 @@ from .writing import contents_of as _contents_of
 __all__ = ["ExportedProgram", "export", "load", "save"]
 
 
+@naming
 def export(
     mod: _Callable[..., _Any],
     args: tuple[_Any, ...],
@@ -83,6 +85,7 @@ def save(ep: ExportedProgram, f: _Any) -> None:
     ep.save(f)
 
 
+@naming
 def load(f: _Any, *, memory: int | None = None) -> ExportedProgram:
     """Load the program in a file. No code of the file is run, and none of the function's is
     needed.

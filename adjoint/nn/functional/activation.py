@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...core.keywords import unexpected
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...core.tensor_base import TensorBase
 from ...ops.elementwise import functions
@@ -31,10 +32,13 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
     compute = getattr(ops, name)
     parameters = list(inspect.signature(compute).parameters.values())
     place = len(parameters)  # of `inplace`
+    names = frozenset(each.name for each in parameters)
 
     def function(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
         if len(args) == place + 1:
             *args, inplace = args  # type: ignore[assignment]
+        if kwargs and not names.issuperset(kwargs):
+            raise unexpected(function, kwargs)
         if FOLLOWED and (kwargs or concerns(args)):
             said = overridden(function, args, {"inplace": inplace, **kwargs})
             if said is not ABSENT:

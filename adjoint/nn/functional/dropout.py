@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.argument_errors import MISTAKES, recovered
 from ...core.errors import InvalidArgument, ShapeError
+from ...core.keywords import concealing, unexpected
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...ops.argument_dtypes import FLOATING, assert_dtypes
 from ...ops.create.allocation import finish
@@ -30,7 +31,10 @@ def assert_probability(p: float, name: str) -> None:
         raise InvalidArgument(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+@concealing
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, **others: Any
+) -> Tensor:
     """Dropout: zeros at random places (Hinton et al., 2012).
 
         y = x mask / (1 - p), mask 0 with probability p and else 1
@@ -50,11 +54,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> ad.nn.functional.dropout(ad.ones(2), p=1.0)
     tensor([0., 0.])
     """
+    if others:
+        raise unexpected(dropout, others)
     if FOLLOWED and concerns(input):
         said = overridden(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
         if said is not ABSENT:
             return said
-    assert_probability(p, "dropout")
+    if not 0.0 <= p <= 1.0:
+        assert_probability(p, "dropout")
+    if not training:
+        return input
     try:
         return drop(input, p, training, inplace, tuple(input.shape))
     except MISTAKES as error:

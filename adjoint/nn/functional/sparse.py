@@ -20,7 +20,7 @@ from ...ops.linalg.contraction import einsum
 from ...ops.shape.movement import broadcast_tensors
 from ...ops.shape.sizes import hold_sizes, hold_values
 from ...runtime.fused import fused
-from ...runtime.public import explaining
+from ...runtime.public import explaining, naming
 from ...tensor import Tensor
 from .checks import as_indices
 from .normalization import wide
@@ -30,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@naming
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -267,6 +268,7 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     return found.masked_fill(from_numpy(sizes == 0).to(rows.device).unsqueeze(-1), 0.0)
 
 
+@naming
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Bilinear form of two inputs for each output feature.
 

@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from ...core.errors import InvalidArgument
-from ...runtime.public import explaining
+from ...runtime.public import explaining, naming
 from ...tensor import Tensor
 from ..parameter import Parameter
 
@@ -100,6 +100,7 @@ def fuse_linear_bn_weights(
     return _folded(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 
+@naming
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """Copy of a convolution that does what it and the batch normalization behind it do.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.errors import IndexingError, InvalidArgument
+from ...runtime.public import naming
 from ...tensor import Tensor
 from ..functional.activation import normalize
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -40,6 +41,7 @@ class _WeightNorm(Module):
         return norm_except_dim(weight, self.dim), weight
 
 
+@naming
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Learn a weight's length and its direction apart (Salimans and Kingma, 2016).
 
@@ -122,6 +124,7 @@ class _SpectralNorm(Module):
         return value
 
 
+@naming
 def spectral_norm(
     module: Module,
     name: str = "weight",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument, ShapeError
+from ...runtime.public import naming
 from ...tensor import Tensor
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
@@ -161,6 +162,7 @@ def _computed(name: str) -> property:
     return property(get, set_original)
 
 
+@naming
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
@@ -215,6 +217,7 @@ def register_parametrization(
     return module
 
 
+@naming
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether a module has a parametrization.
 
@@ -236,6 +239,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return len(found) > 0 if tensor_name is None else tensor_name in found
 
 
+@naming
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:

@@ -21,6 +21,7 @@ from typing import Any
 from ...core.errors import InvalidArgument, InvalidType
 from ...ops.create.like import ones_like, zeros_like
 from ...ops.random.random import rand, rand_like
+from ...runtime.public import naming
 from ..modules.module import Module
 from .convert_parameters import parameters_to_vector
 
@@ -418,6 +419,7 @@ def random_unstructured(module: Module, name: str, amount: Any) -> Module:
     return module
 
 
+@naming
 def l1_unstructured(
     module: Module, name: str, amount: Any, importance_scores: Any = None
 ) -> Module:
@@ -465,6 +467,7 @@ def random_structured(module: Module, name: str, amount: Any, dim: int) -> Modul
     return module
 
 
+@naming
 def ln_structured(
     module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
 ) -> Module:

@@ -12,6 +12,7 @@ from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.create.creation import tensor
 from ...ops.shape.concatenation import cat, stack
+from ...runtime.public import naming
 from ...tensor import Tensor
 
 __all__ = [
@@ -91,6 +92,7 @@ def invert_permutation(permutation: Any) -> Any:
     return None if permutation is None else permutation.argsort()
 
 
+@naming
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
@@ -145,6 +147,7 @@ def pack_padded_sequence(
     return PackedSequence(data, tensor(batch_sizes), order)
 
 
+@naming
 def pad_packed_sequence(
     sequence: PackedSequence,
     batch_first: bool = False,
@@ -194,6 +197,7 @@ def pad_packed_sequence(
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
+@naming
 def pad_sequence(
     sequences: Sequence[Tensor],
     batch_first: bool = False,
@@ -229,6 +233,7 @@ def pad_sequence(
     return stack(padded, dim=0 if batch_first else 1)
 
 
+@naming
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Any]:
     """Sequences of a padded tensor, each of its own length.
 
@@ -250,6 +255,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     return [padded_sequences[i, : int(n)] for i, n in enumerate(lengths)]
 
 
+@naming
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Pack sequences of different lengths.
 

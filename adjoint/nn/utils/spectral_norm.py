@@ -7,6 +7,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...core.errors import InvalidArgument
 from ...ops.random.random import randn
+from ...runtime.public import naming
 from ..functional.activation import normalize
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
@@ -54,6 +55,7 @@ class SpectralNorm:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
 
+@naming
 def spectral_norm(
     module: Module,
     name: str = "weight",
@@ -106,6 +108,7 @@ def spectral_norm(
     return module
 
 
+@naming
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Make a weight a plain parameter again, as the last forward used it.
 

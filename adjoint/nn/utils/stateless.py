@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...runtime.public import naming
 from ...tensor import Tensor
 from ..modules.module import Module
 
@@ -15,6 +16,7 @@ __all__ = ["functional_call"]
 _Values = Mapping[str, Any]
 
 
+@naming
 def functional_call(
     module: Module,
     parameter_and_buffer_dicts: _Values | Sequence[_Values],

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ...core.errors import InvalidArgument
+from ...runtime.public import naming
 from ..modules.module import Module
 from ..parameter import Parameter
 from .parametrizations import norm_except_dim
@@ -30,6 +31,7 @@ class WeightNorm:
         setattr(module, self.name, self.compute_weight(module))
 
 
+@naming
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Learn a weight's length and its direction apart, by a hook (Salimans and Kingma, 2016).
 
@@ -71,6 +73,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return module
 
 
+@naming
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Make a weight a plain parameter again, with its present value.
 

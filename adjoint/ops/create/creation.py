@@ -15,7 +15,7 @@ from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
-from ...runtime.public import explaining, public
+from ...runtime.public import explaining, naming, public
 from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
@@ -49,6 +49,7 @@ __all__ = [
 # ---- from values ---------------------------------------------------------------------------------
 
 
+@naming
 def tensor(
     data: Any,
     *,

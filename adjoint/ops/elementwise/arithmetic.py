@@ -11,6 +11,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
+from ...core.keywords import unexpected
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.tensor_base import TensorBase
@@ -148,7 +149,7 @@ def _add_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
 
 
 @public(inplace=True)
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None, **others: Any) -> Tensor:
     """input + alpha * other.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -159,13 +160,15 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.add(ad.tensor([1., 2.]), ad.tensor([10., 20.]), alpha=2)
     tensor([21., 42.])
     """
+    if others:
+        raise unexpected(add, others)
     if FOLLOWED and concerns(input, other, out):
         said = overridden(add, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
     if alpha != 1:
         return to_out(_add_scaled("add", input, other, alpha), out, "add")
-    return _add(input, other, out=out)
+    return _add(input, other) if out is None else _add(input, other, out=out)
 
 
 def _sub_general(input: Any, other: Any) -> Any:
@@ -185,7 +188,7 @@ _sub = publish(_sub_general, SUB, "sub", True, BINARY_DOC, 2, True, SUB.kinds)
 
 
 @public(inplace=True)
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None, **others: Any) -> Tensor:
     """input - alpha * other.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -196,13 +199,15 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     >>> ad.sub(ad.tensor([1., 2.]), 3)
     tensor([-2., -1.])
     """
+    if others:
+        raise unexpected(sub, others)
     if FOLLOWED and concerns(input, other, out):
         said = overridden(sub, (input, other), unusual(alpha=(alpha, 1), out=(out, None)))
         if said is not ABSENT:
             return said
     if alpha != 1:
         return to_out(_add_scaled("sub", input, other, -alpha), out, "sub")
-    return _sub(input, other, out=out)
+    return _sub(input, other) if out is None else _sub(input, other, out=out)
 
 
 subtract = alias(sub, "subtract")
@@ -317,7 +322,9 @@ _trunc_divide = binary(TRUNC_DIVIDE, name="div")
 
 
 @public(inplace=True)
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
+def div(
+    input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None, **others: Any
+) -> Tensor:
     """input / other, rounded towards zero ("trunc") or down ("floor") where asked.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -329,6 +336,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = 
     >>> ad.div(ad.tensor([7, -7]), 2), ad.div(ad.tensor([7, -7]), 2, rounding_mode="trunc")
     (tensor([ 3.5000, -3.5000]), tensor([ 3, -3]))
     """
+    if others:
+        raise unexpected(div, others)
     if FOLLOWED and concerns(input, other, out):
         said = overridden(
             div, (input, other), unusual(rounding_mode=(rounding_mode, None), out=(out, None))

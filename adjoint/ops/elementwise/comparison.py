@@ -10,6 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument, InvalidType
+from ...core.keywords import unexpected
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, leading, overridden, unusual
 from ...core.spec import Spec, broadcast_shapes
@@ -114,7 +115,9 @@ WHERE = Where()
 
 
 @public(method=False)
-def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
+def where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Any = None, **others: Any
+) -> Any:
     """The elements of `input` where `condition` is true, of `other` where it is not.
 
     With a condition alone: the indices of its true elements, one tensor per dimension.
@@ -129,6 +132,8 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
     >>> ad.where(x > 0, x, 0)
     tensor([1., 0.])
     """
+    if others:
+        raise unexpected(where, others)
     if FOLLOWED and concerns(condition, input, other, out):
         said = overridden(where, leading(condition, input, other), unusual(out=(out, None)))
         if said is not ABSENT:
@@ -138,7 +143,7 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Any = No
         return condition.nonzero(as_tuple=True)
     result = run_known(WHERE, (condition, input, other))
     if result is not None:
-        return to_out(result, out, "where")
+        return result if out is None else to_out(result, out, "where")
     if input is None or other is None:
         raise InvalidType("where: needs both `input` and `other`, or neither")
     if not isinstance(condition, TensorBase) or condition.dtype is not dt.bool_:
@@ -340,7 +345,9 @@ CLAMP, CLAMP_MIN, CLAMP_MAX = Clamp(), ClampMin(), ClampMax()
 
 
 @public(inplace=True)
-def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
+def clamp(
+    input: Any, min: Any = None, max: Any = None, *, out: Any = None, **others: Any
+) -> Tensor:
     """The elements, kept between `min` and `max`: numbers, tensors, or None for no bound.
 
     Shapes: input and bounds broadcast.
@@ -351,6 +358,8 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
     >>> ad.clamp(ad.tensor([-2., 0.5, 2.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])
     """
+    if others:
+        raise unexpected(clamp, others)
     if FOLLOWED and concerns(input, min, max, out):
         said = overridden(clamp, leading(input, min, max), unusual(out=(out, None)))
         if said is not ABSENT:
@@ -366,7 +375,7 @@ def clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> T
         if not isinstance(input, TensorBase):
             assert_tensor("clamp", input)
         result = apply(CLAMP, *promoted("clamp", CLAMP, (input, min, max), kinds=ORDERED))
-    return to_out(result, out, "clamp")
+    return result if out is None else to_out(result, out, "clamp")
 
 
 clip = alias(clamp, "clip")

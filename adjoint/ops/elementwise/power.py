@@ -12,6 +12,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument
+from ...core.keywords import unexpected
 from ...core.op import Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.symbolic_scalar import SymbolicNumber
@@ -115,7 +116,7 @@ POW = Pow()
 
 
 @public(inplace=True)
-def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
+def pow(input: Any, exponent: Any, *, out: Any = None, **others: Any) -> Tensor:
     """`input` to the power of `exponent`.
 
     Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
@@ -127,6 +128,8 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     >>> ad.pow(ad.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])
     """
+    if others:
+        raise unexpected(pow, others)
     if FOLLOWED and concerns(input, exponent, out):
         said = overridden(pow, (input, exponent), unusual(out=(out, None)))
         if said is not ABSENT:
@@ -139,7 +142,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     result = run_known(POW, (input, exponent))
     if result is None:
         result = _pow(operand(input), operand(exponent))
-    return to_out(result, out, "pow")
+    return result if out is None else to_out(result, out, "pow")
 
 
 def _pow(input: Any, exponent: Any) -> Any:

@@ -521,7 +521,7 @@ def _copy(input: Tensor, value: Any) -> Any:
     return apply(_OVERWRITE, input, value)
 
 
-@public()
+@public(plain=True)
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write `src`, broadcast and converted, into this tensor; gradients flow to `src`.
 

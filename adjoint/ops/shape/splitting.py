@@ -18,7 +18,7 @@ from ...core.spec import Spec, normalize_axis
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
-from ...runtime.public import METHODS, explaining, public
+from ...runtime.public import METHODS, explaining, naming, public
 from ...runtime.writes import values_of
 from ..argument_dtypes import INTEGERS, assert_dtypes
 from ..index.slicing import basic_index, before, part
@@ -197,7 +197,10 @@ def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return split(self, split_size, dim)
 
 
-METHODS["split"] = _split  # PyTorch calls the method's argument otherwise
+_split.__name__ = _split.__qualname__ = "split"
+
+
+METHODS["split"] = naming(_split)  # PyTorch calls the method's argument otherwise
 
 
 def _equal_sizes(length: int, size: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from ...core.tensor_base import TensorBase
 from ...ops.random.generators import get_rng_state, set_rng_state
 from ...ops.shape.concatenation import cat
 from ...ops.shape.movement import movedim
+from ...runtime.public import naming
 from ...runtime.tensors import wrap
 from ..utils._pytree import TreeSpec, tree_flatten, tree_is_leaf, tree_unflatten
 
@@ -21,6 +22,7 @@ __all__ = ["vmap"]
 _RANDOMNESS = ("error", "different", "same")
 
 
+@naming
 def vmap(
     func: Callable[..., Any],
     in_dims: Any = 0,

@@ -15,6 +15,7 @@ from ...core.mode import MODE, switched
 from ...core.tensor_base import TensorBase
 from ...runtime.cells import Cell
 from ...runtime.node import Leaf
+from ...runtime.public import naming
 from ...runtime.tensors import wrap
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from .batches import vmap
@@ -122,6 +123,7 @@ class _Reverse:
         return wrap(y._data, None, y._changes)
 
 
+@naming
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """`func(*primals)`, and a function from cotangents of its outputs to those of `primals`.
 
@@ -156,6 +158,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     return (value, pull, tree_map(run.value, aux)) if has_aux else (value, pull)
 
 
+@naming
 def grad_and_value(
     func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -203,6 +206,7 @@ def _grad_and_value(
     return gradient, (value, tree_map(run.value, aux)) if has_aux else value
 
 
+@naming
 def grad(
     func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -226,6 +230,7 @@ def grad(
     return differentiated
 
 
+@naming
 def jacrev(
     func: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,
@@ -281,6 +286,7 @@ def jacrev(
 # ---- forward mode --------------------------------------------------------------------------------
 
 
+@naming
 def jvp(
     func: Callable[..., Any],
     primals: Any,
@@ -362,6 +368,7 @@ def _primal(level: DualLevel, y: Any) -> Any:
     return y._data.inner if level.at(y) else y
 
 
+@naming
 def jacfwd(
     func: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,
@@ -417,6 +424,7 @@ def jacfwd(
     return jacobian
 
 
+@naming
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives the second derivatives of `func`: forward mode over reverse mode.
 
@@ -491,6 +499,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     return tree_unflatten([run.value(y) for y in ys], form), push
 
 
+@naming
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """`func`, which may write to tensors: transforms take it as it is, so nothing is to be removed.
 

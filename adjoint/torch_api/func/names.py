@@ -10,12 +10,13 @@ from ...autograd.levels import Leveled
 from ...core.argument_errors import assert_tensor
 from ...core.errors import AdjointError, InvalidType, ShapeError
 from ...ops.shape.concatenation import stack
-from ...runtime.public import explaining
+from ...runtime.public import explaining, naming
 from ...tensor import Tensor
 
 __all__ = ["debug_unwrap", "rearrange"]
 
 
+@naming
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Any:
     """The tensor wrapped by one inside a transform: with `recurse`, through all of them. Outside,
     itself.

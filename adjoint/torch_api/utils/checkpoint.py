@@ -20,6 +20,7 @@ from ...core.errors import AutogradError, InvalidArgument, Unsupported
 from ...core.missing_names import refused
 from ...ops.random.generators import get_rng_state, set_rng_state
 from ...runtime.node import Leaf, Target, Version, assert_unchanged, next_order
+from ...runtime.public import naming
 from ...runtime.views import alias
 from ...tensor import Tensor
 from ._pytree import tree_leaves
@@ -80,6 +81,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     return [], []
 
 
+@naming
 def set_device_states(
     devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
 ) -> None:
@@ -160,6 +162,7 @@ def checkpoint(
     return found
 
 
+@naming
 def checkpoint_sequential(
     functions: Any,
     segments: int,
