@@ -1081,7 +1081,7 @@ def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, 
     return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
 
 
-def _own_array(value: Any, dtype: Any) -> Any:
+def _own_array(value: object, dtype: object) -> Any:
     """A new array with `value`, as `tensor` makes it."""
     if isinstance(value, TensorBase):
         return concrete(as_tensor(value, dtype=dtype)).copy(order="K")

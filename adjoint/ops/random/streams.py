@@ -234,9 +234,13 @@ def _drawn_now() -> tuple[Any, ...]:
 
 def _outside(x: Any) -> Any:
     """The tensor that `x` is outside of all function transforms."""
-    while isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
-        x = x._data.inner  # type: ignore[attr-defined]
+    while _is_transformed(x._data):
+        x = x._data.inner
     return x
+
+
+def _is_transformed(data: object) -> bool:
+    return isinstance(data, LazyValue) and data.rises and data.kept is None
 
 
 def _is_recorded(tensors: Sequence[Any]) -> bool:
