@@ -21,11 +21,12 @@ class DetachNode(Same, abstract=True):
 
 def own_cell(x: Tensor) -> None:
     """Let gradients of a graph's tensor end at `x`, which becomes a leaf. Where they end at another
-    tensor that shows the same cell, or flow on through it, `x` gets a cell of its own: that of a
-    detached value.
+    tensor that shows the same cell, or flow on through it, or something was computed from it before
+    without a gradient, `x` gets a cell of its own: that of a detached value.
     """
     cell: Cell = x._data
-    if cell.handle() is not x and (cell.tracked or cell.leaf is not None):
+    taken = cell.tracked or cell.leaf is not None or (cell.op is not None and cell.living_users())
+    if cell.handle() is not x and taken:
         cell = x._data = record_cell(cell.state, DetachNode(), (x,))._data
     cell.handle = weakref.ref(x)
 
@@ -39,6 +40,6 @@ def assert_writable(x: Tensor) -> None:
     cell = x._data
     if isinstance(cell, Cell) and type(cell.op) is DetachNode and x._node is not None:
         raise GraphError(
-            f"write: a tensor of shape {tuple(x.shape)} that was detached from a node and requires "
-            "grad, whose memory is the node's; make the leaf with detach().clone()"
+            f"write: a tensor of shape {tuple(x.shape)} that requires grad, and shows the memory of "
+            "a node that others use; make the leaf with detach().clone()"
         )

@@ -384,7 +384,9 @@ def backward(
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
         # All of them before the first hook runs, which may change what they are computed from
         inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
-        outside = [(node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None]
+        outside: list[tuple[Any, Tensor]] = [
+            (node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None
+        ]
         for leaf, g in inside:
             if leaf.extra is None:
                 keep(leaf, g, alone=True)

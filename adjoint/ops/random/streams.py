@@ -247,7 +247,7 @@ def _is_recorded(tensors: Sequence[Any]) -> bool:
     tensors = [*map(_outside, tensors)]
     if any(isinstance(x._data, LazyValue) and x._data.rises for x in tensors):
         return False  # of another layout, which has rules of its own for draws
-    executor = MODE.get().executor
+    executor: Any = MODE.get().executor
     while hasattr(executor, "level"):  # a function transform's
         executor = executor.outer
     if executor is not None:
