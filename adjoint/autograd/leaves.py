@@ -40,6 +40,6 @@ def assert_writable(x: Tensor) -> None:
     cell = x._data
     if isinstance(cell, Cell) and type(cell.op) is DetachNode and x._node is not None:
         raise GraphError(
-            f"write: a tensor of shape {tuple(x.shape)} that requires grad, and shows the memory of "
-            "a node that others use; make the leaf with detach().clone()"
+            f"write: a tensor of shape {tuple(x.shape)} that requires grad, and shows the memory "
+            "of a node that others use; make the leaf with detach().clone()"
         )
