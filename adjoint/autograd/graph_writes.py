@@ -37,8 +37,8 @@ from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import INFERENCE, Version, next_order
 from ..runtime.tensors import wrap
 from ..runtime.writes import ViewWrite, before_change, write_part
-from .leaves import assert_writable
 from .recording import record_cell, source_of
+from .refreshing import assert_writable
 
 if TYPE_CHECKING:
     from ..core.tensor_type import Tensor
