@@ -15,7 +15,6 @@ import numpy as np
 from .autograd import engine, refreshing, wiring
 from .autograd.forward_level import carries_tangent
 from .autograd.gradients import backward as autograd_backward
-from .autograd.leaves import own_cell
 from .autograd.levels import Leveled
 from .backends import numpy as numpy_backend
 from .core import dtype as dt
@@ -320,7 +319,7 @@ class Tensor(TensorBase):
                     "InferenceMode is not allowed; clone it first"
                 )
             if isinstance(self._data, Cell):
-                own_cell(self)
+                refreshing.own_cell(self)
             if self._leaf is None or tuple(self._data.shape) != self._leaf.shape:
                 self._leaf = Leaf(self)
             self._node = self._leaf

@@ -39,8 +39,8 @@ from ..runtime.node import INFERENCE, Version, View, next_order
 from ..runtime.tensors import wrap
 from ..runtime.views import register_view
 from ..runtime.writes import ViewWrite, before_change, write_part
-from .leaves import assert_writable
 from .recording import record_cell, source_of
+from .refreshing import assert_writable
 
 if TYPE_CHECKING:
     from ..core.tensor_type import Tensor

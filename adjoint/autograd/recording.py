@@ -362,7 +362,12 @@ def _may_have_gradient(cell: Cell, x: object) -> bool:
     """Whether gradients could flow through `cell`, while `x`, which shows it, has no history:
     detached.
     """
-    return cell.tracked or (isinstance(cell, SourceCell) and cell.handle() is not x)
+    if cell.tracked:
+        return True
+    if cell.rare is None:  # no tensor is its leaf
+        return isinstance(cell, SourceCell)
+    leaf = cell.handle()
+    return leaf is not x and (leaf is not None or isinstance(cell, SourceCell))
 
 
 def _is_special(cell: Cell, x: Tensor) -> bool:

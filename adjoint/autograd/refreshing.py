@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core import policy
-from ..core.errors import AutogradError
+from ..core.errors import AutogradError, GraphError
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
@@ -125,6 +125,41 @@ def tensor_of(cell: Cell, detached: bool = False) -> Tensor:
     if tensor is not None and tensor._node is not cell:
         return tensor
     return wrap(cell, cell if cell.tracked else None)
+
+
+# ---- leaves --------------------------------------------------------------------------------------
+
+
+class DetachNode(Same, abstract=True):
+    """Identity op that lets no gradient pass."""
+
+    differentiable = False
+
+
+def own_cell(x: Tensor) -> None:
+    """Let gradients of a graph's tensor end at `x`, which becomes a leaf. Where they end at another
+    tensor that shows the same cell, or flow on through it, or something was computed from it before
+    without a gradient, `x` gets a cell of its own: that of a detached value.
+    """
+    cell: Cell = x._data
+    taken = cell.tracked or cell.leaf is not None or (cell.op is not None and cell.living_users())
+    if cell.handle() is not x and taken:
+        cell = x._data = record_cell(cell.state, DetachNode(), (x,))._data
+    cell.handle = weakref.ref(x)
+
+
+def assert_writable(x: Tensor) -> None:
+    """Refuse a write to a leaf with a cell of its own, which would have to reach the tensor that it
+    was detached from.
+
+    Errors: GraphError.
+    """
+    cell = x._data
+    if isinstance(cell, Cell) and type(cell.op) is DetachNode and x._node is not None:
+        raise GraphError(
+            f"write: a tensor of shape {tuple(x.shape)} that requires grad, and shows the memory "
+            "of a node that others use; make the leaf with detach().clone()"
+        )
 
 
 # ---- recorded gradients --------------------------------------------------------------------------
@@ -384,7 +419,9 @@ def backward(
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
         # All of them before the first hook runs, which may change what they are computed from
         inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
-        outside = [(node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None]
+        outside: list[tuple[Any, Tensor]] = [
+            (node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None
+        ]
         for leaf, g in inside:
             if leaf.extra is None:
                 keep(leaf, g, alone=True)

@@ -44,7 +44,6 @@ from ..runtime.cells import (
     release,
     upstream,
 )
-from ..runtime.copying import copy_cells, copy_repeats
 from ..runtime.lazy import concrete
 from ..runtime.repeats import GraphCopy, mark_stale
 from ..runtime.tensors import wrap
@@ -882,6 +881,7 @@ class Graph(ModeSwitch):
         resuming.bring_back(self, state_dict)
 
     def _copied(self, share: bool, memo: dict[int, Any]) -> Graph:
+        from ..runtime.copying import copy_cells, copy_repeats
         from . import saving  # with the files' formats, when first needed
 
         state = self._state
@@ -939,7 +939,7 @@ class Graph(ModeSwitch):
         Errors: GraphError for what was not there when the copy was made.
         """
         origin = self._twins_of()
-        cell = None if origin is None else origin.sources.get(id(node))
+        cell: Cell | None = None if origin is None else origin.sources.get(id(node))
         if cell is None:
             cell = cell_of(node, "twin")
         known, reference = self._twins.get(id(cell), (None, None))
@@ -1081,7 +1081,7 @@ def _using(new: Any, old: Cell, users: Sequence[Cell]) -> dict[Cell, tuple[Any, 
     return {user: tuple([new if x is old else x for x in user.inputs]) for user in users}
 
 
-def _own_array(value: Any, dtype: Any) -> Any:
+def _own_array(value: object, dtype: object) -> Any:
     """A new array with `value`, as `tensor` makes it."""
     if isinstance(value, TensorBase):
         return concrete(as_tensor(value, dtype=dtype)).copy(order="K")

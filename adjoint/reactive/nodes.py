@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.leaves import DetachNode
 from ..autograd.modes import no_grad
 from ..autograd.recording import is_detached, record_cell, source_of
-from ..autograd.refreshing import is_of_graph
+from ..autograd.refreshing import DetachNode, is_of_graph
 from ..core.device import device_of, transfer
 from ..core.errors import AdjointError, DTypeError, GraphError, InvalidArgument, ShapeError
 from ..core.mode import as_set

@@ -20,9 +20,8 @@ import numpy as np
 
 from ..autograd import refreshing
 from ..autograd.graph_writes import Overwritten
-from ..autograd.leaves import DetachNode
 from ..autograd.recording import is_detached, source_of
-from ..autograd.refreshing import Derivation, Derivative
+from ..autograd.refreshing import Derivation, Derivative, DetachNode
 from ..core.device import CPU, host_array, transfer
 from ..core.dtype import dtype, from_numpy_dtype
 from ..core.errors import CheckpointError, DeviceError, GraphError

@@ -571,6 +571,24 @@ def test_a_detached_tensor_that_becomes_a_leaf_leaves_the_gradient_to_the_other(
     assert w.tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("by", ["a use before", "an alias"])
+def test_what_was_computed_without_gradient_gives_a_leaf_none(graph, by, inside):
+    w = graph.parameter([1.0, 2.0])
+    with graph if inside else contextlib.nullcontext():
+        with ad.no_grad():
+            value = w * 2
+        if by == "an alias":
+            leaf = value.detach().requires_grad_()
+            other = (value * w).sum()
+        else:
+            other = (value * w).sum()
+            leaf = value.requires_grad_()
+        loss = other + (leaf * leaf).sum()
+    loss.backward()
+    assert w.grad.tolist() == [2, 4] and leaf.grad.tolist() == [4, 8]
+
+
 def test_a_detached_leaf_without_another_is_written_like_it(graph):
     x = graph.input([1.0, 2.0])
     leaf = x.detach().requires_grad_()

@@ -477,7 +477,7 @@ class Saved(Machine):
     def go_on_with_a_copy(self, share):
         before = saving.lasting(self.graph)
         new = self.graph.copy(share=share)
-        cells = {cell: new._twins[cell]() for cell in before}
+        cells = {cell: new._twins[id(cell)][1]() for cell in before}
         self.go_on(new, {cell: twin for cell, twin in cells.items() if twin is not None})
 
 

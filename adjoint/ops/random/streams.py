@@ -234,16 +234,20 @@ def _drawn_now() -> tuple[Any, ...]:
 
 def _outside(x: Any) -> Any:
     """The tensor that `x` is outside of all function transforms."""
-    while isinstance(x._data, LazyValue) and x._data.rises and x._data.kept is None:
-        x = x._data.inner  # type: ignore[attr-defined]
+    while _is_transformed(x._data):
+        x = x._data.inner
     return x
+
+
+def _is_transformed(data: object) -> bool:
+    return isinstance(data, LazyValue) and data.rises and data.kept is None
 
 
 def _is_recorded(tensors: Sequence[Any]) -> bool:
     tensors = [*map(_outside, tensors)]
     if any(isinstance(x._data, LazyValue) and x._data.rises for x in tensors):
         return False  # of another layout, which has rules of its own for draws
-    executor = MODE.get().executor
+    executor: Any = MODE.get().executor
     while hasattr(executor, "level"):  # a function transform's
         executor = executor.outer
     if executor is not None:
