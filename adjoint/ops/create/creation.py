@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from .like import new_ones as new_ones
 from .like import new_tensor as new_tensor
 from .like import new_zeros as new_zeros
 from .values import array_from, convert_number, fill_number, target
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, Dims, DTypeLike, Layout, MemoryFormat, Number
 
 __all__ = [
     "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
@@ -85,11 +88,11 @@ def tensor(
 @explaining
 @public(method=False)
 def scalar_tensor(
-    s: Any,
+    s: Number,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -111,12 +114,12 @@ def scalar_tensor(
 
 @creating
 def zeros(
-    *sizes: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -136,12 +139,12 @@ def zeros(
 
 @creating
 def ones(
-    *sizes: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -160,15 +163,15 @@ def ones(
 
 @explaining
 def empty(
-    *sizes: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor whose elements are whatever the memory held.
 
@@ -205,13 +208,13 @@ def _filled(
 
 @creating
 def full(
-    size: Any,
-    fill_value: Any,
+    size: Dims,
+    fill_value: Number,
     *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -250,9 +253,9 @@ def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -276,9 +279,9 @@ def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -310,10 +313,10 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:

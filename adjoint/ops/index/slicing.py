@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ..argument_dtypes import INTEGERS, assert_dtypes
 from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
@@ -731,7 +734,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 @explaining
 @rebinding
 @public()
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided(
+    input: Tensor, size: Dims, stride: Dims, storage_offset: int | None = None
+) -> Tensor:
     """A view of the storage with the given sizes, strides and offset, all in elements.
 
     Errors: ShapeError where it leaves the storage; Unsupported where the operation is recorded or
@@ -892,7 +897,7 @@ def slice_scatter(
 @explaining
 @public()
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    input: Tensor, src: Tensor, size: Dims, stride: Dims, storage_offset: int | None = None
 ) -> Tensor:
     """A copy of `input` with the elements that `as_strided` shows replaced by `src`.
 
