@@ -65,9 +65,6 @@ def thrice(x: ad.Tensor, n: int) -> ad.Tensor:
 three: ad.Tensor = thrice(total, n=3)
 outputs, state = nn.LSTM(2, 3)(ad.ones(4, 1, 2))
 cell: ad.Tensor = nn.GRUCell(2, 3)(total)
-ad.vmap(moved)(total)
-ad.func.jacrev(moved)(total)
-ad.utils.checkpoint.checkpoint(moved, total, use_reentrant=False)
 written: ad.Tensor = ad.zeros(2, 3, dtype="float64", device="cpu").sum((0, 1)).to(ad.float32)
 """
 OF_BARE_FUNCTIONS = ("[no-untyped-def]", "[no-untyped-call]")
