@@ -68,6 +68,9 @@ from .runtime.tensors import wrap
 from .runtime.views import alias, laid_out, register_view
 from .runtime.writes import exported, values_of
 
+if TYPE_CHECKING:
+    from .ops.argument_types import DeviceLike, DTypeLike, MemoryFormat
+
 __all__ = ["RemovableHandle", "Tensor"]
 
 assert numpy_backend and deprecated_creation and resizing  # whose import registers functions
@@ -221,7 +224,11 @@ class Tensor(TensorBase):
         def __rpow__(self, other: Any) -> Tensor: ...
 
     def __new__(
-        cls, *data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        cls,
+        *data: Any,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
     ) -> Any:
         """A new tensor: see the class."""
         assert_no_dispatch(cls)
@@ -815,7 +822,7 @@ class Tensor(TensorBase):
         data = laid_out(self)
         return int(data.ctypes.data - memory.owner_of(data).ctypes.data) // self.element_size()
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: MemoryFormat | None = None) -> bool:
         """Whether the elements lie in row-major order without gaps; with a `memory_format` of
         channels last, whether the second dimension is last in memory.
 
@@ -1082,7 +1089,7 @@ class Tensor(TensorBase):
             )
         return load("interop.array_api")  # it stands on this room
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+    def to_device(self, device: DeviceLike, /, *, stream: Any = None) -> Tensor:
         """This tensor on another device; the array API standard's name of `to(device)`.
 
         Errors: DeviceError for a device that does not exist here.

@@ -29,8 +29,11 @@ def twice(x: ad.Tensor) -> ad.Tensor:
 
 
 twice("text")
+ad.zeros(2, dtype=3)
+ad.ones(2).sum(dim=1.5)
+F.conv2d(ad.ones(1, 1, 2, 2), ad.ones(1, 1, 1, 1), stride="two")
 """
-WRONG_LINES = [5, 6, 7, 8, 9, 10, 11, 19]
+WRONG_LINES = [5, 6, 7, 8, 9, 10, 11, 19, 20, 21, 22]
 RIGHT = """\
 import adjoint as ad
 from adjoint import nn
@@ -60,6 +63,9 @@ def thrice(x: ad.Tensor, n: int) -> ad.Tensor:
 
 
 three: ad.Tensor = thrice(total, n=3)
+outputs, state = nn.LSTM(2, 3)(ad.ones(4, 1, 2))
+cell: ad.Tensor = nn.GRUCell(2, 3)(total)
+written: ad.Tensor = ad.zeros(2, 3, dtype="float64", device="cpu").sum((0, 1)).to(ad.float32)
 """
 OF_BARE_FUNCTIONS = ("[no-untyped-def]", "[no-untyped-call]")
 

@@ -283,10 +283,13 @@ def _annotated(error: Exception, signature: inspect.Signature, arguments: Mappin
     """The argument that is no tensor though the signature says so; `_NONE` where there is none."""
     if isinstance(error, (AttributeError, TypeError)):
         for name, value in arguments.items():
-            annotation = str(signature.parameters[name].annotation)
-            if not annotation.startswith("Tensor") or (value is None and "None" in annotation):
+            parameter = signature.parameters[name]
+            kinds = str(parameter.annotation).split(" | ")
+            if "Tensor" not in kinds or set(kinds) - {"Tensor", "None"}:
                 continue
-            if not isinstance(value, TensorBase):
+            if isinstance(value, TensorBase) or (value is None and "None" in kinds):
+                continue
+            if parameter.kind is not parameter.VAR_POSITIONAL:
                 return value
     return _NONE
 

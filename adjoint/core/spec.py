@@ -118,7 +118,9 @@ def normalize_axis(dim: SupportsIndex, ndim: int, op: str) -> int:
 
 
 def normalize_axes(
-    dim: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex] | None, ndim: int, op: str
+    dim: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex] | list[int] | None,
+    ndim: int,
+    op: str,
 ) -> tuple[int, ...]:
     """`dim` (None for all, an int, or several) as a sorted tuple of axes without repeats."""
     if dim is None:

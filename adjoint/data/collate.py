@@ -16,7 +16,6 @@ from ..core.errors import InvalidArgument, InvalidType, ShapeError
 from ..ops.create.creation import tensor
 from ..ops.create.memory import as_tensor
 from ..ops.shape.concatenation import stack
-from ..runtime.public import naming
 from ..tensor import Tensor
 
 Functions = dict[Any, Callable[..., Any]]  # by types of items, or tuples of types
@@ -62,7 +61,6 @@ def default_collate(batch: Sequence[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-@naming
 def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Any:
     """A list of items as one batch: by the function of the items' type, structures by position.
 
@@ -102,13 +100,11 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) ->
     raise InvalidType(_REFUSED.format(kind=type(first)))
 
 
-@naming
 def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Tensor:
     """Tensors, stacked."""
     return _stacked(list(batch))
 
 
-@naming
 def collate_numpy_array_fn(
     batch: Sequence[Any], *, collate_fn_map: Functions | None = None
 ) -> Tensor:
@@ -125,19 +121,16 @@ def _stacked(tensors: list[Tensor]) -> Tensor:
         raise ShapeError(f"default_collate: {error}; pad them, or pass a collate_fn") from None
 
 
-@naming
 def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Tensor:
     """Python's floats, as float64."""
     return tensor(batch, dtype=float64)
 
 
-@naming
 def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Tensor:
     """Python's other numbers."""
     return tensor(batch)
 
 
-@naming
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Functions | None = None) -> Any:
     """Strings, as they are."""
     return batch

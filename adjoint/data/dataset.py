@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from ..core.errors import IndexingError, InvalidArgument, InvalidType
 from ..core.keywords import explain_keywords
 from ..ops.random.random import randperm
-from ..runtime.public import naming
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
@@ -208,7 +207,6 @@ class Subset(Dataset[Any]):
         return len(self.indices)
 
 
-@naming
 def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
     """Random subsets of the given lengths, or fractions that sum to 1, without overlap.
 

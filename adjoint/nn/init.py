@@ -9,7 +9,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..autograd.modes import no_grad
 from ..core.errors import InvalidArgument, ShapeError
@@ -22,6 +22,9 @@ from ..ops.random.generators import torch_generator
 from ..ops.random.random import randperm
 from ..runtime.public import naming
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..ops.argument_types import Random
 
 __all__ = [
     "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
@@ -83,7 +86,9 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
 
 
 @_without_grad
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Random | None = None
+) -> Tensor:
     """Fill with numbers drawn uniformly from an interval.
 
         x ~ U[a, b)
@@ -116,7 +121,9 @@ def uniform_bound_(tensor: Tensor, fan_in: int) -> Tensor:
 
 
 @_without_grad
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Random | None = None
+) -> Tensor:
     """Fill with normally distributed numbers.
 
         x ~ N(mean, std^2)
@@ -142,7 +149,7 @@ def trunc_normal_(
     std: float = 1.0,
     a: float = -2.0,
     b: float = 2.0,
-    generator: Any = None,
+    generator: Random | None = None,
 ) -> Tensor:
     """Fill with normally distributed numbers within [a, b].
 
@@ -329,7 +336,7 @@ _calculate_fan_in_and_fan_out: Callable[[Tensor], tuple[int, int]] = functools.p
 
 
 @naming
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Random | None = None) -> Tensor:
     """Fill uniformly, so that variances stay in both directions (Glorot and Bengio, 2010).
 
         x ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out))
@@ -353,7 +360,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 @naming
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Random | None = None) -> Tensor:
     """Fill normally, so that variances stay in both directions (Glorot and Bengio, 2010).
 
         x ~ N(0, std^2), std = gain sqrt(2 / (fan_in + fan_out))
@@ -395,7 +402,7 @@ def kaiming_uniform_(
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: Random | None = None,
 ) -> Tensor:
     """Fill uniformly, so that signals keep their variance behind a nonlinearity (He et al., 2015).
 
@@ -431,7 +438,7 @@ def kaiming_normal_(
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: Random | None = None,
 ) -> Tensor:
     """Fill normally, so that signals keep their variance behind a nonlinearity (He et al., 2015).
 
@@ -462,7 +469,7 @@ def kaiming_normal_(
 
 
 @_without_grad
-def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Random | None = None) -> Tensor:
     """Fill with a matrix whose rows or columns are orthonormal (Saxe et al., 2014).
 
         x = gain Q, with Q from the QR decomposition of a normally distributed matrix
@@ -498,7 +505,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 @_without_grad
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Random | None = None
+) -> Tensor:
     """Fill a matrix normally, then set a share of each column to zero (Martens, 2010).
 
         x ~ N(0, std^2), but 0 at ceil(sparsity rows) places of each column

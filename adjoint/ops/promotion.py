@@ -231,7 +231,7 @@ def as_tensor_like(value: Any, like: Tensor) -> Tensor:
 
 @explaining
 @public(method=False)
-def result_type(tensor1: Any, tensor2: Any) -> dtype:
+def result_type(tensor1: Tensor, tensor2: Tensor) -> dtype:
     """The dtype that an operation on both (tensors or numbers) would give.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.result_type.html

@@ -126,7 +126,7 @@ def explaining(function: F) -> F:
     other declarations here do.
     """
     if function.__code__.co_name == "named":  # which this one does, too
-        function = function.__wrapped__  # type: ignore[attr-defined]
+        function = vars(function)["__wrapped__"]
 
     @functools.wraps(function)
     def explained(*args: Any, **kwargs: Any) -> Any:

@@ -52,6 +52,22 @@ def tensor_class(written):
     )
 
 
+def test_few_arguments_are_of_any_type(written):
+    """1,564 of 5,287 were, before arguments said their types; 346 are, a third of them *args."""
+    known, unknown = 0, []
+    for module, tree in written.items():
+        for each in ast.walk(tree):
+            if isinstance(each, ast.FunctionDef):
+                given = each.args
+                for one in (*given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+                    if one is not None and one.annotation is not None:
+                        known += 1
+                        if ast.unparse(one.annotation) == "_Any":
+                            unknown.append((module, each.name, one.arg))
+    assert known > 5000
+    assert len(unknown) <= 360, unknown
+
+
 def test_the_top_has_each_public_name(written):
     there = {name for name in dir(ad) if not name.startswith("_")}
     assert there - names(written["adjoint"].body) == set()

@@ -53,7 +53,9 @@ def _with_inplace(name: str, example: str) -> Callable[..., Any]:
             return change(*args, **kwargs)
         return input.copy_(compute(input.clone(), *args, **kwargs))
 
-    last = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    last = inspect.Parameter(
+        "inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=bool
+    )
     function.__signature__ = inspect.Signature([*parameters, last])  # type: ignore[attr-defined]
     function.__name__ = function.__qualname__ = name
     described = (inspect.getdoc(compute) or name).partition("\n\nShape")[0]
@@ -296,7 +298,7 @@ def _normalized(input: Any, p: float, dim: int, eps: float) -> Tensor:
 
 @explaining
 def normalize(
-    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """Division by the norm along a dimension.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ...ops.nn.averaging import adaptive_avg_pool1d, adaptive_avg_pool2d, adapti
 from ...ops.shape.sizes import hold_sizes
 from ...runtime.public import explaining
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = [
     "channel_shuffle", "interpolate", "native_channel_shuffle", "pixel_shuffle",
@@ -304,7 +307,7 @@ def _sizes(
 @explaining
 def interpolate(
     input: Tensor,
-    size: Any = None,
+    size: Dims | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -415,7 +418,7 @@ def _warn_of_old_name(name: str) -> None:
 @explaining
 def upsample(
     input: Tensor,
-    size: Any = None,
+    size: Dims | None = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -445,7 +448,7 @@ def upsample(
 
 
 @explaining
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: Dims | None = None, scale_factor: Any = None) -> Tensor:
     """Old name of `interpolate` in mode "nearest", which warns.
 
         y = interpolate(x, size, scale_factor)
@@ -466,7 +469,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 
 
 @explaining
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(input: Tensor, size: Dims | None = None, scale_factor: Any = None) -> Tensor:
     """Old name of `interpolate` in mode "bilinear" with aligned corners, which warns.
 
         y = interpolate(x, size, scale_factor, "bilinear", align_corners=True)

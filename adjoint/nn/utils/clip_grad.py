@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ...runtime.public import explaining
 from ...runtime.tensors import wrap
 from ...runtime.writes import announce
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import ManyTensors
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -74,7 +77,7 @@ def _joined(values: list[Any], p: float) -> list[Any]:
 
 @_alone
 def get_total_norm(
-    tensors: Any,
+    tensors: ManyTensors,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,

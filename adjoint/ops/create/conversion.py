@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from ..memory_formats import assert_memory_format, follow_hint
 from ..promotion import cast
 from .allocation import finish, sizes_from
 from .values import array_from, target
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, DTypeLike, MemoryFormat
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor",
@@ -78,11 +81,11 @@ class Transfer(Op):
 def to(
     self: Tensor,
     *args: Any,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     non_blocking: bool = False,
     copy: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """The tensor in another dtype or on another device; itself where nothing changes.
 
@@ -144,7 +147,7 @@ _Device = device  # `to` has an argument of this name
 
 
 @public()
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+def cpu(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """The tensor in the CPU's memory; itself where it is there already.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cpu.html
@@ -157,7 +160,10 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 
 @public()
 def cuda(
-    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    self: Tensor,
+    device: DeviceLike | None = None,
+    non_blocking: bool = False,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """The tensor on a CUDA device.
 
@@ -272,7 +278,7 @@ def legacy_new(dtype: dt.dtype, data: tuple[Any, ...], device: Any = None) -> Te
 
 
 @public()
-def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *data: Any, device: DeviceLike | None = None) -> Tensor:
     """A new tensor of this tensor's dtype from sizes or a sequence; `new_*` are clearer.
 
     Source: https://docs.pytorch.org/docs/stable/tensors.html

@@ -7,7 +7,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from ..shape.concatenation import cat
 from ..shape.sizes import hold_values
 from .exchange import from_numpy
 from .memory import UntypedStorage
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, Dims, DTypeLike, Layout
 
 # ---- a function for each element -----------------------------------------------------------------
 
@@ -190,9 +193,9 @@ def from_file(
     shared: bool | None = None,
     size: int | None = 0,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool | None = False,
     requires_grad: bool | None = False,
 ) -> Tensor:
@@ -227,7 +230,7 @@ def from_file(
 
 
 @public(out=True)
-def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+def hash_tensor(input: Tensor, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the 64 bits of all elements, or of those along dimensions: real numbers
     as float64, whole ones as int64.
 

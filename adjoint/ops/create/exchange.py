@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ...runtime.writes import exported
 from .allocation import finish
 from .conversion import to
 from .values import checked_array
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DTypeLike
 
 __all__ = ["from_dlpack", "from_numpy", "frombuffer", "to_dlpack"]
 
@@ -42,7 +45,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 @public(method=False)
 def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A 1-d tensor that shares the memory of a Python buffer.
 

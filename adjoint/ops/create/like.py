@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from .allocation import (
     strided_array,
 )
 from .values import array_from, convert_number, fill_number, target
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, Dims, DTypeLike, Layout, MemoryFormat, Number
 
 __all__ = ["empty_like", "full_like", "ones_like", "zeros_like"]
 
@@ -67,12 +70,12 @@ def _array_like(
 def zeros_like(
     input: Tensor,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Zeros of the shape and dtype of `input`.
 
@@ -92,12 +95,12 @@ def zeros_like(
 def ones_like(
     input: Tensor,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Ones of the shape and dtype of `input`.
 
@@ -117,12 +120,12 @@ def ones_like(
 def empty_like(
     input: Tensor,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Uninitialised memory of the shape and dtype of `input`.
 
@@ -143,12 +146,12 @@ def full_like(
     input: Tensor,
     fill_value: Any,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor filled with one value, of the shape and dtype of `input`.
 
@@ -177,10 +180,10 @@ def new_tensor(
     self: Tensor,
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
-    layout: Any = None,
+    layout: Layout | None = None,
     pin_memory: bool = False,
 ) -> Tensor:
     """A new tensor that copies `data`, in this tensor's dtype unless another is given.
@@ -239,11 +242,11 @@ def _beside(input: Any, device: Any) -> Device:
 @public()
 def new_zeros(
     self: Tensor,
-    *sizes: Any,
-    size: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -264,11 +267,11 @@ def new_zeros(
 @public()
 def new_ones(
     self: Tensor,
-    *sizes: Any,
-    size: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -289,11 +292,11 @@ def new_ones(
 @public()
 def new_empty(
     self: Tensor,
-    *sizes: Any,
-    size: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -316,9 +319,9 @@ def new_empty_strided(
     self: Tensor,
     size: Sequence[int],
     stride: Sequence[int],
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -340,11 +343,11 @@ def new_empty_strided(
 def new_full(
     self: Tensor,
     size: Sequence[int],
-    fill_value: Any,
+    fill_value: Number,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:

@@ -6,7 +6,7 @@ import mmap
 import operator
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .conversion import to
 from .exchange import from_dlpack, from_numpy, frombuffer, to_dlpack
 from .values import array_from, target
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, DTypeLike
+
 __all__ = [
     "TypedStorage", "UntypedStorage", "as_tensor", "asarray", "from_dlpack", "from_numpy",
     "frombuffer", "is_storage", "to_dlpack",
@@ -33,7 +36,9 @@ __all__ = [
 
 @explaining
 @public(method=False)
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(
+    data: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> Tensor:
     """`data` as a tensor, sharing memory and keeping history where nothing has to change.
 
     Errors: those of `tensor`.
@@ -54,8 +59,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(
     obj: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
@@ -451,7 +456,7 @@ def is_shared(self: Tensor) -> bool:
 
 
 @public()
-def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+def pin_memory(self: Tensor, device: DeviceLike | None = None) -> Tensor:
     """A copy in page-locked memory, from which CUDA copies while the program goes on; itself where
     it is there already.
 
@@ -468,7 +473,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 
 @public()
-def is_pinned(self: Tensor, device: Any = None) -> bool:
+def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
     """Whether the memory is page-locked.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_pinned.html

@@ -7,7 +7,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ...runtime.public import explaining, public
 from ...runtime.tensors import fresh
 from .allocation import assert_strided, blank, finish, into
 from .values import target
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, DTypeLike, Layout
 
 __all__ = ["arange", "linspace", "logspace", "range"]
 
@@ -81,14 +84,14 @@ def _range_of_sizes(start: Any, end: Any, step: Any, d: dt.dtype) -> Any:
 @explaining
 @public(method=False)
 def arange(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
+    start: float = 0,
+    end: float | None = None,
+    step: float = 1,
     *,
-    out: Any = None,
+    out: Tensor | None = None,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -126,13 +129,13 @@ def arange(
 
 @public(method=False, out=True)
 def range(
-    start: Any = 0,
-    end: Any = None,
-    step: Any = 1,
+    start: float = 0,
+    end: float | None = None,
+    step: float = 1,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -193,14 +196,14 @@ def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> An
 @explaining
 @public(method=False)
 def linspace(
-    start: Any,
-    end: Any,
+    start: float,
+    end: float,
     steps: int,
     *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -225,15 +228,15 @@ def linspace(
 @explaining
 @public(method=False)
 def logspace(
-    start: Any,
-    end: Any,
+    start: float,
+    end: float,
     steps: int,
     base: float = 10.0,
     *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ..memory_formats import assert_memory_format
 from .allocation import names_on, sizes_from
 from .memory import UntypedStorage, owner_of
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, MemoryFormat
+
 __all__: list[str] = []
 
 
@@ -44,7 +47,7 @@ def _assert_replaceable(x: Any, name: str) -> None:
 
 
 @public()
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Dims, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place; elements that still fit keep their values. A view shows
     that much of the memory that it is a part of, from where it begins. Where memory grows, all
     that show it follow.
@@ -150,7 +153,7 @@ def _grow_under(base: Any, views: list[Any], count: int) -> Any:
 
 @public()
 @explaining
-def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place to that of `other`.
 
     Errors: those of `resize_`.
@@ -165,7 +168,11 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: Any = None) -> Tensor
 
 @public()
 def set_(
-    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+    self: Tensor,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Dims | None = None,
+    stride: Dims | None = None,
 ) -> Tensor:
     """Make this tensor show the memory of `source`, in place; without it, become empty. With
     `size`, and `stride` (row-major unless given), it shows that part, from `storage_offset` on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from .pointwise import (
     unary,
     widen,
 )
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Number, Operand
 
 __all__ = [
     "add", "addcdiv", "addcmul", "div", "divide", "floor_divide", "fmod", "gcd", "lcm", "lerp",
@@ -149,7 +152,9 @@ def _add_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
 
 
 @public(inplace=True)
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None, **others: Any) -> Tensor:
+def add(
+    input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None, **others: Any
+) -> Tensor:
     """input + alpha * other.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -188,7 +193,9 @@ _sub = publish(_sub_general, SUB, "sub", True, BINARY_DOC, 2, True, SUB.kinds)
 
 
 @public(inplace=True)
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None, **others: Any) -> Tensor:
+def sub(
+    input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None, **others: Any
+) -> Tensor:
     """input - alpha * other.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -215,7 +222,7 @@ subtract = alias(sub, "subtract")
 
 @explaining
 @public()
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def rsub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -231,7 +238,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @explaining
 @public()
-def positive(input: Any) -> Tensor:
+def positive(input: Tensor) -> Tensor:
     """The input itself, as `+input`.
 
     Dtypes: any but bool.
@@ -323,7 +330,12 @@ _trunc_divide = binary(TRUNC_DIVIDE, name="div")
 
 @public(inplace=True)
 def div(
-    input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None, **others: Any
+    input: Operand,
+    other: Operand,
+    *,
+    rounding_mode: str | None = None,
+    out: Tensor | None = None,
+    **others: Any,
 ) -> Tensor:
     """input / other, rounded towards zero ("trunc") or down ("floor") where asked.
 
@@ -363,7 +375,7 @@ divide = alias(div, "divide")
 
 @explaining
 @public(inplace=True)
-def true_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
+def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """input / other; integers divide to floats.
 
     Shapes: `input` and `other` broadcast; either may be a Python number.
@@ -593,7 +605,7 @@ _SMALL = range(-128, 128)
 
 
 @public(inplace=True, out=True)
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+def addcmul(input: Operand, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2.
 
     Shapes: the three broadcast.
@@ -613,7 +625,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 @public(inplace=True, out=True)
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+def addcdiv(input: Operand, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2.
 
     Shapes: the three broadcast.
@@ -637,7 +649,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
 
 
 @public(inplace=True, out=True)
-def lerp(input: Any, end: Any, weight: Any) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """input + weight * (end - input); `weight` is a tensor or a number.
 
     Shapes: the three broadcast.

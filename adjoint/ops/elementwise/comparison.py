@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,9 @@ from .relational import (
     not_equal,
     signbit,
 )
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Operand
 
 __all__ = [
     "allclose", "clamp", "clamp_max", "clamp_min", "clip", "eq", "equal", "fmax", "fmin", "ge",
@@ -116,7 +119,12 @@ WHERE = Where()
 
 @public(method=False)
 def where(
-    condition: Any, input: Any = None, other: Any = None, *, out: Any = None, **others: Any
+    condition: Any,
+    input: Operand | None = None,
+    other: Operand | None = None,
+    *,
+    out: Tensor | None = None,
+    **others: Any,
 ) -> Any:
     """The elements of `input` where `condition` is true, of `other` where it is not.
 
@@ -346,7 +354,12 @@ CLAMP, CLAMP_MIN, CLAMP_MAX = Clamp(), ClampMin(), ClampMax()
 
 @public(inplace=True)
 def clamp(
-    input: Any, min: Any = None, max: Any = None, *, out: Any = None, **others: Any
+    input: Operand,
+    min: Operand | None = None,
+    max: Operand | None = None,
+    *,
+    out: Tensor | None = None,
+    **others: Any,
 ) -> Tensor:
     """The elements, kept between `min` and `max`: numbers, tensors, or None for no bound.
 
@@ -384,7 +397,7 @@ _clamp_min, _clamp_max = binary(CLAMP_MIN), binary(CLAMP_MAX)
 
 @explaining
 @public(inplace=True)
-def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
+def clamp_min(input: Operand, min: Operand, *, out: Tensor | None = None) -> Tensor:
     """The elements, raised to `min` where they are smaller.
 
     Shapes: input and bound broadcast.
@@ -400,7 +413,7 @@ def clamp_min(input: Any, min: Any, *, out: Any = None) -> Tensor:
 
 @explaining
 @public(inplace=True)
-def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
+def clamp_max(input: Operand, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """The elements, lowered to `max` where they are greater.
 
     Shapes: input and bound broadcast.
@@ -420,7 +433,7 @@ def clamp_max(input: Any, max: Any, *, out: Any = None) -> Tensor:
 @public()
 @explaining
 def isclose(
-    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """Whether |input - other| <= atol + rtol |other|; infinities are close to their equals only.
 
@@ -460,7 +473,7 @@ def isclose(
 @public()
 @explaining
 def allclose(
-    input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Whether `isclose` holds for all elements.
 
@@ -476,7 +489,7 @@ def allclose(
 
 @public()
 @explaining
-def equal(input: Any, other: Any) -> bool:
+def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and equal elements.
 
     Errors: InvalidType where one is not a tensor.

@@ -140,7 +140,7 @@ _REAL, _IMAG, _CONJ = Real(), Imag(), Conj()
 
 @explaining
 @public(method=False)
-def real(input: Any) -> Tensor:
+def real(input: Tensor) -> Tensor:
     """A view of the real parts; a real tensor itself.
 
     Dtypes: the result is real, of the same precision.
@@ -159,7 +159,7 @@ def real(input: Any) -> Tensor:
 
 @explaining
 @public(method=False)
-def imag(input: Any) -> Tensor:
+def imag(input: Tensor) -> Tensor:
     """A view of the imaginary parts.
 
     Dtypes: complex; the result is real, of the same precision.
@@ -192,7 +192,7 @@ METHODS["imag"] = property(imag, _write_part(imag), doc=imag.__doc__)  # type: i
 
 
 @public(out=True, inplace=True)
-def conj_physical(input: Any) -> Tensor:
+def conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate of each element; a real tensor itself.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.conj_physical.html
@@ -206,7 +206,7 @@ def conj_physical(input: Any) -> Tensor:
 
 @explaining
 @public()
-def conj(input: Any) -> Tensor:
+def conj(input: Tensor) -> Tensor:
     """The complex conjugate of each element, a view; a real tensor itself.
 
     The conjugate is computed at once: PyTorch's lazy conjugate bit does not exist here. Writes to
@@ -230,7 +230,7 @@ def conj(input: Any) -> Tensor:
 
 @explaining
 @public()
-def resolve_conj(input: Any) -> Tensor:
+def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself, or a copy of what `conj` has given, to which no write is carried.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.resolve_conj.html
@@ -244,7 +244,7 @@ def resolve_conj(input: Any) -> Tensor:
 
 @explaining
 @public()
-def resolve_neg(input: Any) -> Tensor:
+def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: negatives are always computed at once.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.resolve_neg.html
@@ -258,7 +258,7 @@ def resolve_neg(input: Any) -> Tensor:
 
 @explaining
 @public()
-def is_conj(input: Any) -> bool:
+def is_conj(input: Tensor) -> bool:
     """Whether the tensor is a conjugate not yet computed: never.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.is_conj.html
@@ -272,7 +272,7 @@ def is_conj(input: Any) -> bool:
 
 @explaining
 @public()
-def is_neg(input: Any) -> bool:
+def is_neg(input: Tensor) -> bool:
     """Whether the tensor is a negative not yet computed: never.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_neg.html
@@ -286,7 +286,7 @@ def is_neg(input: Any) -> bool:
 
 @explaining
 @public(method=False)
-def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
+def complex(real: Any, imag: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers from their real and imaginary parts.
 
     Shapes: `real` and `imag` broadcast.
@@ -316,7 +316,7 @@ def complex(real: Any, imag: Any, *, out: Any = None) -> Tensor:
 
 
 @public(method=False)
-def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
+def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers from their absolute values and angles.
 
     Shapes: `abs` and `angle` broadcast.
@@ -373,7 +373,7 @@ _ANGLE = Angle()
 
 
 @public(out=True)
-def angle(input: Any) -> Tensor:
+def angle(input: Tensor) -> Tensor:
     """The angle of each element in the complex plane; pi for negative real numbers.
 
     Dtypes: the result is real; integers become the default floating-point dtype.
@@ -484,7 +484,7 @@ _VIEW_AS_REAL, _VIEW_AS_COMPLEX = ViewAsReal(), ViewAsComplex()
 
 @explaining
 @public(method=False)
-def view_as_real(input: Any) -> Tensor:
+def view_as_real(input: Tensor) -> Tensor:
     """A view of complex numbers as pairs of real ones in a last dimension of size 2.
 
     Errors: DTypeError for a real tensor.
@@ -498,7 +498,7 @@ def view_as_real(input: Any) -> Tensor:
 
 
 @public(method=False)
-def view_as_complex(input: Any) -> Tensor:
+def view_as_complex(input: Tensor) -> Tensor:
     """A view of pairs of real numbers, in a last dimension of size 2, as complex ones.
 
     Errors: DTypeError for dtypes but float32 and float64; ShapeError for another last dimension,
@@ -523,7 +523,7 @@ def view_as_complex(input: Any) -> Tensor:
 
 @explaining
 @public(method=False)
-def is_complex(input: Any) -> bool:
+def is_complex(input: Tensor) -> bool:
     """Whether the tensor's dtype is complex.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.is_complex.html
@@ -537,7 +537,7 @@ def is_complex(input: Any) -> bool:
 
 @explaining
 @public(method=False)
-def is_floating_point(input: Any) -> bool:
+def is_floating_point(input: Tensor) -> bool:
     """Whether the tensor's dtype is a floating-point one.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.is_floating_point.html
@@ -551,7 +551,7 @@ def is_floating_point(input: Any) -> bool:
 
 @explaining
 @public(method=False)
-def is_signed(input: Any) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Whether the tensor's dtype has negative numbers.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_signed.html
@@ -565,7 +565,7 @@ def is_signed(input: Any) -> bool:
 
 @explaining
 @public(out=False)
-def isreal(input: Any) -> Tensor:
+def isreal(input: Tensor) -> Tensor:
     """Whether each element is real: every element of a real tensor, those without imaginary part
     of a complex one.
 

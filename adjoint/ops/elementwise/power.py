@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from .arithmetic import MUL, mul
 from .comparison import where
 from .functions import exp2, log, square
 from .pointwise import NUMBERS, PLAIN, Elementwise, conj, fitting, operand, promoted, to_out, widen
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Operand
 
 __all__ = ["float_power", "ldexp", "pow"]
 
@@ -116,7 +119,7 @@ POW = Pow()
 
 
 @public(inplace=True)
-def pow(input: Any, exponent: Any, *, out: Any = None, **others: Any) -> Tensor:
+def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None, **others: Any) -> Tensor:
     """`input` to the power of `exponent`.
 
     Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
@@ -166,7 +169,7 @@ def _pow(input: Any, exponent: Any) -> Any:
 
 @public(inplace=True, out=True)
 @explaining
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Operand, exponent: Operand) -> Tensor:
     """`input` to the power of `exponent`, computed in float64 or complex128.
 
     Shapes: `input` and `exponent` broadcast; one of them may be a Python number.
@@ -190,7 +193,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 @public(inplace=True, out=True)
 @explaining
-def ldexp(input: Any, other: Any) -> Tensor:
+def ldexp(input: Operand, other: Operand) -> Tensor:
     """input * 2**other.
 
     Shapes: `input` and `other` broadcast.

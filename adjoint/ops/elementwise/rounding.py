@@ -375,7 +375,7 @@ _heaviside = binary(_HEAVISIDE, name="heaviside")
 
 @public(inplace=True, out=True)
 @explaining
-def heaviside(input: Any, values: Any) -> Tensor:
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 for negative elements, 1 for positive ones, `values` at 0.
 
     Shapes: `input` and `values` broadcast.

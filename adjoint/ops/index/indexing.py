@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .selected import Selected, broadcast_mask, refuse, select, selected_values
 from .slicing import Item, basic_index, number_places
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number, Operand
 
 __all__ = [
     "argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_select",
@@ -550,7 +553,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 
 @writing
-def fill(input: Tensor, value: Any) -> Any:
+def fill(input: Tensor, value: Operand) -> Any:
     """A tensor like `input` filled with one value (a number or a 0-d tensor).
 
     Errors: ShapeError for a tensor with dimensions.
@@ -655,7 +658,7 @@ def rows_at(x: Any, index: Any) -> Any:
 
 
 @writing
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Any:
     """A copy of `input` with the slices of `source` added to those that `index` names.
 
     Shapes: `source` has the shape of `input`, but for `dim`, where it has as many as `index`.
@@ -721,7 +724,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
 
 
 @writing
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
     """A copy of `input` with the slices that `index` names filled with one value.
 
     Errors: IndexingError for an index out of range.
@@ -917,7 +920,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @explaining
 @public(method=False)
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: Dims) -> tuple[Tensor, ...]:
     """The index per dimension of flat positions in a tensor of `shape`.
 
     Errors: InvalidType for a negative size or floating-point positions.

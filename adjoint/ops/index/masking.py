@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from .gather import GatherSum as GatherSum
 from .gather import gather as gather
 from .gather import take_along_dim as take_along_dim
 from .indexing import one_value
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Operand
 
 __all__ = ["masked_fill", "masked_scatter"]
 
@@ -103,7 +106,7 @@ class MaskedFill(Op):
 
 
 @writing
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Any:
     """A copy of `input` with one value (a number or a 0-d tensor) where `mask` is True.
 
     Shapes: `input` and `mask` broadcast (in place, only `mask` does).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from .indexing import one_value
 from .masking import MaskedFill as MaskedFill
 from .masking import masked_fill, masked_scatter
 from .slicing import Place
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Number, Operand
 
 __all__ = [
     "gather", "index_reduce", "masked_fill", "masked_scatter", "one_hot", "scatter",
@@ -334,9 +337,9 @@ def scatter(
     input: Tensor,
     dim: int,
     index: Tensor,
-    src: Any = None,
+    src: Operand | None = None,
     *,
-    value: Any = None,
+    value: Number | None = None,
     reduce: str | None = None,
 ) -> Any:
     """A copy of `input` with result[index[i][j]][j] = src[i][j] for dim 0, and likewise for others;

@@ -29,6 +29,7 @@ from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_o
 from ..shape.sizes import hold_sizes, is_of_graph
 
 if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
     from .number_places import NumberPlace
 
 __all__ = [
@@ -758,7 +759,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 @explaining
 @rebinding
 @public()
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided(
+    input: Tensor, size: Dims, stride: Dims, storage_offset: int | None = None
+) -> Tensor:
     """A view of the storage with the given sizes, strides and offset, all in elements.
 
     Errors: ShapeError where it leaves the storage; Unsupported where the operation is recorded or
@@ -925,7 +928,7 @@ def slice_scatter(
 @explaining
 @public()
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    input: Tensor, src: Tensor, size: Dims, stride: Dims, storage_offset: int | None = None
 ) -> Tensor:
     """A copy of `input` with the elements that `as_strided` shows replaced by `src`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..elementwise.namespace import conj
 from ..promotion import promote
 from ..shape.sizes import hold_sizes
 from .matrix_product import matmul, product
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["chain_matmul", "cross", "einsum", "kron", "tensordot"]
 
@@ -366,7 +369,7 @@ def _path(terms: list[Term], target: list[Any]) -> Sequence[tuple[int, ...]]:
 
 
 @public(method=False, out=True)
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Dims = 2) -> Tensor:
     """The product of two tensors summed over pairs of dimensions.
 
     `dims` is how many of a's last and b's first dimensions to pair, or two lists of dimensions.

@@ -507,7 +507,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 
 @with_out
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+def tensorsolve(A: Tensor, B: Tensor, dims: tuple[int, ...] | list[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorsolve.html

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
@@ -20,6 +20,9 @@ from .fully_connected import LinearWeight as LinearWeight
 from .fully_connected import linear
 from .matrix_product import MatMul as MatMul
 from .matrix_product import matmul, product, transposed
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Number
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "ger", "inner", "linear",
@@ -227,7 +230,9 @@ def zeros_from(x: Tensor) -> Tensor:
 
 
 @public(inplace=True, out=True)
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2).
 
     Shapes: (n, k) and (k, m), `input` broadcast to (n, m).
@@ -243,7 +248,9 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 
 @public(inplace=True, out=True)
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * (mat @ vec).
 
     Shapes: (n, k) and (k,), `input` broadcast to (n,).
@@ -260,7 +267,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 
 @public(inplace=True, out=True)
 @explaining
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2).
 
     Shapes: (n,) and (m,), `input` broadcast to (n, m).
@@ -281,7 +290,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 @public(inplace=True, out=True)
 def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2).
 
@@ -298,7 +307,7 @@ def baddbmm(
 
 @public(inplace=True, out=True)
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
@@ -22,6 +22,9 @@ from .decomposition import LUFactor
 from .matrix_samples import assert_matrices
 from .solving import Inverse
 from .spectra import SVD, Eigh
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number
 
 
 def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
@@ -42,8 +45,8 @@ def _prepared(name: str, x: Tensor, dtype: dt.dtype | None) -> Tensor:
 @with_out
 def vector_norm(
     x: Tensor,
-    ord: Any = 2,
-    dim: Any = None,
+    ord: Number | str = 2,
+    dim: Dims | None = None,
     keepdim: bool = False,
     *,
     dtype: dt.dtype | None = None,
@@ -76,7 +79,7 @@ _MATRIX_ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 def matrix_norm(
     A: Tensor,
     ord: Any = "fro",
-    dim: Any = (-2, -1),
+    dim: Dims = (-2, -1),
     keepdim: bool = False,
     *,
     dtype: dt.dtype | None = None,
@@ -127,8 +130,8 @@ def matrix_norm(
 @with_out
 def norm(
     A: Tensor,
-    ord: Any = None,
-    dim: Any = None,
+    ord: Number | str | None = None,
+    dim: Dims | None = None,
     keepdim: bool = False,
     *,
     dtype: dt.dtype | None = None,
@@ -163,7 +166,7 @@ def norm(
 
 
 @with_out
-def cond(A: Tensor, p: Any = None) -> Tensor:
+def cond(A: Tensor, p: Number | None = None) -> Tensor:
     """The condition number: the norm of a matrix times that of its inverse (2-norm where None).
 
     Shapes: batches of matrices; square unless `p` is None, 2 or -2.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ...runtime.public import FUNCTIONS, explaining
 from ..shape.sizes import hold_sizes
 from .pooling import MaxPool, MaxPoolIndices
 from .windows import Sizes, batched, per_dimension
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"]
 
@@ -71,7 +74,9 @@ def _adaptive_max_pool(rank: int, input: Tensor, output_size: Any, return_indice
 
 
 @explaining
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> Any:
     """Largest value of each of output_size windows that cover the signals evenly.
 
         y[i] = max of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
@@ -96,7 +101,9 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 @explaining
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
+) -> Any:
     """Largest value of each of output_size windows that cover the images evenly.
 
         y[i] = max of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]

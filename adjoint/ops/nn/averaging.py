@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,11 @@ from .adaptive_maxima import (
 from .pooling import pool_geometry
 from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...ops.argument_types import Dims
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -205,9 +210,9 @@ def _avg_pool(
 @public(method=False)
 def avg_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
@@ -243,9 +248,9 @@ def avg_pool1d(
 @explaining
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -373,7 +378,7 @@ def _constant(beside: Tensor, array: Any, dtype: dt.dtype) -> Tensor:
 
 @explaining
 @public(method=False)
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Mean of each of output_size windows that cover the signals evenly.
 
         y[i] = mean of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
@@ -394,7 +399,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
 
 @explaining
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Mean of each of output_size windows that cover the images evenly.
 
         y[i] = mean of x[floor(i size / output_size) : ceil((i + 1) size / output_size)]
@@ -452,7 +457,11 @@ def _lp_pool(
 
 @explaining
 def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """p-norm of each window of signals.
 
@@ -480,7 +489,11 @@ def lp_pool1d(
 
 @explaining
 def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """p-norm of each window of images.
 
@@ -509,7 +522,11 @@ def lp_pool2d(
 
 @explaining
 def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """p-norm of each window of volumes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.tensor_type import Tensor
@@ -15,6 +15,9 @@ from .convolution_ops import ConvolutionInput as ConvolutionInput
 from .convolution_ops import ConvolutionOp as ConvolutionOp
 from .convolution_ops import ConvolutionWeight as ConvolutionWeight
 from .windows import Pairs, Sizes, batched, hashable, per_dimension
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
@@ -99,9 +102,9 @@ def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of signals with kernels.
@@ -142,9 +145,9 @@ def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of images with kernels.
@@ -187,9 +190,9 @@ def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    dilation: Dims = 1,
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of volumes with kernels.
@@ -295,11 +298,11 @@ def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Tensor:
     """Transposed convolution of signals: each element of the input spreads a kernel.
 
@@ -341,11 +344,11 @@ def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Tensor:
     """Transposed convolution of images: each element of the input spreads a kernel.
 
@@ -388,11 +391,11 @@ def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: Dims = 1,
+    padding: Dims | str = 0,
+    output_padding: Dims = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Dims = 1,
 ) -> Tensor:
     """Transposed convolution of volumes: each element of the input spreads a kernel.
 

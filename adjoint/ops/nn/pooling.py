@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ...runtime.public import explaining, public
 from ..samples import array, each_dtype
 from ..shape.sizes import hold_sizes
 from .windows import Pairs, Sizes, batched, hashable, per_dimension, reference_windows, window_count
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["max_pool1d", "max_pool2d", "max_pool3d"]
 
@@ -286,10 +289,10 @@ def _max_pool(
 @public(method=False)
 def max_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -329,10 +332,10 @@ def max_pool1d(
 @public(method=False)
 def max_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -372,10 +375,10 @@ def max_pool2d(
 @public(method=False)
 def max_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ...runtime.dispatch import apply
 from ...runtime.public import explaining
 from ..samples import array
 from .windows import Pairs, Sizes, batched, per_dimension, reference_windows, window_count
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 # torch.unfold is another function (windows along one dimension): these two are nn.functional's.
 __all__ = ["fold", "unfold"]
@@ -147,7 +150,7 @@ class Fold(Op):
 
 @explaining
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor, kernel_size: Dims, dilation: Dims = 1, padding: Dims = 0, stride: Dims = 1
 ) -> Tensor:
     """Windows of images as columns (im2col).
 
@@ -186,11 +189,11 @@ def unfold(
 @explaining
 def fold(
     input: Tensor,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
+    output_size: Dims,
+    kernel_size: Dims,
+    dilation: Dims = 1,
+    padding: Dims = 0,
+    stride: Dims = 1,
 ) -> Tensor:
     """Images from columns (col2im): elements that meet are added.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidArgument
 from ...core.spec import prod
@@ -10,6 +10,9 @@ from ...core.tensor_type import Tensor
 from ...runtime.public import explaining
 from ..shape.sizes import hold_sizes
 from .windows import per_dimension
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -50,10 +53,10 @@ def _max_unpool(
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    output_size: Dims | None = None,
 ) -> Tensor:
     """Zeros with the results of `max_pool1d` back at their indices.
 
@@ -87,10 +90,10 @@ def max_unpool1d(
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    output_size: Dims | None = None,
 ) -> Tensor:
     """Zeros with the results of `max_pool2d` back at their indices.
 
@@ -124,10 +127,10 @@ def max_unpool2d(
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    kernel_size: Dims,
+    stride: Dims | None = None,
+    padding: Dims = 0,
+    output_size: Dims | None = None,
 ) -> Tensor:
     """Zeros with the results of `max_pool3d` back at their indices.
 

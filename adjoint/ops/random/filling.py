@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, InvalidType
@@ -18,13 +18,16 @@ from .generators import torch_generator
 from .random import _assert_probability, _assert_std, _chosen, _draw_integers, _like, _mask
 from .streams import _assert_kind, draw_for, draw_normal, draw_uniform, drawn, followed
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import Random
+
 __all__: list[str] = []
 
 
 # Each takes the tensor as it is and returns what it becomes; see autograd/inplace.py.
 
 
-def _uniform(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+def _uniform(self: Tensor, *bounds: Any, generator: Random | None = None, **named: Any) -> Tensor:
     """Numbers spread evenly over [from, to); 0 and 1 unless given."""
     low, high = _bounds("uniform_", bounds, named, (0.0, 1.0))
     if not low <= high:
@@ -43,14 +46,16 @@ def _bounds(name: str, given: tuple[Any, ...], named: dict[str, Any], default: A
     return [named.get("from", found[0]), named.get("to", found[1])]
 
 
-def _normal(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+def _normal(
+    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Random | None = None
+) -> Tensor:
     """Normal numbers."""
     _assert_std(std, "normal_")
     shape = tuple(self.shape)
     return draw_normal(shape, self.dtype, generator, self.device, self, mean, std)
 
 
-def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Random | None = None) -> Tensor:
     """1 with probability p (a number, or a tensor that broadcasts), else 0."""
     if isinstance(p, TensorBase):
         chances = cast(p.expand(self.shape), dt.float64)  # type: ignore[attr-defined]
@@ -61,7 +66,7 @@ def _bernoulli(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     return _mask(tuple(self.shape), self.dtype, p, 1.0, generator, self.device, self)
 
 
-def _random(self: Tensor, *bounds: Any, generator: Any = None, **named: Any) -> Tensor:
+def _random(self: Tensor, *bounds: Any, generator: Random | None = None, **named: Any) -> Tensor:
     """Whole numbers of [from, to); of all that the dtype holds exactly unless given."""
     if len(bounds) == 1 and not named:
         bounds = (0, bounds[0])
@@ -92,7 +97,7 @@ def _as_torch(self: Tensor, generator: Any, method: str, *args: float) -> Tensor
     return followed(own, self.device, method, tuple(map(float, args)), shape, self.dtype, self)
 
 
-def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Random | None = None) -> Tensor:
     """Numbers with the exponential distribution of rate lambd."""
     if not lambd > 0:
         raise InvalidArgument(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
@@ -103,7 +108,7 @@ def _exponential(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
     return values if lambd == 1.0 else values / lambd
 
 
-def _geometric(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+def _geometric(self: Tensor, p: float, *, generator: Random | None = None) -> Tensor:
     """The number of trials up to the first success, each of probability p."""
     if not 0 < p < 1:
         raise InvalidArgument(f"geometric_ expects p to be in (0, 1), but got p={p}")
@@ -115,7 +120,7 @@ def _geometric(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
 
 
 def _cauchy(
-    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Random | None = None
 ) -> Tensor:
     """Numbers with the Cauchy distribution."""
     if not sigma > 0:
@@ -128,7 +133,7 @@ def _cauchy(
 
 
 def _log_normal(
-    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Random | None = None
 ) -> Tensor:
     """Numbers whose logarithm is normal with this mean and standard deviation."""
     if not std > 0:

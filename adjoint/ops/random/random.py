@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,6 +70,9 @@ from .streams import (
     rejecting,
 )
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, Dims, DTypeLike, Layout, MemoryFormat
+
 __all__ = [
     "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
     "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn",
@@ -96,13 +99,13 @@ def _finished(
 @public(method=False)
 @functools.partial(creating, draw=(Uniform, default_generator))
 def rand(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
     generator: Generator | None = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -125,13 +128,13 @@ def rand(
 @public(method=False)
 @functools.partial(creating, draw=(Normal, default_generator))
 def randn(
-    *sizes: Any,
-    size: Any = None,
+    *sizes: Dims,
+    size: Dims | None = None,
     generator: Generator | None = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -156,13 +159,13 @@ def randn(
 def randint(
     low: Any = None,
     high: Any = None,
-    size: Any = None,
+    size: tuple[int, ...] | list[int] | None = None,
     *,
     generator: Generator | None = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -239,10 +242,10 @@ def randperm(
     n: int,
     *,
     generator: Generator | None = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -274,12 +277,12 @@ def rand_like(
     input: Tensor,
     *,
     generator: Generator | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Numbers spread evenly over [0, 1), in the shape and dtype of `input`.
 
@@ -305,12 +308,12 @@ def randn_like(
     input: Tensor,
     *,
     generator: Generator | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Standard normal numbers in the shape and dtype of `input`.
 
@@ -339,12 +342,12 @@ def randint_like(
     high: Any = None,
     *,
     generator: Generator | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    memory_format: Any = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Whole numbers of [low, high) in the shape and dtype of `input`; low is 0 if left out.
 
@@ -374,13 +377,13 @@ def randint_like(
 def normal(
     mean: Any,
     std: Any = 1.0,
-    size: Any = None,
+    size: tuple[int, ...] | list[int] | None = None,
     *,
     generator: Generator | None = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:

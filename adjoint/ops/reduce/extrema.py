@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from ...runtime.public import public
 from .. import return_types
 from ..samples import FLOATS, INTS
 from .reduction import Reduction, reduction, reduction_samples, wide
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Operand
 
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
@@ -177,7 +180,7 @@ def value_at(input: Any, place: Any, axis: int, keepdim: bool, result: Any) -> A
 
 @public(out=True)
 @checking
-def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Any:
     """The largest element over `dim` (an int, several, or all where empty).
 
     Equal extreme elements share the gradient evenly.
@@ -193,7 +196,7 @@ def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
 
 @public(out=True)
 @checking
-def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Any:
     """The smallest element over `dim` (an int, several, or all where empty).
 
     Equal extreme elements share the gradient evenly.
@@ -260,7 +263,9 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> return_types.max: ...
 @overload
 def max(input: Tensor, other: Tensor) -> Tensor: ...
 @public(out=True)
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def max(
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
     """The largest element; with `dim`, the largest along it and where they are; with a second
     tensor, the elementwise maximum.
 
@@ -284,7 +289,9 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> return_types.min: ...
 @overload
 def min(input: Tensor, other: Tensor) -> Tensor: ...
 @public(out=True)
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+def min(
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, other: Operand | None = None
+) -> Any:
     """The smallest element; with `dim`, the smallest along it and where they are; with a second
     tensor, the elementwise minimum.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ..samples import FLOATS, array, each_dtype, strided
 from ..shape.sizes import hold_sizes
 from .extrema import assert_not_empty, share_evenly, value_at
 from .sort import OnePlace, assert_sortable, place_along, ranked_places, ranking_samples, sort
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Operand
 
 __all__ = ["median", "mode", "nanmedian", "nanquantile", "quantile"]
 
@@ -222,7 +225,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> return_types.mo
 @public(out=True)
 def quantile(
     input: Tensor,
-    q: Any,
+    q: Operand,
     dim: int | None = None,
     keepdim: bool = False,
     *,
@@ -245,7 +248,7 @@ def quantile(
 @public(out=True)
 def nanquantile(
     input: Tensor,
-    q: Any,
+    q: Operand,
     dim: int | None = None,
     keepdim: bool = False,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..elementwise.pointwise import conj
 from ..promotion import cast
 from ..samples import COMPLEX, FLOATS, INTS, array, strided
 from ..shape.movement import Expand
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "sum"]
 
@@ -259,7 +262,7 @@ class LogSumExp(Reduction):
 
 @public(out=True)
 def sum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
 ) -> Tensor:
     """The sum of the elements over `dim` (an int, several, or all where None).
 
@@ -285,7 +288,7 @@ def sum(
 
 @public(out=True)
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
 ) -> Tensor:
     """The mean of the elements over `dim` (an int, several, or all where None).
 
@@ -310,7 +313,7 @@ def mean(
 @public(out=True)
 @checking
 def prod(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
 ) -> Any:
     """The product of the elements over `dim` (an int, or all where None).
 
@@ -339,7 +342,7 @@ def _logical(cls: Any, input: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @public(out=True)
-def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:
     """Whether all elements over `dim` (an int, several, or all where None) are true, not zero.
 
     Shapes: any; True for no elements.
@@ -353,7 +356,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 @public(out=True)
-def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:
     """Whether any element over `dim` (an int, several, or all where None) is true, not zero.
 
     Shapes: any; False for no elements.
@@ -367,7 +370,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 @public()
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Dims | None = None) -> Tensor:
     """Number of elements over `dim` (an int, several, or all where None) that are not zero.
 
     Dtypes: int64.
@@ -381,7 +384,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 
 
 @public()
-def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+def sum_to_size(self: Tensor, *size: Dims) -> Tensor:
     """The tensor summed over the dimensions along which `size` would have to be broadcast.
 
     Shapes: `size` must broadcast to this tensor's shape.
@@ -408,7 +411,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 
 
 @public(out=True)
-def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of the exponentials over `dim` (an int or several).
 
     Shapes: any; -inf for no elements.
@@ -425,7 +428,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 @public(out=True)
 def nansum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
 ) -> Tensor:
     """The sum over `dim` (an int, several, or all where None) of the elements that are not NaN.
 
@@ -445,7 +448,7 @@ def nansum(
 
 @public(out=True)
 def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: dt.dtype | None = None
 ) -> Tensor:
     """The mean over `dim` (an int, several, or all where None) of the elements that are not NaN.
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from ..samples import COMPLEX, FLOATS, INTS, array, strided
 from ..shape.sizes import hold_sizes
 from .extrema import assert_comparable
 from .reduction import shifted, wide
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number
 
 __all__ = [
     "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "gradient",
@@ -372,7 +375,11 @@ def _cumulative_extremum(op: Any, name: str, input: Any, dim: Any) -> Any:
 
 @public(out=True)
 def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
 ) -> Tensor:
     """The differences of neighbours along `dim`, taken `n` times.
 
@@ -402,7 +409,7 @@ def diff(
 @explaining
 @public(method=False)
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    input: Tensor, *, spacing: Any = 1, dim: Dims | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Estimates of the derivatives along `dim` (all dimensions without) from neighbours.
 
@@ -487,7 +494,7 @@ def _edge(x0: Any, x1: Any, x2: Any, near: Any, far: Any) -> Any:
 
 
 @public(method=False)
-def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Any = None, *, dx: Number | None = None, dim: int = -1) -> Tensor:
     """The integral of `y` along `dim` by the trapezoidal rule, at places `x` or `dx` apart.
 
     Shapes: `x` has the shape of `y`, or is 1-d of its size along `dim`.
@@ -504,7 +511,9 @@ trapz = trapezoid
 
 
 @public(method=False)
-def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(
+    y: Tensor, x: Any = None, *, dx: Number | None = None, dim: int = -1
+) -> Tensor:
     """The running integral of `y` along `dim` by the trapezoidal rule.
 
     Shapes: as in `trapezoid`; the result is one shorter along `dim`.

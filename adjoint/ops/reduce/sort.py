@@ -473,7 +473,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ret
 @public(method=False, out=True)
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Any,
+    input: Tensor,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -514,7 +514,7 @@ def searchsorted(
 @public(out=True)
 @explaining
 def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+    input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The number of the bucket, between sorted `boundaries`, that each value falls into.
 

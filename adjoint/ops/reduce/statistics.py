@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..samples import COMPLEX, FLOATS, array, each_dtype, strided
 from ..shape.sizes import hold_sizes
 from .extrema import share_evenly
 from .reduction import Reduction, wide
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number
 
 __all__ = ["corrcoef", "cov", "dist", "norm", "renorm", "std", "std_mean", "var", "var_mean"]
 
@@ -162,7 +165,7 @@ def _var_mean_op(
 @public(out=True)
 def var(
     input: Tensor,
-    dim: Any = None,
+    dim: Dims | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -184,7 +187,7 @@ def var(
 @public(out=True)
 def std(
     input: Tensor,
-    dim: Any = None,
+    dim: Dims | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -207,7 +210,7 @@ def std(
 @public(method=False, out=True)
 def var_mean(
     input: Tensor,
-    dim: Any = None,
+    dim: Dims | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -226,7 +229,7 @@ def var_mean(
 @public(method=False, out=True)
 def std_mean(
     input: Tensor,
-    dim: Any = None,
+    dim: Dims | None = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
@@ -324,8 +327,8 @@ class Norm(OfSquares):
 @public(out=True)
 def norm(
     input: Tensor,
-    p: Any = "fro",
-    dim: Any = None,
+    p: Number | str = "fro",
+    dim: Dims | None = None,
     keepdim: bool = False,
     dtype: dt.dtype | None = None,
 ) -> Tensor:

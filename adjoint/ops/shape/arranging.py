@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from .repeating import repeat_interleave, tile
 from .sizes import hold_sizes
 from .triangles import Triangle as Triangle
 from .triangles import tril, tril_indices, triu, triu_indices
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, ManyTensors, Number
 
 __all__ = [
     "block_diag", "cartesian_prod", "combinations", "constant_pad_nd", "flip", "fliplr", "flipud",
@@ -117,7 +120,7 @@ class Roll(Movement):
 
 @explaining
 @public()
-def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+def flip(input: Tensor, *axes: Dims, dims: Dims | None = None) -> Tensor:
     """A copy with the elements in reverse order along `dims`.
 
     Errors: IndexingError for a dim out of range; ShapeError for one that appears twice.
@@ -175,7 +178,7 @@ def _ints(value: Any, name: str) -> tuple[int, ...]:
 
 @explaining
 @public()
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     """The elements shifted along `dims`, those pushed over the end coming in at the start; as one
     flat sequence without `dims`.
 
@@ -215,7 +218,7 @@ def _rolled(x: Any, shift: int, axis: int) -> Any:
 
 @explaining
 @public()
-def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+def rot90(input: Tensor, k: int = 1, dims: tuple[int, int] | list[int] = (0, 1)) -> Tensor:
     """The plane of two dimensions turned by k times 90 degrees, from the first to the second.
 
     Errors: ShapeError where `dims` does not name two different dimensions.
@@ -252,7 +255,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 
 @checking
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+def pad(input: Tensor, pad: Dims, mode: str = "constant", value: float | None = None) -> Any:
     """Tensor made larger, or smaller, at both ends of its last dimensions.
 
         y[i] = x[i - before] where x has that place
@@ -317,7 +320,7 @@ _padded = pad  # the next function has an argument of that name
 
 @explaining
 @public(method=False)
-def constant_pad_nd(input: Tensor, pad: Any, value: float = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Dims, value: float = 0) -> Tensor:
     """`input` with constants around it: `pad` says how many before and after each dimension, the
     last one first.
 
@@ -419,7 +422,7 @@ def _repeated(x: Any, axis: int, place: int, times: int) -> Any:
 
 @explaining
 @public(method=False)
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+def meshgrid(*tensors: Tensor | ManyTensors, indexing: str = "ij") -> tuple[Any, ...]:
     """The coordinates of all points of a grid: one tensor for each vector given.
 
     Shapes: for "ij", result i varies along dimension i; "xy" swaps the first two.
@@ -464,7 +467,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 
 @explaining
 @public(method=False)
-def cartesian_prod(*tensors: Any) -> Tensor:
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of one element from each vector, one row each.
 
     Errors: ShapeError for tensors that are not 1-d.
@@ -516,7 +519,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @explaining
 @public(method=False)
-def block_diag(*tensors: Any) -> Tensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices along its diagonal, zeros elsewhere.
 
     Shapes: vectors count as rows, 0-d tensors as 1 x 1.
@@ -552,7 +555,7 @@ def block_diag(*tensors: Any) -> Tensor:
 
 
 @public()
-def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """Write one value on the main diagonal, in place; again below the square where `wrap`.
 
     Errors: ShapeError for fewer than 2 dimensions, or more than 2 of different sizes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from ..index.slicing import basic_index
 from ..promotion import cast, common_dtype
 from ..samples import KINDS, array, each_dtype, strided
 from .movement import Movement, atleast_1d, atleast_2d, atleast_3d
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import ManyTensors
 
 __all__ = [
     "cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "stack",
@@ -212,7 +215,7 @@ def _promoted(tensors: Any, name: str) -> list[Any]:
 
 @public(method=False, out=True)
 @checking
-def cat(tensors: Any, dim: int = 0) -> Any:
+def cat(tensors: ManyTensors, dim: int = 0) -> Any:
     """Tensors joined along an existing dimension.
 
     Shapes: equal but for `dim`; empty 1-d tensors join anything.
@@ -236,7 +239,7 @@ def cat(tensors: Any, dim: int = 0) -> Any:
 
 
 @public(method=False, out=True)
-def concat(tensors: Any, dim: int = 0) -> Tensor:
+def concat(tensors: ManyTensors, dim: int = 0) -> Tensor:
     """Tensors joined along an existing dimension; another name of `cat`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.concat.html
@@ -248,7 +251,7 @@ def concat(tensors: Any, dim: int = 0) -> Tensor:
 
 
 @public(method=False, out=True)
-def concatenate(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
+def concatenate(tensors: ManyTensors, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors joined along an existing dimension; another name of `cat`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.concatenate.html
@@ -261,7 +264,7 @@ def concatenate(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tenso
 
 @public(method=False, out=True)
 @checking
-def stack(tensors: Any, dim: int = 0) -> Any:
+def stack(tensors: ManyTensors, dim: int = 0) -> Any:
     """Tensors of one shape joined along a new dimension.
 
     Dtypes: promoted to a common one.
@@ -277,7 +280,7 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 
 
 @public(method=False, out=True)
-def hstack(tensors: Any) -> Tensor:
+def hstack(tensors: ManyTensors) -> Tensor:
     """Tensors joined along the second dimension, vectors along the first.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.hstack.html
@@ -290,7 +293,7 @@ def hstack(tensors: Any) -> Tensor:
 
 
 @public(method=False, out=True)
-def vstack(tensors: Any) -> Tensor:
+def vstack(tensors: ManyTensors) -> Tensor:
     """Tensors joined along the first dimension, vectors as rows.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.vstack.html
@@ -303,7 +306,7 @@ def vstack(tensors: Any) -> Tensor:
 
 
 @public(method=False, out=True)
-def row_stack(tensors: Any) -> Tensor:
+def row_stack(tensors: ManyTensors) -> Tensor:
     """Tensors joined along the first dimension; another name of `vstack`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.row_stack.html
@@ -315,7 +318,7 @@ def row_stack(tensors: Any) -> Tensor:
 
 
 @public(method=False, out=True)
-def dstack(tensors: Any) -> Tensor:
+def dstack(tensors: ManyTensors) -> Tensor:
     """Tensors joined along the third dimension.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.dstack.html
@@ -328,7 +331,7 @@ def dstack(tensors: Any) -> Tensor:
 
 
 @public(method=False, out=True)
-def column_stack(tensors: Any) -> Tensor:
+def column_stack(tensors: ManyTensors) -> Tensor:
     """Tensors joined along the second dimension, vectors as columns.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.column_stack.html

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.public import FUNCTIONS, METHODS, with_out
 from ..elementwise import complex  # noqa: F401 - they declare the views
 from ..index import slicing  # noqa: F401 - they declare the views
 from . import joining, movement  # noqa: F401 - they declare the views
+
+if TYPE_CHECKING:
+    from ...core.tensor_type import Tensor
+    from ...ops.argument_types import Dims
 
 __all__ = [
     "alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "permute_copy",
@@ -20,20 +24,20 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _alias(input: Any) -> Any:
+def _alias(input: Tensor) -> Any:
     return input
 
 
-def _detach(input: Any) -> Any:
+def _detach(input: Tensor) -> Any:
     return input.detach()
 
 
-def _expand(input: Any, size: Any, *, implicit: bool = False) -> Any:
+def _expand(input: Tensor, size: Dims, *, implicit: bool = False) -> Any:
     return FUNCTIONS["expand"](input, size)
 
 
 def _slice(
-    input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Any:
     return input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)]
 

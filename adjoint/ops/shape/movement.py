@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ...runtime.views import is_in_order, lies, shares_storage
 from ..memory_formats import follow_hint
 from ..samples import array, strided
 from .sizes import hold_sizes, is_of_graph
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, ManyTensors, MemoryFormat
 
 __all__ = [
     "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
@@ -378,7 +381,7 @@ def infer_size(shape: tuple[int, ...], count: int, name: str) -> tuple[int, ...]
 
 @public()
 @viewing
-def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+def reshape(input: Tensor, *sizes: Dims, shape: Dims | None = None) -> Tensor:
     """A tensor of the same elements in another shape; a view where the memory allows one, else a
     copy.
 
@@ -395,7 +398,9 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 
 
 @public()
-def view(input: Tensor, *sizes: Any, size: Any = None, dtype: dt.dtype | None = None) -> Tensor:
+def view(
+    input: Tensor, *sizes: Dims, size: Dims | None = None, dtype: dt.dtype | None = None
+) -> Tensor:
     """A view in another shape, or of the same memory read as another `dtype`.
 
     Shapes: as for `reshape`.
@@ -511,7 +516,7 @@ def ravel(input: Tensor) -> Tensor:
 
 @public()
 @viewing
-def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: Dims) -> Tensor:
     """The tensor with one dimension split into several; one of `sizes` may be -1.
 
     Errors: ShapeError where the sizes do not multiply to that of `dim`.
@@ -539,7 +544,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 @rebinding
 @public()
 @viewing
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
     """A view without the dimensions of size 1: all of them, or those among `dim`.
 
     Errors: IndexingError for a dim out of range.
@@ -577,7 +582,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @public()
 @viewing
-def permute(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+def permute(input: Tensor, *axes: Dims, dims: Dims | None = None) -> Tensor:
     """A view with the dimensions in another order.
 
     Shapes: `dims` names every dimension once.
@@ -680,7 +685,7 @@ def t(input: Tensor) -> Tensor:
 
 @public()
 @viewing
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """A view with the dimensions `source` moved to the places `destination`.
 
     Errors: ShapeError where the two differ in number or repeat a dim.
@@ -709,7 +714,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 @explaining
 @public()
-def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
+def moveaxis(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """A view with dimensions moved; `movedim` by NumPy's name.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.moveaxis.html
@@ -777,7 +782,7 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {
 
 @public()
 @viewing
-def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+def expand(input: Tensor, *sizes: Dims, size: Dims | None = None) -> Tensor:
     """A view with dimensions of size 1 repeated; -1 keeps a size.
 
     Shapes: new dimensions may be added in front.
@@ -820,7 +825,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 @explaining
 @public()
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, size: Dims) -> Tensor:
     """A view of `input` broadcast to `size`.
 
     Errors: ShapeError where the shapes do not fit.
@@ -849,7 +854,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 @explaining
 @public(method=False)
-def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*tensors: Tensor | ManyTensors) -> tuple[Any, ...]:
     """Views of all tensors, broadcast to their common shape.
 
     Errors: ShapeError where the shapes do not broadcast.
@@ -878,7 +883,7 @@ def sequence_of(tensors: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 @explaining
 @public()
 @explaining
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """A copy through which gradients flow back.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.clone.html
@@ -894,7 +899,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 @public()
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+def contiguous(input: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """The tensor itself where its memory is row-major without gaps, otherwise a copy that is.
 
     A memory format with channels last is a hint; the memory stays row-major, and a warning says so.
@@ -930,7 +935,7 @@ def _each(tensors: tuple[Any, ...], name: str, function: Callable[[Any], Any]) -
 
 @explaining
 @public(method=False)
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | ManyTensors) -> Any:
     """The tensors with at least one dimension.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_1d.html
@@ -943,7 +948,7 @@ def atleast_1d(*tensors: Any) -> Any:
 
 @explaining
 @public(method=False)
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | ManyTensors) -> Any:
     """The tensors with at least two dimensions, new ones in front.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_2d.html
@@ -958,7 +963,7 @@ def atleast_2d(*tensors: Any) -> Any:
 
 @explaining
 @public(method=False)
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | ManyTensors) -> Any:
     """The tensors with at least three dimensions; a vector becomes (1, n, 1).
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.atleast_3d.html

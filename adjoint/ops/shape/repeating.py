@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ..index.advanced import Index
 from ..samples import KINDS, array, each_dtype, strided
 from .movement import Movement, sizes_of
 from .sizes import hold_sizes, hold_values
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = ["repeat_interleave", "tile"]
 
@@ -75,7 +78,7 @@ class Tile(Movement):
 
 
 @public()
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *repeats: Dims) -> Tensor:
     """Copies of the tensor side by side: as many along each dimension as `repeats` says.
 
     Shapes: `repeats` may have more entries than `input` has dimensions, not fewer.
@@ -104,7 +107,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 @explaining
 @public()
-def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
+def tile(input: Tensor, *repeats: Dims, dims: Dims | None = None) -> Tensor:
     """Copies of the tensor side by side; missing entries of `dims` in front count as 1.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.tile.html
@@ -119,7 +122,11 @@ def tile(input: Tensor, *repeats: Any, dims: Any = None) -> Tensor:
 
 @public()
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor,
+    repeats: int | Tensor | None = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """The slices along `dim`, each several times in a row; the flat elements without `dim`. A
     tensor of counts alone gives the index that many times.

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from ..samples import array, strided
 from .concatenation import Cat, Stack, _joined
 from .movement import Movement, sizes_of
 from .sizes import hold_sizes
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 __all__ = [
     "chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "unbind", "vsplit",
@@ -210,7 +213,7 @@ def _equal_sizes(length: int, size: int) -> tuple[int, ...]:
 
 
 @public()
-def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Dims, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of the given sizes along `dim`.
 
     Errors: ShapeError where the sizes do not add up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from ...runtime.public import explaining, public
 from ...runtime.tensors import fresh
 from ..samples import KINDS, array, each_dtype
 from .movement import Movement
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, DTypeLike, Layout
 
 __all__ = ["tril", "tril_indices", "triu", "triu_indices"]
 
@@ -114,9 +117,9 @@ def tril_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: Any = None,
-    device: Any = None,
-    layout: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    layout: Layout | None = None,
 ) -> Tensor:
     """The row and column numbers of a lower triangle, in row-major order.
 
@@ -137,9 +140,9 @@ def triu_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: Any = None,
-    device: Any = None,
-    layout: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    layout: Layout | None = None,
 ) -> Tensor:
     """The row and column numbers of an upper triangle, in row-major order.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .fourier import ADJOINT_NORM
 from .fourier import Fourier as Fourier
 from .fourier import InverseRealFourier as InverseRealFourier
 from .fourier import RealFourier as RealFourier
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Axes, DeviceLike, Layout
 
 # not names at the top level: they live in adjoint.fft
 __all__ = [
@@ -269,7 +272,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
 
 
 @with_out
-def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def fft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """The discrete Fourier transform over two dimensions.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -287,7 +290,7 @@ def fft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = N
 
 
 @with_out
-def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def ifft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `fft2`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -305,7 +308,7 @@ def ifft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
 
 
 @with_out
-def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def rfft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """The transform of real data over two dimensions; the last has only frequencies up to n/2.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -323,7 +326,7 @@ def rfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
 
 
 @with_out
-def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def irfft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `rfft2`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
@@ -342,7 +345,7 @@ def irfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
 
 
 @with_out
-def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def hfft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """`hfft` over the last of two dimensions, `fft` over the others.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
@@ -361,7 +364,7 @@ def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = 
 
 
 @with_out
-def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+def ihfft2(input: Tensor, s: Axes = None, dim: Axes = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of `hfft2`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -379,7 +382,7 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
 
 
 @with_out
-def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def fftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform over several dimensions.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -397,7 +400,7 @@ def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None)
 
 
 @with_out
-def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def ifftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """The inverse of `fftn`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -415,7 +418,7 @@ def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 
 @with_out
-def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def rfftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """The transform of real data over several dimensions; the last has only frequencies up to n/2.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -433,7 +436,7 @@ def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 
 @with_out
-def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def irfftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """The inverse of `rfftn`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
@@ -452,7 +455,7 @@ def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = Non
 
 
 @with_out
-def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def hfftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """`hfft` over the last of several dimensions, `fft` over the others.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`,
@@ -471,7 +474,7 @@ def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
 
 
 @with_out
-def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+def ihfftn(input: Tensor, s: Axes = None, dim: Axes = None, norm: str | None = None) -> Tensor:
     """The inverse of `hfftn`.
 
     `input` is cut off or followed by zeros to the lengths `s` along the dimensions `dim`;
@@ -501,8 +504,8 @@ def fftfreq(
     d: float = 1.0,
     *,
     dtype: dt.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of the results of `fft`, in cycles per unit: `d` is the time between samples.
@@ -523,8 +526,8 @@ def rfftfreq(
     d: float = 1.0,
     *,
     dtype: dt.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of the results of `rfft` on `n` samples, `d` apart.
@@ -547,7 +550,7 @@ def _shift(name: str, input: Tensor, dim: Any, back: bool) -> Tensor:
 
 
 @explaining
-def fftshift(input: Tensor, dim: Any = None) -> Tensor:
+def fftshift(input: Tensor, dim: Axes = None) -> Tensor:
     """Frequency 0 moved from the front to the middle, along `dim` (all dimensions where None).
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.fftshift.html
@@ -559,7 +562,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
 
 
 @explaining
-def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
+def ifftshift(input: Tensor, dim: Axes = None) -> Tensor:
     """The inverse of `fftshift`.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftshift.html

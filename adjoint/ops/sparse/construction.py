@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -16,15 +16,18 @@ from ..create.creation import tensor
 from .entries import array_of, assert_eager, build, is_sparse
 from .pattern import Pattern, assert_inside, numbered
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import DeviceLike, DTypeLike, Layout
+
 
 @explaining
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
-    size: Any = None,
+    size: tuple[int, ...] | list[int] | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
@@ -98,10 +101,10 @@ def sparse_csr_tensor(
     crow_indices: Any,
     col_indices: Any,
     values: Any,
-    size: Any = None,
+    size: tuple[int, ...] | list[int] | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
@@ -162,11 +165,11 @@ def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
     values: Any,
-    size: Any = None,
+    size: tuple[int, ...] | list[int] | None = None,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from .pattern import Pattern, index
 from .products import product
 from .public_functions import METHODS as _METHODS
 from .sparse_algebra import mm
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number
 
 spmm = dsmm = mm
 
@@ -80,7 +83,9 @@ hsmm = hspmm
 
 
 @explaining
-def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def sspaddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), where `input` and `mat1` are sparse, and so the result.
 
     Shapes: (n, k) and (k, m); `input` (n, m).
@@ -172,7 +177,7 @@ def _resized(name: str, x: Any, size: Any, sparse_dim: int, dense_dim: int, keep
 
 
 @explaining
-def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+def sparse_resize_(self: Tensor, size: Dims, sparse_dim: int, dense_dim: int) -> Tensor:
     """Give a sparse tensor another size, in place; one that has entries can grow only.
 
     Errors: ShapeError otherwise; LayoutError for other layouts; AutogradError where it requires
@@ -186,7 +191,7 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 
 
 @explaining
-def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+def sparse_resize_and_clear_(self: Tensor, size: Dims, sparse_dim: int, dense_dim: int) -> Tensor:
     """Give a sparse tensor another size, in place, without its entries.
 
     Errors: LayoutError for other layouts; AutogradError where it requires grad.

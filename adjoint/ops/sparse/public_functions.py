@@ -4,7 +4,7 @@ those of `construction`, `components` and `sparse_algebra` are named here, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from .sparse_algebra import sampled_addmm as sampled_addmm
 from .sparse_algebra import softmax as softmax
 from .sparse_algebra import sum as sum
 
+if TYPE_CHECKING:
+    from ...ops.argument_types import DTypeLike, Layout
+
 # ---- conversions ---------------------------------------------------------------------------------
 
 
@@ -50,7 +53,7 @@ def to_sparse(
     self: Tensor,
     sparse_dim: int | None = None,
     *,
-    layout: Any = None,
+    layout: Layout | None = None,
     blocksize: Any = None,
     dense_dim: int | None = None,
 ) -> Tensor:
@@ -141,7 +144,9 @@ to_sparse_bsc = _refusing("to_sparse_bsc", "sparse_bsc")
 
 
 @explaining
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+def to_dense(
+    self: Tensor, dtype: DTypeLike | None = None, *, masked_grad: bool | None = None
+) -> Tensor:
     """The tensor with all its elements; itself, where it has them already. The gradient of a sparse
     tensor has its places alone.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from .entries import added, assert_eager, build, entries, is_sparse, merged
 from .pattern import index, numbered
 from .products import product, reduced_product, sampled_product
 from .rules import with_entries
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, DTypeLike, Number
 
 
 @explaining
@@ -66,8 +69,8 @@ def sampled_addmm(
     mat1: Tensor,
     mat2: Tensor,
     *,
-    beta: Any = 1.0,
-    alpha: Any = 1.0,
+    beta: Number = 1.0,
+    alpha: Number = 1.0,
     out: Tensor | None = None,
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of a CSR matrix `input`, which are all
@@ -99,7 +102,9 @@ def sampled_addmm(
 
 
 @explaining
-def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
+def addmm(
+    mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1.0, alpha: Number = 1.0
+) -> Tensor:
     """beta * mat + alpha * (mat1 @ mat2), where `mat1` is sparse.
 
     Shapes: (n, k) and (k, m); `mat` broadcasts to (n, m).
@@ -117,7 +122,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
 
 
 @explaining
-def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
+def sum(input: Tensor, dim: Dims | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """The sum of the elements over `dim` (an int, several, or all where None): a sparse tensor as
     long as a sparse dimension is left.
 
@@ -134,7 +139,7 @@ def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
 
 
 @explaining
-def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
     """softmax over the values along `dim`; places without one count as minus infinity.
 
     Errors: LayoutError for other layouts than sparse_coo.
@@ -148,7 +153,7 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 
 @explaining
-def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
     """The logarithm of `softmax`, at the places that there are.
 
     Errors: LayoutError for other layouts than sparse_coo.

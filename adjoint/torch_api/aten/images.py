@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...nn import functional as F  # noqa: N812 - the name everyone knows it by
 from ...runtime.public import explaining
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims
 
 _CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 _TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
@@ -74,10 +77,10 @@ def mkldnn_convolution(
 @explaining
 def max_pool1d_with_indices(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Dims,
+    stride: Dims = (),
+    padding: Dims = 0,
+    dilation: Dims = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`nn.functional.max_pool1d` with `return_indices`; no stride, (), is `kernel_size`.

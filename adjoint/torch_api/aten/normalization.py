@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.dtype import LOW_PRECISION
 from ...core.errors import InvalidArgument, ShapeError, Unsupported
@@ -13,6 +13,9 @@ from ...nn import functional as F  # noqa: N812 - the name everyone knows it by
 from ...nn.functional.normalization import wide
 from ...runtime.public import explaining, with_out
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...ops.argument_types import Dims, Number
 
 
 def _statistics(input: Any, axes: Any, eps: float, keepdim: bool = False) -> tuple[Any, Any]:
@@ -195,7 +198,7 @@ def batch_norm_update_stats(
 
 @explaining
 def native_norm(
-    input: Tensor, p: Any = 2, dim: Any = (), keepdim: bool = False, dtype: Any = None
+    input: Tensor, p: Number = 2, dim: Dims = (), keepdim: bool = False, dtype: Any = None
 ) -> Tensor:
     """The p-norm of all entries of a sparse tensor.
 
@@ -241,7 +244,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 @explaining
 @with_out
-def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def frobenius_norm(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """The square root of the sum of squares over one dimension, two, or all for ().
 
     Errors: ShapeError for more than two.

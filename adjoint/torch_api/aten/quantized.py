@@ -180,7 +180,7 @@ def fake_quantize_per_channel_affine(
 
 
 @explaining
-def dequantize(input: Any) -> Any:
+def dequantize(input: Tensor) -> Any:
     """A dense tensor as float32.
 
     Errors: Unsupported for a sequence of them, as in PyTorch.
