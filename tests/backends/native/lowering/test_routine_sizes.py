@@ -112,6 +112,15 @@ def test_many_new_sizes_are_launched(name: str, monkeypatch: pytest.MonkeyPatch)
     assert_nothing_is_traced(name, 200, monkeypatch, 20, 64)
 
 
+def test_other_numbers_of_other_sizes() -> None:
+    for n in range(5, 12):
+        x = ad.zeros(n, 3)
+        for value in (0.5, n / 8):
+            assert F.pad(x, (1, 0), value=value)[:, 0].tolist() == [value] * n
+            assert ad.scatter(x, 1, places(x)[:, :1], value).sum().item() == n * value
+            assert F.leaky_relu(x - 1, value).tolist() == [[-value] * 3] * n
+
+
 def test_indices_out_of_range_are_refused_for_each_size() -> None:
     for n in (8, 9, 10, 11):
         x = ad.ones(n, n)
