@@ -229,6 +229,8 @@ def _keep_sized(declared: fused.Declared, args: tuple[Any, ...], plan: Fused) ->
     if patterns is None or (plan.several and len(plan.forward.outputs) == 1):
         return
     varies = bool(plan.symbols)
+    if not varies and _floats(args):
+        return  # they are part of the pattern, and not of the key
     least = 0 if declared.always else fused.SMALLEST
 
     def make(declared: object, numbers: list[Any], arrays: list[Any], _: list[int]) -> Any:

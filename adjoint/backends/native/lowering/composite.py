@@ -271,9 +271,9 @@ class Composite:
     def _prepared(self, arrays: Sequence[Any]) -> _Launching:
         """Launchers that do for arrays like these what `_run` does."""
         if all(a.flags.c_contiguous for a in arrays if a is not None):
-            steps = self._row_major(arrays)
-            if steps is not None:
-                return steps, tuple([n - len(self.gathers) for n, _ in self.outputs])
+            whole = self._row_major(arrays)
+            if whole is not None:
+                return whole, tuple([n - len(self.gathers) for n, _ in self.outputs])
         given = list(arrays)  # what launchers get: not squeezed
         for take in self.takers:
             given.append(take(given))
@@ -322,7 +322,7 @@ class Composite:
     def _row_major(self, arrays: Sequence[Any]) -> list[_Step] | None:
         """The launchers for row-major arrays; None where it is not as simple as that."""
         known = list(arrays)  # what launchers get: not squeezed
-        shapes = [a if a is None else a.shape for a in arrays]
+        shapes: list[Any] = [a if a is None else a.shape for a in arrays]
         for n, shape in self.squeezed:
             shapes[n] = shape
         shapes += self.sizes

@@ -127,6 +127,8 @@ class RoutinePatterns:
 
     def __call__(self, numbers: list[Any], arrays: list[Any], sizes: list[int]) -> Any:
         """The launcher, and None: there are no numbers; None where no pattern serves."""
+        if numbers:  # of which the key does not have the values
+            return None
         for pattern in self._made:
             made = pattern.launcher(arrays, sizes)
             if made is not None:

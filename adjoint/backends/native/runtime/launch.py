@@ -108,7 +108,9 @@ def row_major(
     reads = None if views is None else tuple(views)
     like = plan.launchers.get(reads)
     if like is None:
-        code = code_of(kernel, plan.layout)
+        layout = plan.layout
+        assert layout is not None
+        code = code_of(kernel, layout)
         outputs = [(shape, compiled.dtype(k)) for k, shape in enumerate(shapes)]
         pack = packer(kernel)
         like = plan.launchers[reads] = bare(
