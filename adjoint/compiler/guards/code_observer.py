@@ -153,16 +153,15 @@ class _WatchedBuiltIns:
     def _named(self, function: Callable[..., R], *given: Any) -> R:
         if self._watches():
             frame = _caller()
-            only_asks = function is self._originals["hasattr"]
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(*given, only_asks=only_asks)
+                self._watch.reads(*given, how=cast(Any, function).__name__)
         return function(*given)
 
     def _named_by_super(self, method: Any, *given: Any) -> Any:
         if self._watches():
             frame = _caller()
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(method.__self__, *given, frame=frame)
+                self._watch.reads(method.__self__, *given, how=method.__name__, frame=frame)
         return method(*given)
 
 

@@ -566,11 +566,12 @@ class StateSnapshot:
             if registry or everything or name in names or implied:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
-            elif name not in _OF_CLASSES and not is_method_of_library(value):
-                self.passed_over.add(name)
+            elif name not in _OF_CLASSES:
                 if type(value) not in PLAIN:
                     self._unnamed.setdefault(name, []).append((value, place))
-                self.of_objects.update((name,) if all_of_them else ())
+                if not is_method_of_library(value):
+                    self.passed_over.add(name)
+                    self.of_objects.update((name,) if all_of_them else ())
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a
