@@ -38,6 +38,7 @@ def place_key(slot: GuardSource) -> tuple[Any, ...]:
 def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
     """The expression by which a user would write one of the slots."""
     words: list[str] = []
+    asked = slot
     while True:
         if slot.kind == "root" or slot.parent < 0:
             words.append(str(slot.key))
@@ -51,6 +52,8 @@ def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
         if slot.kind == "item":
             words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
         elif slot.kind in CONTENT or slot.key in REGISTRIES or slot.key in _HIDDEN:
+            pass
+        elif slot.kind == "kind" and slot is not asked:  # attributes of a class, by its object
             pass
         elif slot.key is not None:
             words.append(f".{slot.key}")

@@ -513,8 +513,10 @@ class StateSnapshot:
 
     def _visit_own(self, x: Any, place: int) -> None:
         """Guard an object's class, and its own attributes."""
+        of_class = place
         if can_change_class(x):
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
+            of_class = len(self.slots) - 1  # other ways to the class are none to the object
         own = getattr(x, "__dict__", None)
         unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
         if type(own) is dict:
@@ -524,7 +526,7 @@ class StateSnapshot:
         if unread is not None:
             self._add("dict", own, "function", x.function, place, None)
             return
-        self._visit(type(x), place)
+        self._visit(type(x), of_class)
         for name, member in self._members_of(type(x)):
             if isinstance(member, types.MemberDescriptorType):
                 value = getattr(x, name, ABSENT)
