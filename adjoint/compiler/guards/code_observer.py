@@ -172,16 +172,13 @@ def _watched_super(asks: Callable[..., Any]) -> type:
     """A `super` whose methods that read or set by name, in C, ask first."""
     own: Any = builtins.super
 
-    class Super(own):  # type: ignore[misc, valid-type]
-        """What `super()` is while a function is captured."""
+    def get(self: Any, name: str) -> Any:
+        method = own.__getattribute__(self, name)
+        if name in _BY_SUPER and type(method) is types.MethodWrapperType:
+            return functools.partial(asks, method)
+        return method
 
-        def __getattribute__(self, name: str) -> Any:
-            found = own.__getattribute__(self, name)
-            if name in _BY_SUPER and type(found) is types.MethodWrapperType:
-                return functools.partial(asks, found)
-            return found
-
-    return Super
+    return type("Super", (own,), {"__getattribute__": get})
 
 
 class CodeObserver:
@@ -194,7 +191,8 @@ class CodeObserver:
         reads: Callable[..., None],
     ) -> None:  # fmt: skip
         """`begins` is told of code, with its frame, before it runs for the first time, and then
-        each time if it says so; `reads` of the object that a library's code reads by a name, and of this name, if it gives one.
+        each time if it says so; `reads` of the object that a library's code reads by a name, and of
+        this name, if it gives one.
         """
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
         self._begins = begins

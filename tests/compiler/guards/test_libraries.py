@@ -189,6 +189,28 @@ def test_what_a_library_reads_by_a_computed_name_is_followed(lib, name, way):
     assert changed(ad.compile) == changed(lambda function: function)
 
 
+WAYS_TO_A_CLASS = """
+class kind: pass
+it = kind()
+it.draws = iter(())
+
+
+def a_use(): return it.draws
+def make():
+    made = kind()
+    made.draws = 2.0
+    return made
+def f(x): return (make() if x.shape else a_use()).draws * x
+"""
+
+
+def test_a_way_to_a_class_is_none_to_its_objects():
+    """The iterator, which only code that does not run reaches, is not read."""
+    own = {}
+    exec(WAYS_TO_A_CLASS, own)
+    assert results(ad.compile(own["f"]), []) == [2.0]
+
+
 def test_what_a_library_sets_on_a_class_after_it_asked_for_it_is_put_back(lib):
     kind = type("Kind", (), {})
     holder = kind()
