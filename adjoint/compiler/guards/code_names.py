@@ -153,9 +153,9 @@ def items_read(code: types.CodeType) -> dict[int, str]:
     """The constant names by which code reads one item of a `__dict__`, by the offset of the
     instruction that gets the dict: an attribute, or a call that `super()` attends to.
     """
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     if "__dict__" not in code.co_names and "__dict__" not in code.co_consts:
-        return found
+        return names
     ops = _operations(code)
     for k, (opname, argument, offset) in enumerate(ops):
         if argument != "__dict__":
@@ -167,8 +167,8 @@ def items_read(code: types.CodeType) -> dict[int, str]:
                 continue
         name = _item(ops, k + 1)
         if name:
-            found[offset] = name
-    return found
+            names[offset] = name
+    return names
 
 
 @functools.lru_cache(maxsize=policy.CODE_FACTS)
@@ -177,12 +177,12 @@ def dicts_read(code: types.CodeType) -> frozenset[str]:
     if "__dict__" not in code.co_names:
         return frozenset()
     ops = _operations(code)
-    found = (
+    names = (
         "" if _item(ops, k + 1) else _variable(ops, k - 1)
         for k, (opname, argument, _) in enumerate(ops)
         if argument == "__dict__" and opname == "LOAD_ATTR"
     )
-    return frozenset(found) - {""}
+    return frozenset(names) - {""}
 
 
 def keeps(code: types.CodeType, name: str) -> bool:
@@ -235,7 +235,10 @@ def _item(ops: Sequence[tuple[str, object, int]], k: int) -> str:
     return name if is_item else ""
 
 
-_SUBSCRIPT = next((k for k, each in enumerate([each[1] for each in getattr(dis, "_nb_ops", ())]) if each == "[]"), -1)
+_SUBSCRIPT = next(
+    (k for k, each in enumerate([each[1] for each in getattr(dis, "_nb_ops", ())]) if each == "[]"),
+    -1,
+)
 
 
 def _is_of_super(ops: Sequence[tuple[str, object, int]], k: int) -> bool:

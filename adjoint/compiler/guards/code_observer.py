@@ -153,16 +153,15 @@ class _WatchedBuiltIns:
     def _named(self, function: Callable[..., R], *given: Any) -> R:
         if self._watches():
             frame = _caller()
-            only_asks = function is self._originals["hasattr"]
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(*given, only_asks=only_asks)
+                self._watch.reads(*given, how=cast(Any, function).__name__)
         return function(*given)
 
     def _named_by_super(self, method: Any, *given: Any) -> Any:
         if self._watches():
             frame = _caller()
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(method.__self__, *given, frame=frame)
+                self._watch.reads(method.__self__, *given, how=method.__name__, frame=frame)
         return method(*given)
 
 
@@ -173,16 +172,13 @@ def _watched_super(asks: Callable[..., Any]) -> type:
     """A `super` whose methods that read or set by name, in C, ask first."""
     own: Any = builtins.super
 
-    class Super(own):  # type: ignore[misc, valid-type]
-        """What `super()` is while a function is captured."""
+    def get(self: Any, name: str) -> Any:
+        method = own.__getattribute__(self, name)
+        if name in _BY_SUPER and type(method) is types.MethodWrapperType:
+            return functools.partial(asks, method)
+        return method
 
-        def __getattribute__(self, name: str) -> Any:
-            found = own.__getattribute__(self, name)
-            if name in _BY_SUPER and type(found) is types.MethodWrapperType:
-                return functools.partial(asks, found)
-            return found
-
-    return Super
+    return type("Super", (own,), {"__getattribute__": get})
 
 
 class CodeObserver:
@@ -195,7 +191,8 @@ class CodeObserver:
         reads: Callable[..., None],
     ) -> None:  # fmt: skip
         """`begins` is told of code, with its frame, before it runs for the first time, and then
-        each time if it says so; `reads` of the object that a library's code reads by a name, and of this name, if it gives one.
+        each time if it says so; `reads` of the object that a library's code reads by a name, and of
+        this name, if it gives one.
         """
         self.codes: dict[int, Any] = {}  # by id: to hash one takes its names and constants
         self._begins = begins

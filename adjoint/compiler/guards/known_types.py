@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from ...core.package import OURS
-from .code_names import ANY_NAME, reads_any_name
-from .code_observer import is_known, is_library, is_users
+from .code_names import ANY_NAME, WHOLE, reads_any_name
+from .code_observer import is_installed, is_known, is_library, is_users
 from .slots import ABSENT, PLAIN, GuardSource
 
 
@@ -54,6 +54,31 @@ def is_generated(x: types.FunctionType) -> bool:
     module = sys.modules.get(str(x.__globals__.get("__name__")))
     file = getattr(module, "__file__", None)
     return getattr(module, "__dict__", None) is x.__globals__ and is_library(str(file))
+
+
+def is_named_by_library(slot: GuardSource) -> bool:
+    """Whether code of an installed library has a variable's value by a name which tells that it
+    reads any attribute: `RunningCode` sees that code run (`reads_whole`).
+    """
+    code = slot.needs
+    if slot.kind != "dict" or not isinstance(code, types.CodeType) or slot.key not in WHOLE:
+        return False
+    return slot.key in code.co_names and is_installed(code.co_filename)
+
+
+def members_of(x: type) -> list[tuple[str, object]]:
+    """The slots of a class, and those of its attributes that an object's own may hide."""
+    return [
+        (name, member)
+        for kind in x.__mro__
+        if kind.__module__ != "builtins"
+        for name, member in kind.__dict__.items()
+        if not name.endswith("offset__")  # of a type in C, where it shows a pointer
+        and (
+            isinstance(member, types.MemberDescriptorType)
+            or not (callable(member) or hasattr(member, "__get__") or name[:2] == "__")
+        )
+    ]
 
 
 def is_method_of_library(x: object) -> bool:

@@ -38,8 +38,11 @@ from .warned import Warned, WarningLog
 
 
 def _version_of(kind: type) -> int:
-    """The version of a class, which Python gives it when a name is looked up in it."""
-    getattr(kind, "__name__", None)
+    """The version of a class, which Python gives it when a name is looked up in it, as one is that
+    its own class does not have.
+    """
+    with contextlib.suppress(AttributeError):
+        type.__getattribute__(kind, "a name of nothing")
     return version_of(kind)
 
 
@@ -151,7 +154,7 @@ class Guards:
 
 
 _LISTED = frozenset((dict, list))
-_SINGLE = frozenset(("dict", "attr", "cell", "class"))
+_SINGLE = frozenset(("dict", "attr", "cell", "class", "call"))
 
 
 def _listed(slot: GuardSource) -> tuple[Any, list[Any], list[Any] | None]:

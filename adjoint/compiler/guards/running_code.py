@@ -5,7 +5,8 @@ followed cannot be undone.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import cast
 
 from .code_names import (
     WHOLE,
@@ -36,6 +37,7 @@ class RunningCode:
         self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
         self.unknown: RetraceToFollow | None = None  # or why the function is traced again
         self.by_libraries: set[str] = set()  # names in code of libraries to which nothing led
+        self.absent: set[str] = set()  # names that libraries asked for where there are none
         self._reads = reads
         self._slots = [n for n, slot in enumerate(reads.slots) if slot.kind in UNFOLLOWED]
         ways = self._above(self._slots, lambda slot: True)
@@ -119,16 +121,17 @@ class RunningCode:
         self._stop_to_follow(self._reads.of_objects)
 
     def reads(
-        self, x: object = None, *more: object, only_asks: bool = False,
+        self, x: object = None, *more: object, how: str = "",
         frame: types.FrameType | None = None,
     ) -> None:  # fmt: skip
         """Note that a library's code reads or sets an attribute of `x` by a name that it has
-        computed, the first of `more`, or all that it has; `only_asks`: whether there is one.
-        `frame` is what calls a method of `super()`.
+        computed, the first of `more`, or all that it has; `how` is the name of the function that
+        does so. `frame` is what calls a method of `super()`.
 
         Errors: Stopped if that leads to what cannot be followed.
         """
         missed: set[str] = set()
+        only_asks = how == "hasattr"
         given: Sequence[object] = more[:1]
         if given == ("__dict__",) and frame is not None:
             given = (items_read(frame.f_code).get(frame.f_lasti, "__dict__"),)
@@ -139,11 +142,16 @@ class RunningCode:
                 continue
             if name in WHOLE and not only_asks:
                 self._read_all()
-            if name in self.names.names or is_implied(name):
+            known = name in self.names.names and name not in self.absent
+            if known or is_implied(name):
                 continue
             self.names.names.add(name)
             if self._reads.passes_over(x, name):
-                missed.add(name)
+                # What is not there is looked for in the next trace, together with all such.
+                is_absent = how in ("hasattr", "getattr", "__getattribute__") and (
+                    name not in self._reads.passed_over and not _has(x, name)
+                )
+                (self.absent if is_absent else missed).add(name)
             if name in self._needs:
                 self._stop_before_unfollowed()
         self._stop_to_follow(missed)
@@ -163,7 +171,7 @@ class RunningCode:
 
         Errors: RetraceToFollow with the names that objects have and that were passed over.
         """
-        missed = self.by_libraries & self._reads.passed_over
+        missed = self.absent | (self.by_libraries & self._reads.passed_over)
         if missed:
             raise RetraceToFollow(
                 f"compile: a library's function that runs may read {', '.join(sorted(missed)[:3])} "
@@ -189,13 +197,19 @@ class RunningCode:
             waiting.extend(more)
 
 
-def _own_of(x: object) -> Iterable[object]:
+def _own_of(x: object) -> Collection[object]:
     """Names of the attributes that an object has itself; by no method of its class."""
     try:
-        own: Iterable[object] = object.__getattribute__(x, "__dict__")
+        own: Collection[object] = object.__getattribute__(x, "__dict__")
     except AttributeError:
         return ()
     return own
+
+
+def _has(x: object, name: str) -> bool:
+    """Whether an object or its class has an attribute; asked of no method of its class."""
+    kinds = (*type(x).__mro__, *(cast(type, x).__mro__ if issubclass(type(x), type) else ()))
+    return name in _own_of(x) or any(name in _own_of(each) for each in kinds)
 
 
 def unknown_code(code: types.CodeType) -> RetraceToFollow:

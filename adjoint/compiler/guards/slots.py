@@ -38,6 +38,7 @@ def place_key(slot: GuardSource) -> tuple[Any, ...]:
 def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
     """The expression by which a user would write one of the slots."""
     words: list[str] = []
+    asked = slot
     while True:
         if slot.kind == "root" or slot.parent < 0:
             words.append(str(slot.key))
@@ -52,7 +53,7 @@ def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
             words.append(f".{slot.key}" if registry else f"[{slot.key!r}]")
         elif slot.kind in CONTENT or slot.key in REGISTRIES or slot.key in _HIDDEN:
             pass
-        elif slot.key is not None:
+        elif slot.key is not None and (slot.kind != "kind" or slot is asked):  # by its object
             words.append(f".{slot.key}")
         if holder.kind == "items" and slot.kind != "item":
             words.append(_place_in(slots, holder, slot.holder))

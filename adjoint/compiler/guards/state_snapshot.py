@@ -27,7 +27,6 @@ from ...runtime.tensors import wrap
 from .code_names import (
     NOTHING,
     OURS_IMPLIED,
-    WHOLE,
     LibraryModule,
     Lookups,
     UserCodeName,
@@ -57,10 +56,12 @@ from .known_types import (
     is_generated,
     is_iterator,
     is_method_of_library,
+    is_named_by_library,
     is_of_library,
     is_opaque,
     is_ours,
     is_users_module,
+    members_of,
     module_of,
     reads_given_names,
     results_kept_by,
@@ -202,7 +203,7 @@ class StateSnapshot:
             self._visit_tensor(x, place)
             return
         self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
-        if reads_given_names(x) and not self._is_named_by_library(place):
+        if reads_given_names(x) and not is_named_by_library(self.slots[place]):
             self._everything = self.any_name = True
         if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
             x = x.base
@@ -255,20 +256,6 @@ class StateSnapshot:
                 self._visit(type(x), place)
         else:
             self._visit_object(x, place)
-
-    def _is_named_by_library(self, place: int) -> bool:
-        """Whether an installed library's code has this by a name which tells that it reads any
-        attribute: `RunningCode` sees that code run (`reads_whole`).
-        """
-        slot = self.slots[place]
-        code = slot.needs
-        return (
-            slot.kind == "dict"
-            and isinstance(code, types.CodeType)
-            and slot.key in code.co_names
-            and slot.key in WHOLE
-            and is_installed(code.co_filename)
-        )
 
     def _visit_tensor(self, x: TensorBase, place: int) -> None:
         """Guard a tensor's attributes and class, and its hooks, which run, too."""
@@ -517,8 +504,10 @@ class StateSnapshot:
 
     def _visit_own(self, x: Any, place: int) -> None:
         """Guard an object's class, and its own attributes."""
+        of_class = place
         if can_change_class(x):
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
+            of_class = len(self.slots) - 1  # other ways to the class are none to the object
         own = getattr(x, "__dict__", None)
         unread = getattr(type(x), "_unread", None)  # of a compiled function, whose code is ours
         if type(own) is dict:
@@ -528,7 +517,7 @@ class StateSnapshot:
         if unread is not None:
             self._add("dict", own, "function", x.function, place, None)
             return
-        self._visit(type(x), place)
+        self._visit(type(x), of_class)
         for name, member in self._members_of(type(x)):
             if isinstance(member, types.MemberDescriptorType):
                 value = getattr(x, name, ABSENT)
@@ -538,20 +527,9 @@ class StateSnapshot:
 
     def _members_of(self, x: type) -> Sequence[tuple[str, object]]:
         """The slots of a class, and those of its attributes that an object's own may hide."""
-        members = self._members.get(x)
-        if members is None:
-            members = self._members[x] = [
-                (name, member)
-                for kind in x.__mro__
-                if kind.__module__ != "builtins"
-                for name, member in kind.__dict__.items()
-                if not name.endswith("offset__")  # of a type in C, where it shows a pointer
-                and (
-                    isinstance(member, types.MemberDescriptorType)
-                    or not (callable(member) or hasattr(member, "__get__") or name[:2] == "__")
-                )
-            ]
-        return members
+        if x not in self._members:
+            self._members[x] = members_of(x)
+        return self._members[x]
 
     def _visit_names(
         self, own: Any, place: int, is_class: bool = False, all_of_them: bool = True,
@@ -570,11 +548,12 @@ class StateSnapshot:
             if registry or everything or name in names or implied:
                 needs = None if registry or (everything and not is_class) else name
                 self._add("class" if is_class else "dict", own, name, value, place, needs)
-            elif name not in _OF_CLASSES and not is_method_of_library(value):
-                self.passed_over.add(name)
+            elif name not in _OF_CLASSES:
                 if type(value) not in PLAIN:
                     self._unnamed.setdefault(name, []).append((value, place))
-                self.of_objects.update((name,) if all_of_them else ())
+                if not is_method_of_library(value):
+                    self.passed_over.add(name)
+                    self.of_objects.update((name,) if all_of_them else ())
 
     def renew(self, x: dict[Any, object], names: Iterable[str]) -> None:
         """Take a dict's present contents as those at capture, though the function has run for a

@@ -55,6 +55,13 @@ def by_reduce(o): return functools.reduce(getattr, [prefix + "den"], o)
 def by_static(o): return inspect.getattr_static(o, prefix + "den")
 def by_format(o): return float("{0.hidden}".format(o))
 def by_named_dict(o): return getattr(o, "__dict__")[prefix + "den"]
+def set_on_class(o):
+    if hasattr(type(o), prefix + "den3"): return 3.0
+    setattr(type(o), prefix + "den3", 1.0)
+    return getattr(o, prefix + "den3")
+def by_absent(o):
+    absent = [getattr(o, n + prefix, 1.0) for n in ("a", "b", "c")]
+    return absent[0] + 10 * absent[1] + 100 * absent[2]
 def by_any_dict(o):
     for each in (kept, o): read = each
     return read.__dict__[prefix + "den"]
@@ -180,6 +187,36 @@ def test_what_a_library_reads_by_a_computed_name_is_followed(lib, name, way):
         return results(call(function), changes)
 
     assert changed(ad.compile) == changed(lambda function: function)
+
+
+WAYS_TO_A_CLASS = """
+class kind: pass
+it = kind()
+it.draws = iter(())
+
+
+def a_use(): return it.draws
+def make():
+    made = kind()
+    made.draws = 2.0
+    return made
+def f(x): return (make() if x.shape else a_use()).draws * x
+"""
+
+
+def test_a_way_to_a_class_is_none_to_its_objects():
+    """The iterator, which only code that does not run reaches, is not read."""
+    own = {}
+    exec(WAYS_TO_A_CLASS, own)
+    assert results(ad.compile(own["f"]), []) == [2.0]
+
+
+def test_what_a_library_sets_on_a_class_after_it_asked_for_it_is_put_back(lib):
+    kind = type("Kind", (), {})
+    holder = kind()
+    with pytest.raises(Unsupported, match="attributes of the class Kind were added"):
+        ad.compile(lambda x: x * lib.set_on_class(holder))(ad.ones(1))
+    assert not hasattr(kind, "hidden3")
 
 
 READ = [
