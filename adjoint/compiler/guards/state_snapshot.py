@@ -11,7 +11,7 @@ import logging
 import operator
 import sys
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -66,6 +66,7 @@ from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import CONTAINERS, held_by, is_same, names_in
 from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of, reached_of
+from .tensor_identity import tells_apart
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
@@ -97,6 +98,7 @@ class StateSnapshot:
         self._set = set(before.set)  # names of attributes that users' code sets
         self.decimals = False  # whether decimal numbers, or their class, can be reached
         self.arrays = False  # whether arrays can be reached
+        self.tells_apart = False  # whether users' code may compare tensors by identity
         self.any_name = False  # whether users' code may call `getattr` by a name of its own
         self._users: set[str] = set()  # names in users' code
         self._given: set[str] = set()  # those that it gives to `getattr` and its like
@@ -171,6 +173,7 @@ class StateSnapshot:
             self.gotten.add("__notes__")
         if is_users(code):
             self._everything |= reads_any_name(code)
+            self.tells_apart = self.tells_apart or tells_apart(code)
             self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
             self._users.update(code.co_names, given_names(code))
@@ -271,6 +274,11 @@ class StateSnapshot:
         if first != place:
             self.ways.setdefault(first, []).append(place)
         return True
+
+    def ways_to(self, x: int) -> list[int]:
+        """The slots that lead to an object, by its id."""
+        first = self._seen.get(x)
+        return [] if first is None else [first, *self.ways.get(first, ())]
 
     def reached(self, reads: Callable[[GuardSource], bool]) -> list[bool]:
         """For each slot whether it is read, as `reads` says, or leads to what is."""
@@ -481,6 +489,8 @@ class StateSnapshot:
             self._add("items", x, None, held_by(x), place, None)
         elif self._visit_in_c(x, place):
             return
+        if isinstance(x, defaultdict):
+            self._add("attr", x, "default_factory", x.default_factory, place, None)
         if type(x) is CACHED:
             self._visit_cache(x, place)
         if isinstance(x, BaseException):
