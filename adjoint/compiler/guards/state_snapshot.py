@@ -17,7 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...core import checked_modules, config, policy
+from ...core import config, policy
+from ...core.checked_modules import STATE, WHAT
 from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
@@ -86,7 +87,6 @@ class StateSnapshot:
         """`names` of code that ran before are looked up, too, and modules among them, and what a
         snapshot looked up before, which takes fewer rounds.
         """
-        checked_modules.watch_modules()
         self.modules = {name for name in names if type(name) is LibraryModule}
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
@@ -122,8 +122,7 @@ class StateSnapshot:
             self.tensors = OutsideTensors()
             for name, value in roots:
                 self._add("root", None, name, value, -1, None)
-            ours, what = checked_modules.STATE, checked_modules.WHAT  # which our own code finds
-            self._add("dict", ours, what, ours[what], -1, None)
+            self._add("dict", STATE, WHAT, STATE[WHAT], -1, None)  # which our own code finds
             self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
             while self._waiting:
                 self._visit(*self._waiting.popleft())
@@ -589,14 +588,6 @@ class StateSnapshot:
     def has_met(self, x: object) -> bool:
         """Whether an object was there before the function ran, and can be reached by its code."""
         return id(x) in self._seen
-
-    def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
-        """The contents of a dict at capture; None if it is not guarded."""
-        for slot in self.slots:
-            if slot.kind == "items" and slot.holder is x:
-                half = len(slot.value) // 2
-                return dict(zip(slot.value[:half], slot.value[half:], strict=True))
-        return None
 
     def changed(self) -> Iterator[GuardSource]:
         """The slots whose values have changed."""
