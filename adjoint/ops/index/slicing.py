@@ -913,7 +913,8 @@ def slice_scatter(
     if step <= 0:
         raise ShapeError(f"slice_scatter: step must be positive, got {step}")
     item = None
-    if SymbolicNumber in (type(start), type(end)):
+    kinds: tuple[type, ...] = type(start), type(end)
+    if SymbolicNumber in kinds:
         item = number_places().slice_at(slice(start, end, step), shape[axis])
     if item is None:
         first, last, _ = slice(start, end, step).indices(shape[axis])
