@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +28,13 @@ from ..samples import array, strided
 from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_of
 from ..shape.sizes import hold_sizes, is_of_graph
 
-if TYPE_CHECKING:
-    from .number_places import NumberPlace
-
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
     "diagonal_scatter", "narrow",
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
-Item: TypeAlias = "int | tuple[int, int, int] | NumberPlace | None"
+Item = int | None | tuple[int, int, int]  # in a capture also a `NumberPlace`
 
 
 def number_places() -> Any:
