@@ -83,6 +83,7 @@ from .guards.signature import BY_VALUE, Signature, called, is_input, replaced, w
 from .guards.slot_values import now
 from .guards.slots import PLAIN, GuardSource
 from .guards.state_snapshot import StateSnapshot
+from .guards.tensor_identity import assert_apart, told_apart
 from .report.explanation import explanation, report
 from .report.pass_trace import PassTrace, name_inputs, stages_of
 from .report.refusals import with_others
@@ -885,6 +886,7 @@ class _Variant:
         self.levels: Sequence[Differentiation] = ()  # where it computes gradients only
         self.stand_ins: Sequence[Any] = ()  # for its arguments, then
         self.signature: list[Any] = []
+        self.told_apart: frozenset[int] = frozenset()  # ids of tensors that no argument may be
         self.values: Any = None
 
     def capture(
@@ -996,13 +998,22 @@ class _Variant:
         grad = mode.grad and not mode.inference
         self.count = len(tensors)
         inputs = self.stand_ins or tensors
-        return capture(given, inputs, grad, casts, self.operands, self.levels)
+        self.told_apart = told_apart(reads, slots)
+        try:
+            trace = capture(given, inputs, grad, casts, self.operands, self.levels)
+        except LookupError:  # of a tensor that is a key, perhaps
+            assert_apart(tensors, self.told_apart)
+            raise
+        assert_apart(tensors, self.told_apart)
+        return trace
 
     def fitting(self, tensors: list[Any]) -> tuple[list[Any], Any, Sequence[Any]] | None:
         """All tensor inputs of the program for these arguments, the numbers among its results, and
         those of lifted state; None where lifted state differs from what it was compiled for.
         """
-        places = self.places
+        places, held = self.places, self.told_apart
+        if held and any(id(x) in held for x in tensors):
+            return None
         if not places.slots:
             return tensors, (), ()
         signed, numbers = places.split(places.values())
@@ -1011,6 +1022,8 @@ class _Variant:
         if signature.key != self.signature:
             return None
         inputs = signature.tensors
+        if held and any(id(x) in held for x in inputs):
+            return None
         _on_host(inputs)  # lazy ones are computed
         values = self.values(numbers)
         return None if values is None else ([*inputs, *values[0]], values[1], numbers)
@@ -1023,7 +1036,7 @@ class _Variant:
         """Fast path for calls like this one; None where lifted state must be looked at, or Python
         does more.
         """
-        if self.places.slots or self.arguments.any or self.guards.warned:
+        if self.places.slots or self.arguments.any or self.guards.warned or self.told_apart:
             return None
         return self.program.entry(mode, key, leaves)
 

@@ -22,15 +22,15 @@ __all__ = ["STATE", "WHAT", "CheckedModule", "Watched", "assert_known", "guard",
 
 # What users have replaced: the names of the module and of the function, and what is there now.
 WHAT = "a function of adjoint"
-STATE: dict[str, tuple[tuple[str, str, Any], ...]] = {WHAT: ()}
+STATE: dict[str, tuple[tuple[str, str, object], ...]] = {WHAT: ()}
 _ABSENT = object()
-_originals: dict[tuple[str, str], Any] = {}
+_originals: dict[tuple[str, str], object] = {}
 
 
 class Watched(types.ModuleType):
     """A module of this library, whose functions users may replace."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         before = self.__dict__.get(name, _ABSENT)
         super().__setattr__(name, value)
         if not _is_ours_that_sets():
@@ -48,13 +48,13 @@ class Watched(types.ModuleType):
 
 def _is_ours_that_sets() -> bool:
     """Whether the code that sets a name of a module is this library's."""
-    frame: Any = sys._getframe(2)
-    while frame.f_code.co_name == "__setattr__":  # of what is derived from `Watched`
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name == "__setattr__":  # of a derived class
         frame = frame.f_back
-    return bool(frame.f_code.co_filename.startswith(OURS))
+    return frame is not None and frame.f_code.co_filename.startswith(OURS)
 
 
-def _note(module: str, name: str, before: Any, value: Any) -> None:
+def _note(module: str, name: str, before: object, value: object) -> None:
     """Write down that a name of a module, which was `before`, is a value now."""
     place = module, name
     if before is value or (place not in _originals and not callable(before)):

@@ -24,7 +24,7 @@ from ...runtime.lazy import LazyValue
 from ...runtime.tensors import wrap
 from ..guards.code_names import NOTHING
 from ..guards.slot_values import now, put
-from ..guards.slots import ABSENT, PLAIN, GuardSource, place_key
+from ..guards.slots import ABSENT, PLAIN, GuardSource, contents_in, place_key
 from ..guards.state_snapshot import StateSnapshot
 from .written_arguments import WrittenArguments
 
@@ -105,11 +105,11 @@ class LiftedStateHistory:
         return bool(more)
 
     def given_up(self) -> tuple[set[Any], dict[int, Any], dict[int, Any]]:
-        """What is a constant of each program, for `take_back`."""
+        """A copy of the record of what is a constant of each program, for `take_back`."""
         return set(self.plain), dict(self.varying), dict(self.fixed)
 
     def take_back(self, before: tuple[set[Any], dict[int, Any], dict[int, Any]]) -> None:
-        """Restore what `given_up` told."""
+        """Restore the record that `given_up` gave."""
         self.plain, self.varying, self.fixed = before
 
     def add_others(self, slots: Sequence[GuardSource], is_input: Callable[[Any], bool]) -> None:
@@ -366,7 +366,7 @@ class ScalarInputs:
         """
         changed: list[tuple[Any, str, Any]] = []
         for group, _ in groups:
-            before = None if self.reads is None else self.reads.contents(group)
+            before = None if self.reads is None else contents_in(self.reads.slots, group)
             if before is None:
                 continue
             for name, x in group.items():

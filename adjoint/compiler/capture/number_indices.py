@@ -70,7 +70,7 @@ class _Taking:
         return self.add(Place(((0, 0, 1),), op.shape, op.value), empty)
 
     def read(self, items: tuple[Any, ...], x: Value) -> list[Value]:
-        """What leads from `x` to the part that `items` select, and that part last."""
+        """The values from `x` to the part that `items` select, which is the last."""
         values = [x]
         whole, places = _apart(items, x.spec.shape)
         if not _is_all(whole, x.spec.shape):

@@ -27,6 +27,10 @@ class OutsideTensors:
         if id(x) not in self._before:
             self._before[id(x)] = _Before(x, x._data, (x._node, x._leaf, x._view))
 
+    def ids(self) -> list[int]:
+        """The ids of all of them."""
+        return list(self._before)
+
     def changed(self) -> list[TensorBase]:
         """Tensors that have another memory, history or base now."""
         return [each.tensor for each in self._before.values() if _is_other(each)]

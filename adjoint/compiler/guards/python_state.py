@@ -22,6 +22,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
+from ...core.checked_modules import watch_modules
 from ...core.errors import Unsupported
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
@@ -443,6 +444,7 @@ def watched(
     Errors: those of `guards_of`, and of `run`, after which what Python changed is put back, too.
     """
     name = getattr(function, "__name__", type(function).__name__)
+    watch_modules()
     reads = StateSnapshot([(name, function), *roots], names, before)
     running = RunningCode(reads)
     watch = CodeObserver(running.begins, running.reads)

@@ -35,6 +35,15 @@ def place_key(slot: GuardSource) -> tuple[Any, ...]:
     return "dict" if slot.kind == "item" else slot.kind, id(slot.holder), slot.key
 
 
+def contents_in(slots: Sequence[GuardSource], x: dict[Any, Any]) -> dict[Any, Any] | None:
+    """The contents of a dict at capture; None if it is not guarded."""
+    for slot in slots:
+        if slot.kind == "items" and slot.holder is x:
+            half = len(slot.value) // 2
+            return dict(zip(slot.value[:half], slot.value[half:], strict=True))
+    return None
+
+
 def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
     """The expression by which a user would write one of the slots."""
     words: list[str] = []

@@ -11,13 +11,14 @@ import logging
 import operator
 import sys
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from ...core import checked_modules, config, policy
+from ...core import config, policy
+from ...core.checked_modules import STATE, WHAT
 from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
@@ -70,6 +71,7 @@ from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import CONTAINERS, held_by, is_same, names_in
 from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of, reached_of
+from .tensor_identity import tells_apart
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
@@ -89,7 +91,6 @@ class StateSnapshot:
         """`names` of code that ran before are looked up, too, and modules among them, and what a
         snapshot looked up before, which takes fewer rounds.
         """
-        checked_modules.watch_modules()
         self.modules = {name for name in names if type(name) is LibraryModule}
         roots = [*roots, *((name, sys.modules[name]) for name in sorted(self.modules))]
         self._names = {*names, *before.names}
@@ -102,6 +103,7 @@ class StateSnapshot:
         self._set = set(before.set)  # names of attributes that users' code sets
         self.decimals = False  # whether decimal numbers, or their class, can be reached
         self.arrays = False  # whether arrays can be reached
+        self.tells_apart = False  # whether users' code may compare tensors by identity
         self.any_name = False  # whether users' code may call `getattr` by a name of its own
         self._users: set[str] = set()  # names in users' code
         self._given: set[str] = set()  # those that it gives to `getattr` and its like
@@ -125,8 +127,7 @@ class StateSnapshot:
             self.tensors = OutsideTensors()
             for name, value in roots:
                 self._add("root", None, name, value, -1, None)
-            ours, what = checked_modules.STATE, checked_modules.WHAT  # which our own code finds
-            self._add("dict", ours, what, ours[what], -1, None)
+            self._add("dict", STATE, WHAT, STATE[WHAT], -1, None)  # which our own code finds
             self._visit_kind(type(wrap(np.zeros(()))), -1)  # which arguments are of
             while self._waiting:
                 self._visit(*self._waiting.popleft())
@@ -181,6 +182,7 @@ class StateSnapshot:
             self.generated[id(code)] = code
         elif is_users(code):
             self._everything |= reads_any_name(code)
+            self.tells_apart = self.tells_apart or tells_apart(code)
             self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
             self._users.update(code.co_names, given_names(code))
@@ -281,6 +283,11 @@ class StateSnapshot:
         if first != place:
             self.ways.setdefault(first, []).append(place)
         return True
+
+    def ways_to(self, x: int) -> list[int]:
+        """The slots that lead to an object, by its id."""
+        first = self._seen.get(x)
+        return [] if first is None else [first, *self.ways.get(first, ())]
 
     def reached(self, reads: Callable[[GuardSource], bool]) -> list[bool]:
         """For each slot whether it is read, as `reads` says, or leads to what is."""
@@ -491,6 +498,8 @@ class StateSnapshot:
             self._add("items", x, None, held_by(x), place, None)
         elif self._visit_in_c(x, place):
             return
+        if isinstance(x, defaultdict):
+            self._add("attr", x, "default_factory", x.default_factory, place, None)
         if type(x) is CACHED:
             self._visit_cache(x, place)
         if isinstance(x, BaseException):
@@ -581,14 +590,6 @@ class StateSnapshot:
     def has_met(self, x: object) -> bool:
         """Whether an object was there before the function ran, and can be reached by its code."""
         return id(x) in self._seen
-
-    def contents(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
-        """The contents of a dict at capture; None if it is not guarded."""
-        for slot in self.slots:
-            if slot.kind == "items" and slot.holder is x:
-                half = len(slot.value) // 2
-                return dict(zip(slot.value[:half], slot.value[half:], strict=True))
-        return None
 
     def changed(self) -> Iterator[GuardSource]:
         """The slots whose values have changed."""

@@ -148,13 +148,15 @@ def of_numbers(data: Any, d: dt.dtype | None, place: Device) -> Tensor | None:
         return None
     if numbers is not data:
         return _full_of(data, (), d, place, False)
-    each = [
-        _full_of(x, (1,), d, place, False)
-        if type(x) is SymbolicNumber
-        else fresh(np.array([convert_number(x, d, "tensor")], d.numpy)).to(place)  # type: ignore[attr-defined]
-        for x in numbers
-    ]
-    return FUNCTIONS["cat"](each)  # type: ignore[no-any-return]
+    parts: list[Any] = []
+    for x in numbers:
+        if type(x) is SymbolicNumber:
+            parts.append(_full_of(x, (1,), d, place, False))
+        else:
+            array = np.array([convert_number(x, d, "tensor")], d.numpy)
+            parts.append(finish(array, place))
+    result: Tensor = FUNCTIONS["cat"](parts)
+    return result
 
 
 def _spread(one: Any, shape: Sequence[int], place: Device) -> Tensor:

@@ -163,7 +163,8 @@ def _pow(input: Any, exponent: Any) -> Any:
         )
     base = cast(input, common)
     if type(exponent) is SymbolicNumber:  # these powers are computed in other ways
-        exponent = next((n for n in (3, 0.5, -0.5, -1) if exponent == n), exponent)
+        power: Any = exponent
+        exponent = next((n for n in (3, 0.5, -0.5, -1) if power == n), power)
     return square(base) if exponent == 2 else apply(POW, base, fitting(exponent, common, "pow"))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.errors import InvalidType
 from ...core.mode import MODE
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import is_size
@@ -23,7 +24,6 @@ class NumberPlace:
     """
 
     __slots__ = ("count", "number", "step", "symbol")
-    __hash__ = None  # type: ignore[assignment]  # of no table that lasts longer than the capture
 
     number: SymbolicNumber
     count: int | None  # of the elements; None for an index, whose dimension goes
@@ -39,6 +39,9 @@ class NumberPlace:
             return NotImplemented
         own, others = (x.number.place for x in (self, other))
         return own == others and (self.count, self.step) == (other.count, other.step)
+
+    def __hash__(self) -> int:
+        raise InvalidType("unhashable: a place that is not known yet")  # no table is to keep it
 
     def __repr__(self) -> str:
         return f"<from number {self.number.place}>"

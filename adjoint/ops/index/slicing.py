@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from ..shape.movement import Clone, Movement, as_writable, is_row_major, sizes_o
 from ..shape.sizes import hold_sizes, is_of_graph
 
 if TYPE_CHECKING:
-    from ...ops.argument_types import Dims
-    from .number_places import NumberPlace
+    from ..argument_types import Dims
 
 __all__ = [
     "as_strided", "as_strided_scatter", "diag", "diag_embed", "diagflat", "diagonal",
@@ -38,7 +37,7 @@ __all__ = [
     "narrow_copy", "select", "select_scatter", "slice_scatter", "trace",
 ]  # fmt: skip
 
-Item: TypeAlias = "int | tuple[int, int, int] | NumberPlace | None"
+Item = int | None | tuple[int, int, int]  # in a capture also a `NumberPlace`
 
 
 def number_places() -> Any:
@@ -916,7 +915,8 @@ def slice_scatter(
     if step <= 0:
         raise ShapeError(f"slice_scatter: step must be positive, got {step}")
     item = None
-    if SymbolicNumber in (type(start), type(end)):
+    kinds: tuple[type, ...] = type(start), type(end)
+    if SymbolicNumber in kinds:
         item = number_places().slice_at(slice(start, end, step), shape[axis])
     if item is None:
         first, last, _ = slice(start, end, step).indices(shape[axis])

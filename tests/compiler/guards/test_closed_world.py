@@ -350,6 +350,11 @@ def more_reads():
     ):
         yield f"autocast's {name}", lambda x, r=read: x * (2 if r() else 3), switch_autocast
     yield "sys", lambda x: x * sys.getrecursionlimit(), lambda: sys.setrecursionlimit(5000)
+    made = collections.defaultdict(lambda: 2.0)
+    yield (
+        "factory of a defaultdict", lambda x: x * made["a"],
+        lambda: (made.clear(), setattr(made, "default_factory", lambda: 7.0)),
+    )  # fmt: skip
 
 
 def switch_autocast():
