@@ -14,6 +14,7 @@ from ...autograd.batching import Batched, BatchLevel, refuse
 from ...autograd.levels import entered
 from ...core.errors import NotTraceable
 from ...core.mode import MODE, mode_with, switched
+from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...ops.elementwise.comparison import where
 from ...ops.shape.movement import Expand, movedim, reshape
@@ -263,13 +264,15 @@ def _selected(op: Branch, size: int, flags: Sequence[bool], inputs: Sequence[Any
         for body, places, sources in zip(op.bodies, op.places, op.sources, strict=True):
             made = _replayed(body, scope, [xs[k] for k in places])
             pairs = zip(sources, op.specs, strict=True)
-            sides.append([
-                zeros(spec.shape, spec.dtype.numpy, spec.device) if k is None else made[k] for k, spec in pairs
-            ])  # fmt: skip
+            sides.append([_zeros(spec) if k is None else made[k] for k, spec in pairs])
         go = reshape(pred, ()) != 0
         return [where(go, y, z) for y, z in zip(*sides, strict=True)]
 
     return _called(op.title, size, given, flags, inputs, function)
+
+
+def _zeros(spec: Spec) -> Any:
+    return zeros(spec.shape, spec.dtype.numpy, spec.device)
 
 
 def _called(
@@ -379,6 +382,6 @@ def _loop_gradient(
     gs = [next(rest) if has else None for has in op.given_]
     found = made.gradient([*gs, None], xs, ys)
     return [
-        zeros((size, *spec.shape), spec.dtype.numpy, spec.device) if found[n] is None else found[n]
+        _zeros(spec.with_(shape=(size, *spec.shape))) if found[n] is None else found[n]
         for n, spec in zip(op.ends, op.specs, strict=True)
     ]
