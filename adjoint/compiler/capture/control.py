@@ -174,7 +174,8 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_v
         begin, end = bounds
         (_, value), _ = scan(turn, (tensor(begin), init_val), length=max(end - begin, 0))
         return value
-    begin, end = (x if isinstance(x, TensorBase) else tensor(x) for x in bounds)
+    numbers: list[Any] = [x if isinstance(x, TensorBase) else tensor(x) for x in bounds]
+    begin, end = numbers
     _, value = while_loop(
         lambda i, _: i < end, lambda *carry: turn(carry, None)[0], (begin.clone(), init_val)
     )
@@ -287,7 +288,7 @@ def _rows(rows: list[Any], dim: int, length: Any) -> tuple[int, list[Any], Any]:
 # ---- eager execution -----------------------------------------------------------------------------
 
 
-def _apart(result: object, operands: object) -> object:
+def _apart(result: object, operands: object) -> Tree:
     """The result of a body, in which operands and views of them are replaced by copies, as they
     would be new tensors if it were captured.
     """

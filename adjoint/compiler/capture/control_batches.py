@@ -226,7 +226,8 @@ def _branch(op: Branch, size: int, flags: Sequence[bool], inputs: Tensors) -> Te
     """A branch that batches share; or both sides, of which each entry selects one."""
     if flags[0]:
         return _selected(op, size, flags, inputs)
-    made, varies = [], []
+    made: list[Subgraph] = []
+    varies: list[list[bool]] = []
     for _ in range(2):  # once to see which outputs vary, and with all that do
         wide = [False] * op.n_outputs
         for sources, vary in zip(op.sources, varies, strict=False):
@@ -356,8 +357,8 @@ def _looped(
     for k in range(n):
         if not op.wanting[k]:
             body.inputs[k]._node = body.outputs[k]._node = None
-    places = [range(count), range(count)]
-    made = Loop(tested, body, places, specs, op.wanting)
+    all_places: list[Sequence[int]] = [range(count), range(count)]
+    made = Loop(tested, body, all_places, specs, op.wanting)
     pairs = zip(inputs, flags, given, strict=True)
     xs = [
         _expanded(x, size) if flag and x._data.ndim == len(spec.shape) else x

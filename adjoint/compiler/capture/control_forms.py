@@ -17,7 +17,7 @@ NUMBERS = (bool, int, float, complex)
 _KINDS = ("b", "iu", "fV", "c")  # of dtypes; a number of one is of all later ones, too
 
 
-def as_tensors(tree: Tree, before: Tree = None) -> Tree:
+def as_tensors(tree: object, before: object = None) -> Tree:
     """A tree in which Python numbers are tensors: of the dtype of what stands in their place in the
     tree `before`, if that takes them.
     """

@@ -34,7 +34,7 @@ class Turns(NamedTuple):
     reverse: bool
     segment: int = 0  # how many turns of a scan each turn is, where it is a checkpointed segment
 
-    def in_python(self, carry: Tree, rows: Tensors, length: int) -> tuple[Tree, Tree]:
+    def in_python(self, carry: object, rows: Tensors, length: int) -> tuple[Tree, Tree]:
         """Run all turns, at least one, from Python."""
         before = parts_of(carry, "scan: init has")
         order = range(length)
@@ -51,12 +51,12 @@ class Turns(NamedTuple):
         return carry, form(iter(columns))
 
     def captured(
-        self, init: Tree, rows: Tensors, length: int, plan: str, unroll: int = 1
+        self, init: object, rows: Tensors, length: int, plan: str, unroll: int = 1
     ) -> tuple[Tree, Tree]:
         """Record a node that runs all turns, by a `plan` for gradients, `unroll` of them as one."""
         if plan == "sqrt" and length >= _FEWEST:
 
-            def within(carry: Tree, part: Tensors, turns: int) -> tuple[Tree, Tree]:
+            def within(carry: object, part: Tensors, turns: int) -> tuple[Tree, Tree]:
                 return self.captured(carry, part, turns, "none", unroll)
 
             return self._in_blocks(init, rows, length, _root(length), within, "turn")
@@ -65,7 +65,7 @@ class Turns(NamedTuple):
         made = self._as_node(init, rows, length, plan)
         return self.captured(init, rows, length, "sqrt") if made is None else made
 
-    def _turn(self, carry: Tree, row: Tree) -> tuple[Tree, Tree]:
+    def _turn(self, carry: object, row: object) -> tuple[Tree, Tree]:
         result = self.function(carry, row)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise InvalidType(
@@ -75,7 +75,7 @@ class Turns(NamedTuple):
         return as_tensors(result[0], carry), as_tensors(result[1])
 
     def _in_blocks(
-        self, init: Tree, rows: Tensors, length: int, size: int,
+        self, init: object, rows: Tensors, length: int, size: int,
         within: Callable[..., tuple[Tree, Tree]], plan: str,
     ) -> tuple[Tree, Tree]:  # fmt: skip
         """Record a scan over blocks of `size` turns, each of which `within` runs; turns that fill
@@ -87,7 +87,7 @@ class Turns(NamedTuple):
         whole = [x[first : first + count * size] for x in rows]
         blocks = [reshape(x, (count, size, *x.shape[1:])) for x in whole]
 
-        def block(carry: Tree, part: list[Any]) -> tuple[Tree, Tree]:
+        def block(carry: object, part: list[Any]) -> tuple[Tree, Tree]:
             return within(carry, part, size)
 
         segment = size if plan == "turn" else 0
@@ -104,7 +104,7 @@ class Turns(NamedTuple):
         return carry, form(iter(columns))
 
     def _as_node(
-        self, init: Tree, rows: Tensors, length: int, plan: str
+        self, init: object, rows: Tensors, length: int, plan: str
     ) -> tuple[Tree, Tree] | None:
         """Record one node; None where it would keep too much for "auto"."""
         carries, carry = parts_of(init, "scan: init has")
