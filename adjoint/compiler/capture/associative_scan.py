@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...autograd.batching import Batched, BatchLevel
@@ -14,15 +14,15 @@ from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
 from ...ops.shape.movement import movedim, reshape
 from ...runtime.tensors import wrap
-from .control_forms import as_tensors, assert_callable, assert_kept
+from .control_forms import Tensors, Tree, as_tensors, assert_callable, assert_kept
 
 __all__ = ["associative_scan"]
 
 
 def associative_scan(
-    combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False,
+    combine_fn: Callable[[Any, Any], Any], xs: Tree, dim: int, reverse: bool = False,
     combine_mode: str = "pointwise",
-) -> Any:  # fmt: skip
+) -> Tree:  # fmt: skip
     """The slices of `xs` along `dim` up to each of them, combined by the associative `combine_fn`
     of two slices: running totals, of which log2(n) steps compute many at once.
 
@@ -70,7 +70,7 @@ def associative_scan(
 
 
 def _totals(
-    combine_fn: Callable[[Any, Any], Any], form: Rebuild, rows: Sequence[Any]
+    combine_fn: Callable[[Any, Any], Any], form: Rebuild, rows: Tensors
 ) -> list[Any]:  # fmt: skip
     """Totals up to each row: pairs are combined, their totals computed, and the rows between them
     combined with those (Blelloch, 1990).
@@ -90,7 +90,7 @@ def _totals(
     return [_interleaved(x, y) for x, y in zip(even, odd, strict=True)]
 
 
-def _interleaved(even: Any, odd: Any) -> Any:
+def _interleaved(even: Any, odd: Any) -> Tree:
     """Rows of both in turn; `even` may have one more."""
     count, *shape = odd.shape
     rows = reshape(stack([even[:count], odd], 1), (2 * count, *shape))
@@ -98,7 +98,7 @@ def _interleaved(even: Any, odd: Any) -> Any:
 
 
 def _combined(
-    combine_fn: Callable[[Any, Any], Any], form: Rebuild, a: Sequence[Any], b: Sequence[Any]
+    combine_fn: Callable[[Any, Any], Any], form: Rebuild, a: Tensors, b: Tensors
 ) -> list[Any]:  # fmt: skip
     """`combine_fn` of each row of `a` with that of `b`, all at once."""
     size = len(a[0])

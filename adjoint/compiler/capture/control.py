@@ -7,7 +7,7 @@ node again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from ...runtime.tensors import wrap
 from .control_capture import Capture
 from .control_flow_ops import Branch
 from .control_forms import (
+    Tensors,
+    Tree,
     alike,
     as_tensors,
     assert_callable,
@@ -45,8 +47,8 @@ def cond(
     pred: TensorBase | float,
     true_fn: Callable[..., Any],
     false_fn: Callable[..., Any],
-    operands: Sequence[Any] = (),
-) -> Any:
+    operands: Tensors = (),
+) -> Tree:
     """`true_fn(*operands)` where `pred` is true, else `false_fn(*operands)`.
 
     Inside `ad.compile` or a Graph both are captured, and each run picks one by the value of `pred`;
@@ -103,8 +105,8 @@ def cond(
 
 
 def while_loop(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]
-) -> Any:
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Tensors
+) -> Tree:
     """`carried_inputs`, replaced by `body_fn(*carried)` as long as `cond_fn(*carried)` is true.
 
     Inside `ad.compile` or a Graph the loop is one node, which runs as often as the values say;
@@ -146,7 +148,7 @@ def while_loop(
     return form(iter(capture.applied(op, (*tensors, *outside), wanting)))
 
 
-def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_val: Tree) -> Tree:
     """`init_val`, replaced by `body_fn(i, value)` for each `i` from `lower` to `upper` - 1,
     an int64 tensor.
 
@@ -166,7 +168,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_v
     assert_callable("fori_loop", body_fn)
     bounds = [_bound("lower", lower), _bound("upper", upper)]
 
-    def turn(carry: Any, _: Any) -> tuple[Any, None]:
+    def turn(carry: Tree, _: Any) -> tuple[Any, None]:
         i, value = carry
         return (i + 1, body_fn(i, value)), None
 
@@ -174,19 +176,21 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_v
         begin, end = bounds
         (_, value), _ = scan(turn, (tensor(begin), init_val), length=max(end - begin, 0))
         return value
-    begin, end = (x if isinstance(x, TensorBase) else tensor(x) for x in bounds)
+    numbers: list[Any] = [x if isinstance(x, TensorBase) else tensor(x) for x in bounds]
+    begin, end = numbers
     _, value = while_loop(
         lambda i, _: i < end, lambda *carry: turn(carry, None)[0], (begin.clone(), init_val)
     )
     return value
 
 
-def _bound(name: str, x: Any) -> Any:
+def _bound(name: str, x: Tree) -> Tree:
     """A bound of a loop: an int, or an int64 tensor without dimensions."""
     if isinstance(x, TensorBase):
         assert_one(f"fori_loop: {name}", x)
         if x._data.dtype.kind in "iu":
-            return x.reshape(()).to(int64)  # type: ignore[attr-defined]
+            number: Tree = x
+            return number.reshape(()).to(int64)
     elif hasattr(x, "__index__") and not isinstance(x, bool):
         return x
     kind = x.dtype if isinstance(x, TensorBase) else type(x).__name__
@@ -198,7 +202,7 @@ def scan(
     combine_fn: Callable[[Any, Any], Any], init: object, xs: object = None, *,
     length: int | None = None, dim: int = 0, reverse: bool = False, unroll: int = 1,
     checkpoint: str = "auto",
-) -> Any:  # fmt: skip
+) -> Tree:  # fmt: skip
     """`combine_fn(carry, x)`, which gives the next carry and a result, for each slice of `xs` along
     `dim`: the last carry, and the results side by side along `dim`, a new dimension (along the
     first one, where they have too few).
@@ -287,13 +291,13 @@ def _rows(rows: list[Any], dim: int, length: Any) -> tuple[int, list[Any], Any]:
 # ---- eager execution -----------------------------------------------------------------------------
 
 
-def _apart(result: object, operands: object) -> object:
+def _apart(result: object, operands: object) -> Tree:
     """The result of a body, in which operands and views of them are replaced by copies, as they
     would be new tensors if it were captured.
     """
     bases = {id(_base(x)) for x in leaves(operands) if isinstance(x, TensorBase)}
 
-    def copied(x: Any) -> Any:
+    def copied(x: Tree) -> Tree:
         if isinstance(x, TensorBase):
             return x.clone() if id(_base(x)) in bases else x  # type: ignore[attr-defined]
         if isinstance(x, dict):
@@ -353,6 +357,7 @@ def _tupled(body_fn: Callable[..., Any]) -> Callable[..., Any]:
                 f"while_loop: body_fn gives a {type(result).__name__}; it gives a tuple of what it "
                 "takes"
             )
-        return as_tensors(tuple(result), carried)  # type: ignore[no-any-return]
+        carried_next: tuple[Tree, ...] = as_tensors(tuple(result), carried)
+        return carried_next
 
     return body

@@ -14,6 +14,7 @@ from ...autograd.batching import Batched, BatchLevel, refuse
 from ...autograd.levels import entered
 from ...core.errors import NotTraceable
 from ...core.mode import MODE, mode_with, switched
+from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...ops.elementwise.comparison import where
 from ...ops.shape.movement import Expand, movedim, reshape
@@ -22,15 +23,14 @@ from ...runtime.lazy import LazyValue
 from ...runtime.node import Item
 from ...runtime.tensors import spec_of, wrap, zeros
 from .control_flow_ops import Branch, Call, ControlFlow, Scan
+from .control_forms import Tensors, Tree
 from .loops import Loop, LoopGradient
 from .subgraphs import Scope, Subgraph, captured, keep, symbol
 
-Replay = Callable[..., Sequence[Any]]  # of a level, a scope and tensors
+Replay = Callable[..., Tensors]  # of a level, a scope and tensors
 
 
-def batched(
-    op: ControlFlow, size: int, flags: Sequence[bool], inputs: Sequence[Any]
-) -> Sequence[Any]:
+def batched(op: ControlFlow, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """The results of a node on a batch, with the batch's dimension in front of all of them; inputs
     with a flag have it.
 
@@ -45,9 +45,7 @@ def batched(
 
 
 @singledispatch
-def _batched(
-    op: ControlFlow, size: int, flags: Sequence[bool], inputs: Sequence[Any]
-) -> Sequence[Any]:
+def _batched(op: ControlFlow, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     raise NotTraceable(f"{op.title} has no rule for batches")
 
 
@@ -69,7 +67,7 @@ def _body(
     inputs = [symbol(spec, wants) for spec, (_, wants) in zip(specs, given, strict=True)]
     varies: list[bool] = []
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: Tree) -> list[Any]:
         level = BatchLevel(size, "error")
         results = []
         with entered(level):
@@ -94,7 +92,7 @@ def _body(
     return body, varies
 
 
-def _expanded(x: Any, size: int) -> Any:
+def _expanded(x: Tree, size: int) -> Tree:
     return apply(Expand((size, *x._data.shape)), x)
 
 
@@ -104,7 +102,7 @@ def _given(body: Subgraph) -> list[tuple[Any, bool]]:
 
 
 def _wanted(body: Subgraph) -> list[bool]:
-    """Which inputs of a body had a history, if its outputs have one."""
+    """Flags of a body's inputs: whether each had a history, if the outputs have one."""
     return body.wanted if _is_taped(body) else [False] * len(body.wanted)
 
 
@@ -112,7 +110,7 @@ def _is_taped(body: Subgraph) -> bool:
     return any(y._node is not None for y in body.outputs)
 
 
-def _replayed(body: Subgraph, scope: Scope, given: Sequence[Any]) -> list[Any]:
+def _replayed(body: Subgraph, scope: Scope, given: Tensors) -> list[Any]:
     """Record again what a body has recorded, for other inputs: its outputs and kept values.
 
     Errors: NotTraceable for what its tape has besides ops: hooks, custom Functions.
@@ -143,7 +141,7 @@ def _replayed(body: Subgraph, scope: Scope, given: Sequence[Any]) -> list[Any]:
     return [*outputs, *(made[id(value)] for value in body.kept)]
 
 
-def _again(scope: Scope, x: Any, made: dict[int, Any], taped: bool) -> Any:
+def _again(scope: Scope, x: Tree, made: dict[int, Any], taped: bool) -> Tree:
     """Apply the op of a recorded value to what stands for its inputs."""
     _, follows, node = scope.applied.get(id(x), (None, (), None))
     if len(follows) != len(x.inputs):
@@ -158,7 +156,7 @@ def _again(scope: Scope, x: Any, made: dict[int, Any], taped: bool) -> Any:
         return apply(x.op, *inputs)
 
 
-def _following(x: Any, follows: bool) -> Any:
+def _following(x: Tree, follows: bool) -> Tree:
     """A tensor with the history that the tape knew of, or without."""
     if not isinstance(x, TensorBase):
         return x
@@ -167,24 +165,25 @@ def _following(x: Any, follows: bool) -> Any:
         return x
     if follows:
         raise NotTraceable("a gradient that a custom Function computes")
-    return x.detach()  # type: ignore[attr-defined]
+    tensor: Tree = x
+    return tensor.detach()
 
 
 # ---- nodes ---------------------------------------------------------------------------------------
 
 
-def _spread(results: Sequence[Any], varies: Sequence[bool], size: int) -> list[Any]:
+def _spread(results: Tensors, varies: Sequence[bool], size: int) -> list[Any]:
     """Results that all vary."""
     pairs = zip(results, varies, strict=True)
     return [y if vary else _expanded(y, size) for y, vary in pairs]
 
 
-def _several(result: Any) -> Sequence[Any]:
+def _several(result: Any) -> Tensors:
     return result if type(result) is tuple else (result,)
 
 
 @_batched.register
-def _scan(op: Scan, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> Sequence[Any]:
+def _scan(op: Scan, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """A scan of batches; what is carried has them where any turn's does."""
     n, end = op.carried, op.carried + op.sliced
     flags = list(flags)
@@ -223,11 +222,12 @@ def _settle(body: Subgraph, old: Subgraph) -> None:
 
 
 @_batched.register
-def _branch(op: Branch, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> Sequence[Any]:
+def _branch(op: Branch, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """A branch that batches share; or both sides, of which each entry selects one."""
     if flags[0]:
         return _selected(op, size, flags, inputs)
-    made, varies = [], []
+    made: list[Subgraph] = []
+    varies: list[list[bool]] = []
     for _ in range(2):  # once to see which outputs vary, and with all that do
         wide = [False] * op.n_outputs
         for sources, vary in zip(op.sources, varies, strict=False):
@@ -251,31 +251,33 @@ def _branch(op: Branch, size: int, flags: Sequence[bool], inputs: Sequence[Any])
     return _spread(_several(apply(node, *inputs)), wide, size)
 
 
-def _selected(op: Branch, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> Sequence[Any]:
+def _selected(op: Branch, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """Both sides of a branch, of which each entry selects one."""
     given = [(_entry(x, flag), False) for x, flag in zip(inputs, flags, strict=True)]
     for body, places in zip(op.bodies, op.places, strict=True):
         for k, wants in zip(places, _wanted(body), strict=True):
             given[1 + k] = given[1 + k][0], given[1 + k][1] or wants
 
-    def function(_: Any, scope: Scope, pred: Any, *xs: Any) -> list[Any]:
+    def function(_: Any, scope: Scope, pred: Tree, *xs: Tree) -> list[Any]:
         sides = []
         for body, places, sources in zip(op.bodies, op.places, op.sources, strict=True):
             made = _replayed(body, scope, [xs[k] for k in places])
             pairs = zip(sources, op.specs, strict=True)
-            sides.append([
-                zeros(spec.shape, spec.dtype.numpy, spec.device) if k is None else made[k] for k, spec in pairs
-            ])  # fmt: skip
+            sides.append([_zeros(spec) if k is None else made[k] for k, spec in pairs])
         go = reshape(pred, ()) != 0
         return [where(go, y, z) for y, z in zip(*sides, strict=True)]
 
     return _called(op.title, size, given, flags, inputs, function)
 
 
+def _zeros(spec: Spec) -> Tree:
+    return zeros(spec.shape, spec.dtype.numpy, spec.device)
+
+
 def _called(
     title: str, size: int, given: Sequence[tuple[Any, bool]], flags: Sequence[bool],
-    inputs: Sequence[Any], function: Replay,
-) -> Sequence[Any]:  # fmt: skip
+    inputs: Tensors, function: Replay,
+) -> Tensors:  # fmt: skip
     """The results of a call of a body of batches."""
     body, varies = _body(title, size, given, flags, function)
     if any(y._node is not None for y in body.outputs):
@@ -284,14 +286,14 @@ def _called(
     return _spread(results[: len(varies)], varies, size)
 
 
-def _entry(x: Any, flag: bool) -> Any:
+def _entry(x: Tree, flag: bool) -> Tree:
     """The spec of an entry of an input."""
     spec = spec_of(x)
     return spec.with_(shape=spec.shape[1:]) if flag else spec
 
 
 @_batched.register
-def _call(op: Call, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> Sequence[Any]:
+def _call(op: Call, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """A call of batches."""
     old = op.body_for([_entry(x, flag) for x, flag in zip(inputs, flags, strict=True)])
     return _called(
@@ -301,7 +303,7 @@ def _call(op: Call, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> 
 
 
 @_batched.register
-def _loop(op: Loop, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> Sequence[Any]:
+def _loop(op: Loop, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """A loop of batches."""
     made, flags, xs = _looped(op, size, flags, inputs)
     results = apply(made, *xs)
@@ -309,7 +311,7 @@ def _loop(op: Loop, size: int, flags: Sequence[bool], inputs: Sequence[Any]) -> 
 
 
 def _looped(
-    op: Loop, size: int, flags: Sequence[bool], inputs: Sequence[Any]
+    op: Loop, size: int, flags: Sequence[bool], inputs: Tensors
 ) -> tuple[Loop, list[bool], list[Any]]:
     """A loop of batches, which of its inputs have them, and the inputs."""
     n, count = op.count, len(inputs)
@@ -320,11 +322,11 @@ def _looped(
     flags = list(flags)
     each = False  # whether entries end each by itself
 
-    def go(scope: Scope, xs: Sequence[Any]) -> Any:
+    def go(scope: Scope, xs: Tensors) -> Tree:
         (y,) = _replayed(op.test, scope, [xs[k] for k in op.places[0]])
         return reshape(y, ()) != 0
 
-    def test(level: BatchLevel, scope: Scope, *xs: Any) -> list[Any]:
+    def test(level: BatchLevel, scope: Scope, *xs: Tree) -> list[Any]:
         nonlocal each
         y = go(scope, xs)
         if not level.at(y) or y._data.whole:
@@ -332,7 +334,7 @@ def _looped(
         each = True
         return [y._data.inner.any()]
 
-    def turn(_: Any, scope: Scope, *xs: Any) -> list[Any]:
+    def turn(_: Any, scope: Scope, *xs: Tree) -> list[Any]:
         made = _replayed(op.body, scope, [xs[k] for k in op.places[1]])[:n]
         if not each:
             return made
@@ -355,8 +357,8 @@ def _looped(
     for k in range(n):
         if not op.wanting[k]:
             body.inputs[k]._node = body.outputs[k]._node = None
-    places = [range(count), range(count)]
-    made = Loop(tested, body, places, specs, op.wanting)
+    all_places: list[Sequence[int]] = [range(count), range(count)]
+    made = Loop(tested, body, all_places, specs, op.wanting)
     pairs = zip(inputs, flags, given, strict=True)
     xs = [
         _expanded(x, size) if flag and x._data.ndim == len(spec.shape) else x
@@ -366,9 +368,7 @@ def _looped(
 
 
 @_batched.register
-def _loop_gradient(
-    op: LoopGradient, size: int, flags: Sequence[bool], inputs: Sequence[Any]
-) -> Sequence[Any]:
+def _loop_gradient(op: LoopGradient, size: int, flags: Sequence[bool], inputs: Tensors) -> Tensors:
     """The gradient of a loop of batches, which runs again: what the loop kept is of no batch that
     has inputs for each entry.
     """
@@ -377,8 +377,8 @@ def _loop_gradient(
     made, _, xs = _looped(op.loop, size, [True] * op.inputs, xs)
     ys = apply(made, *xs)
     gs = [next(rest) if has else None for has in op.given_]
-    found = made.gradient([*gs, None], xs, ys)
+    sent = made.gradient([*gs, None], xs, ys)
     return [
-        zeros((size, *spec.shape), spec.dtype.numpy, spec.device) if found[n] is None else found[n]
+        _zeros(spec.with_(shape=(size, *spec.shape))) if sent[n] is None else sent[n]
         for n, spec in zip(op.ends, op.specs, strict=True)
     ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...autograd.capture import Rebuild, structure
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...ops.create.creation import tensor
 
+Tree: TypeAlias = Any  # a tensor, or tuples, lists and dicts of tensors
+Tensors: TypeAlias = Sequence[Any]
+
 NUMBERS = (bool, int, float, complex)
 _KINDS = ("b", "iu", "fV", "c")  # of dtypes; a number of one is of all later ones, too
 
 
-def as_tensors(tree: Any, before: Any = None) -> Any:
+def as_tensors(tree: object, before: object = None) -> Tree:
     """A tree in which Python numbers are tensors: of the dtype of what stands in their place in the
     tree `before`, if that takes them.
     """
@@ -70,9 +73,7 @@ def alike(form: Rebuild, other: Rebuild, count: int) -> bool:
     return bool(one == two)
 
 
-def assert_kept(
-    name: str, before: Sequence[Any], form: Rebuild, after: Sequence[Any], other: Rebuild
-) -> None:
+def assert_kept(name: str, before: Tensors, form: Rebuild, after: Tensors, other: Rebuild) -> None:
     """Refuse a loop body that changes the structure, shapes or dtypes of carried values."""
     same = len(before) == len(after) and alike(form, other, len(before))
     if not same or any(x.spec != y.spec for x, y in zip(before, after, strict=False)):
@@ -87,6 +88,6 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def shown(tensors: Sequence[Any], form: Rebuild) -> str:
+def shown(tensors: Tensors, form: Rebuild) -> str:
     """Describe a result's structure, with the shapes and dtypes of its tensors."""
     return str(form(iter([_Text(f"{tuple(x.shape)} {x.dtype}") for x in tensors])))

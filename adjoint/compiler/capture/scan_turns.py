@@ -5,7 +5,7 @@ turns, which are unrolled, or checkpointed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...autograd.capture import Rebuild, parts_of
@@ -16,7 +16,7 @@ from ...ops.shape.joining import stack
 from ...ops.shape.movement import reshape
 from .control_capture import Capture
 from .control_flow_ops import Scan
-from .control_forms import as_tensors, assert_kept
+from .control_forms import Tensors, Tree, as_tensors, assert_kept
 from .machine_loop import bytes_of
 from .subgraphs import Subgraph, keep, like
 
@@ -25,7 +25,7 @@ _FEWEST = 4  # turns that make segments
 
 
 class Turns(NamedTuple):
-    """What a scan does in each turn, and in which order it goes through the first dimension of some
+    """The function of a scan, and the order in which it goes through the first dimension of some
     rows. Results are stacked along their first dimension.
     """
 
@@ -34,7 +34,7 @@ class Turns(NamedTuple):
     reverse: bool
     segment: int = 0  # how many turns of a scan each turn is, where it is a checkpointed segment
 
-    def in_python(self, carry: Any, rows: Sequence[Any], length: int) -> tuple[Any, Any]:
+    def in_python(self, carry: object, rows: Tensors, length: int) -> tuple[Tree, Tree]:
         """Run all turns, at least one, from Python."""
         before = parts_of(carry, "scan: init has")
         order = range(length)
@@ -51,12 +51,12 @@ class Turns(NamedTuple):
         return carry, form(iter(columns))
 
     def captured(
-        self, init: Any, rows: Sequence[Any], length: int, plan: str, unroll: int = 1
-    ) -> tuple[Any, Any]:
+        self, init: object, rows: Tensors, length: int, plan: str, unroll: int = 1
+    ) -> tuple[Tree, Tree]:
         """Record a node that runs all turns, by a `plan` for gradients, `unroll` of them as one."""
         if plan == "sqrt" and length >= _FEWEST:
 
-            def within(carry: Any, part: Sequence[Any], turns: int) -> tuple[Any, Any]:
+            def within(carry: object, part: Tensors, turns: int) -> tuple[Tree, Tree]:
                 return self.captured(carry, part, turns, "none", unroll)
 
             return self._in_blocks(init, rows, length, _root(length), within, "turn")
@@ -65,7 +65,7 @@ class Turns(NamedTuple):
         made = self._as_node(init, rows, length, plan)
         return self.captured(init, rows, length, "sqrt") if made is None else made
 
-    def _turn(self, carry: Any, row: Any) -> tuple[Any, Any]:
+    def _turn(self, carry: object, row: object) -> tuple[Tree, Tree]:
         result = self.function(carry, row)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise InvalidType(
@@ -75,9 +75,9 @@ class Turns(NamedTuple):
         return as_tensors(result[0], carry), as_tensors(result[1])
 
     def _in_blocks(
-        self, init: Any, rows: Sequence[Any], length: int, size: int,
-        within: Callable[..., tuple[Any, Any]], plan: str,
-    ) -> tuple[Any, Any]:  # fmt: skip
+        self, init: object, rows: Tensors, length: int, size: int,
+        within: Callable[..., tuple[Tree, Tree]], plan: str,
+    ) -> tuple[Tree, Tree]:  # fmt: skip
         """Record a scan over blocks of `size` turns, each of which `within` runs; turns that fill
         no block come last.
         """
@@ -87,7 +87,7 @@ class Turns(NamedTuple):
         whole = [x[first : first + count * size] for x in rows]
         blocks = [reshape(x, (count, size, *x.shape[1:])) for x in whole]
 
-        def block(carry: Any, part: list[Any]) -> tuple[Any, Any]:
+        def block(carry: object, part: list[Any]) -> tuple[Tree, Tree]:
             return within(carry, part, size)
 
         segment = size if plan == "turn" else 0
@@ -104,8 +104,8 @@ class Turns(NamedTuple):
         return carry, form(iter(columns))
 
     def _as_node(
-        self, init: Any, rows: Sequence[Any], length: int, plan: str
-    ) -> tuple[Any, Any] | None:
+        self, init: object, rows: Tensors, length: int, plan: str
+    ) -> tuple[Tree, Tree] | None:
         """Record one node; None where it would keep too much for "auto"."""
         carries, carry = parts_of(init, "scan: init has")
         capture = Capture("scan", (*carries, *rows))
@@ -140,7 +140,7 @@ class Turns(NamedTuple):
         return forms[0](iter(outputs[:n])), forms[1](iter(outputs[n:]))
 
     def _keeping(self, length: int, plan: str) -> str:
-        """What is kept by a plan, in words."""
+        """Description of what is kept by a plan."""
         if plan != "turn":
             return "what each turn computes that is costly, and what is carried into it"
         if self.segment:

@@ -4,6 +4,7 @@ followed cannot be undone.
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import cast
@@ -25,6 +26,7 @@ from .retraces import RetraceToFollow
 from .slots import ABSENT, GuardSource
 from .state_snapshot import StateSnapshot
 
+PACKAGE = __name__.partition(".")[0]
 UNFOLLOWED = ("iterator", "opaque", "large")  # kinds of slots that are not to be read
 
 
@@ -145,6 +147,8 @@ class RunningCode:
             known = name in self.names.names and name not in self.absent
             if known or is_implied(name):
                 continue
+            if _is_imported_part(x, name):
+                continue
             self.names.names.add(name)
             if self._reads.passes_over(x, name):
                 # What is not there is looked for in the next trace, together with all such.
@@ -220,6 +224,18 @@ def unknown_code(code: types.CodeType) -> RetraceToFollow:
         "variable, an attribute or an argument, or outside of the function",
         (code.co_name,),
     )
+
+
+def _is_imported_part(x: object, name: str) -> bool:
+    """Whether `name` is a module below `x`, a package of ours, which has it once it is imported: as
+    some are in the first capture of a process.
+    """
+    if type(x) is not types.ModuleType or x.__name__.partition(".")[0] != PACKAGE:
+        return False
+    if name in vars(x):
+        return type(vars(x)[name]) is types.ModuleType
+    folders = getattr(x, "__path__", ())
+    return any(os.path.exists(os.path.join(folder, f"{name}.py")) for folder in folders)
 
 
 def _is_imported(frame: types.FrameType | None) -> bool:

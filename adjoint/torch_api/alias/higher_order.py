@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from ...compiler.capture.associative_scan import associative_scan
 from ...compiler.capture.control import cond, scan, while_loop
@@ -15,7 +14,7 @@ __all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
 __path__: list[str] = []  # PyTorch's is a package, whose modules are this one, too
 
 
-def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+def map(f: Callable[..., object], xs: object, *args: object) -> object:
     """`f(x, *args)` for each slice of `xs` along the first dimension, stacked.
 
     Source: https://github.com/pytorch/pytorch/blob/main/torch/_higher_order_ops/map.py
@@ -28,7 +27,7 @@ class _Package(ModuleType):
     the function in its place.
     """
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

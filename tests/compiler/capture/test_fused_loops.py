@@ -1,6 +1,8 @@
 """Loops whose body is one function, beside Python's loop over eager ops, and beside records."""
 
 import _thread
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.backends.native.loops import loop_code
 from adjoint.compiler.capture import fused_loop
 from tests.native import needs_native
 
@@ -446,3 +449,37 @@ def test_a_loop_that_is_left_and_called_again_goes_on_with_what_it_carries():
     n, x, go, y = ad.compile(f)(*given)
     assert n.item() == turns and x.tolist() == [2, 2, 2] and go.tolist() == [True, False, True]
     assert y.tolist() == given[1].roll(turns % 11, 0).tolist()
+
+
+def test_a_first_call_captures_once_and_imports_little():
+    """What is imported while a function is captured was taken for what it has: six captures."""
+    program = """
+import sys
+import adjoint as ad
+from adjoint.compiler import function
+
+captures = []
+capture = function._Variant.capture
+function._Variant.capture = lambda *args, **kwargs: captures.append(1) or capture(*args, **kwargs)
+f = ad.compile(lambda c, x: ad.scan(lambda c, x: (c.T * 0.5 + x, c), c, x))
+f(ad.ones(3, 3), ad.ones(5, 3, 3))
+print(len(captures), "numpy.ma" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "False"]
+
+
+def test_a_function_that_is_called_often_is_no_part_of_the_loop(made, monkeypatch):
+    """More than 16 calls of one elementary function are calls: LLVM takes long to inline them."""
+    texts = []
+    loaded = loop_code.loaded
+    monkeypatch.setattr(loop_code, "loaded", lambda text: texts.append(text) or loaded(text))
+    f = lambda c, x: ad.scan(lambda c, x: (c.abs() ** 1.5 + x, None), c, x)[0]  # noqa: E731
+    for count, attribute in ((8, "alwaysinline"), (512, "noinline")):
+        given = ad.rand(count), ad.rand(4)
+        np.testing.assert_allclose(ad.compile(f)(*given).numpy(), f(*given).numpy(), 1e-5)
+        lines = texts.pop().splitlines()
+        (header,) = [x for x in lines if x.startswith("define internal") and "@pow." in x]
+        assert attribute in header

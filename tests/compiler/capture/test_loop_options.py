@@ -10,6 +10,9 @@ from adjoint.core import policy
 from adjoint.core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from tests.native import needs_native
 
+from ...sweep import swept
+from .random_loops import RandomLoop
+
 WAYS = [
     {}, {"unroll": 2}, {"unroll": 4}, {"checkpoint": "none"}, {"checkpoint": "turn"},
     {"checkpoint": "sqrt"}, {"checkpoint": "sqrt", "unroll": 2},
@@ -53,7 +56,7 @@ def drawn(*shape):
 
 @needs_native
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 7, 9])
+@pytest.mark.parametrize("length", [2, *map(swept, (1, 7, 9))])
 def test_turns_in_blocks_are_those_of_the_loop(length, reverse):
     ad.manual_seed(length)
     rows, w = drawn(length, 3), drawn(3)
@@ -74,6 +77,19 @@ def test_turns_in_blocks_are_those_of_the_loop(length, reverse):
 
         assert_alike(to_second_order(scanned, rows, w), wanted)
         assert_alike(ad.compile(lambda *xs: to_second_order(scanned, *xs))(rows, w), wanted)
+
+
+@needs_native
+@pytest.mark.parametrize(("first", "count"), [(0, 8), swept((8, 300))])
+def test_random_loops_in_blocks(first, count):
+    """Each way in turn, beside the loop in Python."""
+    for seed in range(first, first + count):
+        loop = RandomLoop(seed)
+        given = loop.arguments(seed)
+        wanted = loop(*given)
+        loop.options = WAYS[seed % len(WAYS)]
+        for x, y in zip(ad.compile(loop)(*given), wanted, strict=False):
+            np.testing.assert_allclose(x.numpy(), y.numpy(), 2e-3, 2e-3, err_msg=str(seed))
 
 
 @needs_native

@@ -42,6 +42,9 @@ class Row(NamedTuple):
     word: int = 0
 
 
+# calls of an elementary function that are inlined; more take LLVM long (32 of pow a third of a
+# second), and the time of a call less than 5% of what the function takes
+_INLINED = 16
 Turn = "tuple[Sequence[Array], Sequence[tuple[Place, Array]], Array | None]"
 
 
@@ -81,7 +84,11 @@ class LoopCode:
         header = f"void {_SYMBOL}(i64 %begin, i64 %end, ptr %words)"
         with function(self.module, header) as (b, _, _, words):
             self._function(b, words, write)
-        self.module.functions[_SYMBOL[1:]] = self.module.functions.pop(_SYMBOL[1:])
+        text = self.module.functions.pop(_SYMBOL[1:])
+        for symbol, each in self.module.functions.items():
+            if text.count(f"@{symbol}(") > _INLINED:
+                self.module.functions[symbol] = each.replace(" alwaysinline ", " noinline ", 1)
+        self.module.functions[_SYMBOL[1:]] = text
         return str(self.module)
 
     # ---- the function ----------------------------------------------------------------------------

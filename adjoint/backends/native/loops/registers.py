@@ -214,7 +214,7 @@ class Registers:
                 own = which == n
                 places[own] = x.index[places[own]]
             roots.append(x.source if isinstance(x, Moved) else x)
-        used = [roots[n] for n in np.unique(which)]
+        used = [roots[n] for n in sorted(set(which.tolist()))]  # np.unique imports numpy.ma
         fixed = all(x.fixed and not self.is_large(x) for x in used)
 
         def write() -> Held:
@@ -252,6 +252,8 @@ class Registers:
             groups[n, k // width] = None
             places.append((n, k // width, k % width))
         (n, c), *others = groups
+        if others and all(self.is_large(roots[n]) for n, _ in groups):
+            return self._loaded_apart([(roots[n], k) for n, k in picks])
         vector = self.chunk(roots[n], c)
         if not others:
             lanes = [lane for *_, lane in places]
@@ -269,6 +271,26 @@ class Registers:
             done.add((n, c))
             now = [k if (m, d) in done else -1 for k, (m, d, _) in enumerate(places)]
         return vector
+
+    def _loaded_apart(self, picks: Sequence[tuple[Any, int]]) -> Reg:
+        """A vector of elements of arrays in memory, each loaded for its lane: LLVM takes
+        milliseconds for a vector that is shuffled of several.
+        """
+        b, dtype = self.b, picks[0][0].dtype
+        memory = vector_instructions.memory_type(dtype)
+        kind = type_name(memory, self.width)
+        found: dict[tuple[int, int], Reg] = {}
+        y = "poison"
+        for lane, (x, k) in enumerate(picks):
+            if (id(x), k) not in found:
+                place = b.at(x.pointer, k * ITEMSIZE[dtype])
+                found[id(x), k] = b.emit(memory, 0, f"load {memory}, ptr {place.ref}, align 1")
+            one = found[id(x), k].ref
+            text = f"insertelement {kind} {y}, {memory} {one}, i32 {lane}"
+            vector = b.emit(memory, self.width, text)
+            y = vector.ref
+        self.spend(self.width)
+        return vector_instructions.from_memory(b, vector, dtype)
 
     def shuffled(self, x: Reg, y: Reg, lanes: Sequence[int]) -> Reg:
         """Lanes of two vectors, -1 for any."""
