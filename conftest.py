@@ -34,7 +34,7 @@ collect_ignore = (
 collect_ignore += ["adjoint/torch_api/alias/ops.py"]  # it has every name
 if importlib.util.find_spec("ray") is None:
     collect_ignore += ["adjoint/distributed/ray.py"]  # importing it says what installs Ray
-collect_ignore += ["tests/ecosystem"]  # programs for an environment of their own: make ecosystem
+collect_ignore += ["tests/ecosystem", "tests/outside"]  # for environments of their own
 
 # Tests compile one function many times on purpose; those of the warning set its number.
 policy.COMPILED_WARNED = 1 << 30

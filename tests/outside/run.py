@@ -57,6 +57,8 @@ def environment():
 def checkout(suite):
     """The folder of a suite's repository; it must be at the commit that was recorded."""
     outside = os.environ.get("OUTSIDE")
+    if "repository" not in suite:
+        return HERE
     owner, name = suite["repository"].split("/")
     folder = Path(outside or "") / f"{owner}+{name}"
     if not outside or not folder.is_dir():
@@ -85,16 +87,21 @@ def run(name, suite, notes, *, aliased):
     arguments += ["--continue-on-collection-errors", *suite.get("arguments", []), *suite["tests"]]
     settings = {**QUIET, "PYTHONPATH": os.pathsep.join(paths), "OUTSIDE_LOG": str(notes)}
     for _ in range(20):  # a process that crashed is followed by one that does the rest
+        known = len(outcomes(notes))
         with open(notes.with_suffix(".out"), "w") as out:
             process = subprocess.Popen(
-                [*start, *arguments], cwd=folder / suite.get("folder", ""), stdout=out, stderr=subprocess.STDOUT,
+                [*start, *arguments], stdout=out, stderr=subprocess.STDOUT,
+                cwd=folder / suite.get("folder", ""),
                 env={**os.environ, **settings, **suite.get("environment", {})},
             )  # fmt: skip
             code = wait(process, notes, limit)
         if code in (0, 1, 5):  # all passed, some failed, none is left
             return True
         if time.monotonic() > limit:
+            forget_unfinished(notes)
             return False
+        if len(outcomes(notes)) == known:
+            raise SystemExit(f"{name}: pytest ended with {code}: {notes.with_suffix('.out')}")
         print(f"{name}: a process ended with {code}, the next goes on", flush=True)
     return False
 
@@ -108,6 +115,13 @@ def wait(process, notes, limit):
         if time.monotonic() > limit or time.time() - last > STUCK:
             process.kill()
     return process.wait()
+
+
+def forget_unfinished(notes):
+    """Take out the test that was interrupted by the suite's limit: it is not one that crashed."""
+    *lines, last = notes.read_text().splitlines() if notes.exists() else [""]
+    if last and len(json.loads(last)) == 1:
+        notes.write_text("".join(f"{line}\n" for line in lines))
 
 
 def outcomes(notes):
@@ -145,7 +159,7 @@ def record(name, suite):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, BUILD.glob("lib/*/site-*")))},
     ).stdout.split()  # fmt: skip
     said = {
-        "commit": suite["commit"],
+        "commit": suite.get("commit", ""),
         "versions": dict(zip(("torch", "numpy"), versions, strict=True)),
         "others": len(found) - len(passed),  # that PyTorch fails or skips, too
         "passed": nested(passed),
@@ -188,7 +202,8 @@ def page():
         reasons = listed(name, passed)[0]
         refused = sum(each.startswith("refused:") for each in reasons.values())
         ours, wanted = len(passed) - len(reasons), len(passed) - refused
-        cells = (name, f"{suite['repository']} {suite['commit'][:10]}", len(passed), ours, refused)
+        source = suite.get("wheel") or f"{suite['repository']} {suite['commit'][:10]}"
+        cells = (name, source, len(passed), ours, refused)
         rows.append(f"| {' | '.join(map(str, cells))} | {ours / max(wanted, 1):.1%} |")
         counts = {reason: list(reasons.values()).count(reason) for reason in reasons.values()}
         why += [f"| {name} | {count} | {reason} |" for reason, count in sorted(counts.items())]

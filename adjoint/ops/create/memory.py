@@ -297,7 +297,8 @@ class UntypedStorage:
                     f"storage: a part of it has step 1, not {place.step}; take bytes of "
                     "x.view(torch.uint8)"
                 )
-            found = self._of(np.frombuffer(memoryview(part), np.uint8))  # an array whose memory ends there
+            # NumPy would pass on the array that `part` is of, and with it all of its memory
+            found = self._of(np.frombuffer(memoryview(part), np.uint8))
             found._tensor._changes = self.shown().view(dt.uint8)[place]._changes  # of one memory
             return found
         return self.tolist()[place]
