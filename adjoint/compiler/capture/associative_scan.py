@@ -9,6 +9,7 @@ from ...autograd.batching import Batched, BatchLevel
 from ...autograd.capture import Rebuild, parts_of
 from ...autograd.levels import entered
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.tensor_type import Tensor
 from ...ops.shape.arranging import flip
 from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
@@ -90,7 +91,7 @@ def _totals(
     return [_interleaved(x, y) for x, y in zip(even, odd, strict=True)]
 
 
-def _interleaved(even: Any, odd: Any) -> Tree:
+def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
     """Rows of both in turn; `even` may have one more."""
     count, *shape = odd.shape
     rows = reshape(stack([even[:count], odd], 1), (2 * count, *shape))

@@ -148,7 +148,9 @@ def while_loop(
     return form(iter(capture.applied(op, (*tensors, *outside), wanting)))
 
 
-def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_val: Tree) -> Tree:
+def fori_loop(
+    lower: object, upper: object, body_fn: Callable[[Any, Any], Any], init_val: object
+) -> Tree:
     """`init_val`, replaced by `body_fn(i, value)` for each `i` from `lower` to `upper` - 1,
     an int64 tensor.
 
@@ -168,7 +170,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_v
     assert_callable("fori_loop", body_fn)
     bounds = [_bound("lower", lower), _bound("upper", upper)]
 
-    def turn(carry: Tree, _: Any) -> tuple[Any, None]:
+    def turn(carry: tuple[Tensor, Tree], _: object) -> tuple[Any, None]:
         i, value = carry
         return (i + 1, body_fn(i, value)), None
 
@@ -184,7 +186,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init_v
     return value
 
 
-def _bound(name: str, x: Tree) -> Tree:
+def _bound(name: str, x: object) -> Any:
     """A bound of a loop: an int, or an int64 tensor without dimensions."""
     if isinstance(x, TensorBase):
         assert_one(f"fori_loop: {name}", x)

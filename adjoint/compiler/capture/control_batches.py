@@ -16,6 +16,7 @@ from ...core.errors import NotTraceable
 from ...core.mode import MODE, mode_with, switched
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
 from ...ops.elementwise.comparison import where
 from ...ops.shape.movement import Expand, movedim, reshape
 from ...runtime.dispatch import apply
@@ -23,7 +24,7 @@ from ...runtime.lazy import LazyValue
 from ...runtime.node import Item
 from ...runtime.tensors import spec_of, wrap, zeros
 from .control_flow_ops import Branch, Call, ControlFlow, Scan
-from .control_forms import Tensors, Tree
+from .control_forms import Tensors
 from .loops import Loop, LoopGradient
 from .subgraphs import Scope, Subgraph, captured, keep, symbol
 
@@ -67,7 +68,7 @@ def _body(
     inputs = [symbol(spec, wants) for spec, (_, wants) in zip(specs, given, strict=True)]
     varies: list[bool] = []
 
-    def run(*xs: Tree) -> list[Any]:
+    def run(*xs: Tensor) -> list[Any]:
         level = BatchLevel(size, "error")
         results = []
         with entered(level):
@@ -92,7 +93,7 @@ def _body(
     return body, varies
 
 
-def _expanded(x: Tree, size: int) -> Tree:
+def _expanded(x: Tensor, size: int) -> Tensor:
     return apply(Expand((size, *x._data.shape)), x)
 
 
@@ -141,7 +142,7 @@ def _replayed(body: Subgraph, scope: Scope, given: Tensors) -> list[Any]:
     return [*outputs, *(made[id(value)] for value in body.kept)]
 
 
-def _again(scope: Scope, x: Tree, made: dict[int, Any], taped: bool) -> Tree:
+def _again(scope: Scope, x: Tensor, made: dict[int, Any], taped: bool) -> Tensor:
     """Apply the op of a recorded value to what stands for its inputs."""
     _, follows, node = scope.applied.get(id(x), (None, (), None))
     if len(follows) != len(x.inputs):
@@ -156,7 +157,7 @@ def _again(scope: Scope, x: Tree, made: dict[int, Any], taped: bool) -> Tree:
         return apply(x.op, *inputs)
 
 
-def _following(x: Tree, follows: bool) -> Tree:
+def _following(x: Tensor, follows: bool) -> Tensor:
     """A tensor with the history that the tape knew of, or without."""
     if not isinstance(x, TensorBase):
         return x
@@ -165,7 +166,7 @@ def _following(x: Tree, follows: bool) -> Tree:
         return x
     if follows:
         raise NotTraceable("a gradient that a custom Function computes")
-    tensor: Tree = x
+    tensor: Tensor = x
     return tensor.detach()
 
 
@@ -258,7 +259,7 @@ def _selected(op: Branch, size: int, flags: Sequence[bool], inputs: Tensors) -> 
         for k, wants in zip(places, _wanted(body), strict=True):
             given[1 + k] = given[1 + k][0], given[1 + k][1] or wants
 
-    def function(_: Any, scope: Scope, pred: Tree, *xs: Tree) -> list[Any]:
+    def function(_: Any, scope: Scope, pred: Tensor, *xs: Tensor) -> list[Any]:
         sides = []
         for body, places, sources in zip(op.bodies, op.places, op.sources, strict=True):
             made = _replayed(body, scope, [xs[k] for k in places])
@@ -270,7 +271,7 @@ def _selected(op: Branch, size: int, flags: Sequence[bool], inputs: Tensors) -> 
     return _called(op.title, size, given, flags, inputs, function)
 
 
-def _zeros(spec: Spec) -> Tree:
+def _zeros(spec: Spec) -> Tensor:
     return zeros(spec.shape, spec.dtype.numpy, spec.device)
 
 
@@ -286,7 +287,7 @@ def _called(
     return _spread(results[: len(varies)], varies, size)
 
 
-def _entry(x: Tree, flag: bool) -> Tree:
+def _entry(x: Tensor, flag: bool) -> Spec:
     """The spec of an entry of an input."""
     spec = spec_of(x)
     return spec.with_(shape=spec.shape[1:]) if flag else spec
@@ -322,11 +323,11 @@ def _looped(
     flags = list(flags)
     each = False  # whether entries end each by itself
 
-    def go(scope: Scope, xs: Tensors) -> Tree:
+    def go(scope: Scope, xs: Tensors) -> Tensor:
         (y,) = _replayed(op.test, scope, [xs[k] for k in op.places[0]])
         return reshape(y, ()) != 0
 
-    def test(level: BatchLevel, scope: Scope, *xs: Tree) -> list[Any]:
+    def test(level: BatchLevel, scope: Scope, *xs: Tensor) -> list[Any]:
         nonlocal each
         y = go(scope, xs)
         if not level.at(y) or y._data.whole:
@@ -334,7 +335,7 @@ def _looped(
         each = True
         return [y._data.inner.any()]
 
-    def turn(_: Any, scope: Scope, *xs: Tree) -> list[Any]:
+    def turn(_: Any, scope: Scope, *xs: Tensor) -> list[Any]:
         made = _replayed(op.body, scope, [xs[k] for k in op.places[1]])[:n]
         if not each:
             return made

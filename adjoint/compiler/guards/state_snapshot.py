@@ -583,9 +583,8 @@ class StateSnapshot:
 
     def passes_over(self, x: object, name: str) -> bool:
         """Whether an object that is read by a name may have been passed over with it."""
-        if name in self._names:
-            return False
-        return name in self.passed_over or self.has_met(x) or self.has_met(type(x))
+        passed = name in self.passed_over or self.has_met(x) or self.has_met(type(x))
+        return passed and name not in self._names
 
     def has_met(self, x: object) -> bool:
         """Whether an object was there before the function ran, and can be reached by its code."""
@@ -593,9 +592,8 @@ class StateSnapshot:
 
     def changed(self) -> Iterator[GuardSource]:
         """The slots whose values have changed."""
-        for slot in self.slots:
-            if slot.kind != "kept" and not is_same(slot):  # see `assert_caches_kept`
-                yield slot
+        slots = (slot for slot in self.slots if slot.kind != "kept")  # see `assert_caches_kept`
+        return (slot for slot in slots if not is_same(slot))
 
     def path(self, slot: GuardSource) -> str:
         """The expression by which a user would write this slot."""

@@ -83,27 +83,18 @@ class OptimizerGuards:
         if options_guard.hold():
             return True
         for g, (group, parameters) in enumerate(self.groups):
-            if _listed(group) != self.asked[g]:  # other options may need other states
-                optimizer = self.optimizer
-                if any(
-                    not optimizer.state.get(p) and optimizer.begin(p, group) for p in parameters
-                ):
-                    return False
-                states = [optimizer.state[p] for p in parameters if p in optimizer.state]
-                optimizer.complete(group, states)
-                if any(len(state) != self.sizes[id(state)] for state in states):
-                    return False
+            changed = _listed(group) != self.asked[g]
+            if changed and self._lacks_states(group, parameters):
+                return False
         self.held[1] = self._options()
         return True
 
     def _lacks_states(self, group: dict[str, Any], parameters: Sequence[Any]) -> bool:
         """Whether a group's options need states that the program does not have."""
         optimizer = self.optimizer
-        states = [optimizer.state.get(p) for p in parameters]
-        for p, state in zip(parameters, states, strict=True):
-            if not state and optimizer.begin(p, group):
-                return True
-        present = [state for state in states if state is not None]
+        if any(not optimizer.state.get(p) and optimizer.begin(p, group) for p in parameters):
+            return True
+        present = [optimizer.state[p] for p in parameters if p in optimizer.state]
         optimizer.complete(group, present)
         return any(len(state) != self.sizes[id(state)] for state in present)
 
