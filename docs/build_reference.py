@@ -49,7 +49,7 @@ TOPICS = {
     "Gradients and modes": "autograd.gradients autograd.modes core.handles",
     "Mixed precision": "amp.autocast_mode amp.grad_scaler",
     "Lazy execution and graphs": "autograd.recording reactive.graph",
-    "Control flow in programs": "compiler.capture.control",
+    "Control flow in programs": "compiler.capture.control compiler.capture.associative_scan",
     "In the place of PyTorch": "torch_api.alias torch_api.alias.c",
     "Files": "io.checkpoint io.files",
     "Looking at graphs": "view",

@@ -83,7 +83,7 @@ from .guards.signature import BY_VALUE, Signature, called, is_input, replaced, w
 from .guards.slot_values import now
 from .guards.slots import PLAIN, GuardSource
 from .guards.state_snapshot import StateSnapshot
-from .guards.tensor_identity import assert_apart, told_apart
+from .guards.tensor_identity import assert_apart, reached_otherwise, told_apart
 from .report.explanation import explanation, report
 from .report.pass_trace import PassTrace, name_inputs, stages_of
 from .report.refusals import with_others
@@ -1004,6 +1004,8 @@ class _Variant:
         except LookupError:  # of a tensor that is a key, perhaps
             assert_apart(tensors, self.told_apart)
             raise
+        if self.operands.has_targets and any(x.requires_grad for x in tensors):
+            self.told_apart |= reached_otherwise(reads, slots)
         assert_apart(tensors, self.told_apart)
         return trace
 

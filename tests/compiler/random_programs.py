@@ -34,6 +34,7 @@ REASONS = {
     "a tensor that it made and that has a gradient": "an own leaf is returned or kept",
     "gives a tensor from outside another shape": "x.t_() of an argument",
     "memory that a tensor shares with an array": "from_numpy",
+    "a tensor that comes with the call is one that the function also reaches": "an alike argument",
     "memory that is written is shown by another tensor too": "x.detach() or x.data of a state",
     "a backward within the function reaches an argument that was computed": "outside history",
     "a parameter's value from before an optimizer's step is used after it": "old values",

@@ -438,7 +438,7 @@ class Machine(RuleBasedStateMachine):
         def cell(old_cell):
             outside = getattr(old_cell, "follows", None)
             if outside is None:
-                return new._twins[old_cell]()
+                return new._twins[id(old_cell)][1]()
             with new:
                 return outside.sum().node.cells[0]
 

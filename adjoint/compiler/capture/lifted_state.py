@@ -339,6 +339,7 @@ class ScalarInputs:
         self.options_given: list[SymbolicNumber] = []
         self.resized: SymbolicArgumentSizes | None = None  # sizes that are numbers
         self.varying: Container[int] = ()  # ids of tensors whose values are no constants
+        self.has_targets = False  # whether gradients are asked for by certain tensors
         self.settle: Callable[[], None] = _nothing  # checks entries that later calls will change
         self.undo: Callable[[], None] = _nothing  # restores these entries
         self.given: list[tuple[SymbolicNumber, dtype, LazyValue]] = []

@@ -160,10 +160,11 @@ class Turns(NamedTuple):
                 )
             return True
         keep(body, carried)
-        if plan == "none" or body.streams.all or length < _FEWEST:
+        if plan == "none" or body.streams.all:
             return True
         specs = [*(x.spec for x in body.outputs[:carried]), *(value.spec for value in body.kept)]
-        return bool(sum(map(bytes_of, specs)) * length <= policy.SCAN_KEEPS)
+        most = policy.SCAN_KEEPS // max(sum(map(bytes_of, specs)), 1)
+        return bool(length <= max(most, _FEWEST - 1))  # one question, for any length
 
 
 def _root(length: int) -> int:

@@ -626,6 +626,10 @@ class _StepRecorder:
         elif bool(wrong):
             raise error()
 
+    def note_targets(self) -> None:
+        """Note that gradients are asked for by certain tensors: it matters which are the same."""
+        self.operands.has_targets = True
+
     def note_read(self) -> None:
         """Refuse the read of a value."""
         raise Unsupported(_READS)

@@ -138,7 +138,7 @@ class RunningCode:
         if given == ("__dict__",) and frame is not None:
             given = (items_read(frame.f_code).get(frame.f_lasti, "__dict__"),)
         if not given or (given[0] == "__dict__" and not only_asks):
-            given = [*_own_of(x)]
+            given = [*_own_of(x)] if self._reads.has_met(x) else ()  # else made by what ran
         for name in given:
             if type(name) is not str:
                 continue
@@ -230,10 +230,10 @@ def _is_imported_part(x: object, name: str) -> bool:
     """Whether `name` is a module below `x`, a package of ours, which has it once it is imported: as
     some are in the first capture of a process.
     """
-    if type(x) is not types.ModuleType or x.__name__.partition(".")[0] != PACKAGE:
+    if not isinstance(x, types.ModuleType) or x.__name__.partition(".")[0] != PACKAGE:
         return False
     if name in vars(x):
-        return type(vars(x)[name]) is types.ModuleType
+        return isinstance(vars(x)[name], types.ModuleType)
     folders = getattr(x, "__path__", ())
     return any(os.path.exists(os.path.join(folder, f"{name}.py")) for folder in folders)
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...core import config, policy
-from ...core.checked_modules import STATE, WHAT
+from ...core.checked_modules import STATE, WHAT, Watched
 from ...core.dtype import dtype
 from ...core.errors import Unsupported
 from ...core.op import Op
@@ -254,7 +254,7 @@ class StateSnapshot:
             else:
                 self._visit_library(x, place)
             self.slots.append(GuardSource("kind", x, "__class__", type(x), place, None))
-            if type(x) is not types.ModuleType:
+            if type(x) not in (types.ModuleType, Watched):
                 self._visit(type(x), place)
         else:
             self._visit_object(x, place)

@@ -42,8 +42,12 @@ def told_apart(reads: StateSnapshot, lifted: Iterable[GuardSource]) -> frozenset
     """Ids of the tensors that a function reaches by other state than `lifted`, where it may compare
     them with arguments by identity.
     """
-    if not (reads.tells_apart or any(map(_has_keys, reads.slots))):
-        return frozenset()
+    compares = reads.tells_apart or any(map(_has_keys, reads.slots))
+    return reached_otherwise(reads, lifted) if compares else frozenset()
+
+
+def reached_otherwise(reads: StateSnapshot, lifted: Iterable[GuardSource]) -> frozenset[int]:
+    """Ids of the tensors that a function reaches by other state than `lifted`."""
     places = set(map(place_key, lifted))
     holders = {id(slot.holder) for slot in lifted}
 
@@ -70,6 +74,7 @@ def assert_apart(tensors: Iterable[TensorBase], held: frozenset[int]) -> None:
     if any(id(x) in held for x in tensors):
         raise Unsupported(
             "compile: a tensor that comes with the call is one that the function also reaches in "
-            "another way, and its code may compare them by identity (is, id, in, or as a key); "
-            "give it a name or a number to compare, or pass a clone"
+            "another way, and its code may compare them by identity (is, id, in, or as a key), or "
+            "asks for the gradient by one of them; use one of them in the function, give it a name "
+            "or a number to compare, or pass a clone"
         )

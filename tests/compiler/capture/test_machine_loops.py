@@ -267,7 +267,7 @@ def test_gradients_of_matrices_are_products_behind_the_loop(length, reverse, mon
         return ad.autograd.grad((h * h).sum() + ys.sum(), parameters, allow_unused=True)
 
     made = mock.Mock(wraps=summed)
-    monkeypatch.setattr(control_flow_ops, "summed", made)
+    monkeypatch.setitem(vars(control_flow_ops), "summed", made)  # unseen by the capture
     given = ad.randn(24, dtype=ad.float64), ad.randn(length, 24, dtype=ad.float64)
     found = ad.compile(f)(*given)
     assert [tuple(call.args[1]) for call in made.call_args_list] == [(24, 24)] * 3

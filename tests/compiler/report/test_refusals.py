@@ -141,13 +141,14 @@ def test_an_iterator_among_the_arguments_is_refused_at_the_function():
         ad.compile(f)(ad.ones(1), iter([1.0]))
 
 
-@pytest.mark.parametrize("f", [
-    lambda x, i: x[i] * 2, lambda x, i: x * list(range(30))[i], lambda x, i: x.narrow(0, i, 2),
+@pytest.mark.parametrize(("f", "warned"), [
+    (lambda x, i: x[i] * 2, 0), (lambda x, i: x * list(range(30))[i], 1),
+    (lambda x, i: x.narrow(0, i, 2), 0),
 ])  # fmt: skip
-def test_an_index_that_differs_in_each_call_is_never_an_error(f):
+def test_an_index_that_differs_in_each_call_is_never_an_error(f, warned):
     x, indexed = ad.arange(30.0), ad.compile(f)
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         for i in range(20):
             assert indexed(x, i).tolist() == f(x, i).tolist()
-    assert sum("other calls run eagerly" in str(each.message) for each in given) == 1
+    assert sum("other calls run eagerly" in str(each.message) for each in given) == warned

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adjoint.backends.codegen import target
 from adjoint.backends.native.gemm import products
 from adjoint.backends.native.onednn import api as onednn
 from adjoint.backends.native.onednn import eager_convolution, pooling_plans
@@ -284,6 +285,7 @@ def test_plans_are_bounded_by_their_bytes_and_the_last_used_stay(monkeypatch):
 
 
 @needs_onednn
+@pytest.mark.skipif(not target.host().has("avx512bw"), reason="oneDNN's bfloat16 needs AVX-512")
 def test_products_that_are_remembered_are_bounded_by_their_bytes(monkeypatch):
     monkeypatch.setattr(onednn_plan, "_plans", onednn_plan.Plans())
     monkeypatch.setattr(products, "_ready", {})
