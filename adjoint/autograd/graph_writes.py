@@ -39,7 +39,7 @@ from ..runtime.node import INFERENCE, Version, View, next_order
 from ..runtime.tensors import wrap
 from ..runtime.views import register_view
 from ..runtime.writes import ViewWrite, before_change, write_part
-from .recording import record_cell, source_of
+from .recording import Same, record_cell, source_of
 from .refreshing import assert_writable
 
 if TYPE_CHECKING:
@@ -158,15 +158,17 @@ class SharedContents(Contents):
         """Nothing to do: what others write there is theirs."""
 
     def cell_for(self, state: GraphState, x: TensorBase) -> Cell | None:
-        """The node, or its part that `x` shows."""
+        """The node, or its part that `x` shows, without its history; None where `x` has its own."""
         base, memory = self.tensor(), self.of_memory()
-        if base is None or memory is None or state is not self.state:
+        if base is None or memory is None or state is not self.state or x._node is not None:
             return None
         ops = _place(memory, x)
+        if ops is None:
+            return None
         cell: Cell = base._data
-        for op in ops or ():
-            cell = record_cell(state, op, (wrap(cell, cell if cell.tracked else None),))._data
-        return None if ops is None else cell
+        for op in ops or (Same(),):
+            cell = record_cell(state, op, (wrap(cell),))._data
+        return cell
 
     def take(self, value: Tensor) -> None:
         """Write the node's new value to the memory, unless that has no value yet."""
@@ -235,7 +237,8 @@ def _located(x: Any) -> tuple[Tensor, tuple[Op, ...]]:
     others = (reference() for reference in version.views or ())
     bases = [other._view.base for other in others if other is not None and other._view is not None]
     for base in sorted(bases, key=lambda base: -base._data.size):
-        way = _place(base._data, x) if type(base._data) is ndarray else None
+        is_memory = type(base._data) is ndarray and not _stays(base)
+        way = _place(base._data, x) if is_memory else None
         if way is not None:
             return base, way
     return x, ()
@@ -424,6 +427,8 @@ class _Written:
         recorded = isinstance(self.base._data, Cell)
         for each in {id(each): each for each in (self.base, *_known(self.x))}.values():
             base, ops = _located(each)
+            if _stays(each):
+                continue
             if base is self.base or (recorded and isinstance(base._data, Cell)):
                 yield each, self.of(each, ops)
 
@@ -474,6 +479,13 @@ def _join(x: Tensor) -> None:
                 top.above = top.above or view
 
 
+def _stays(x: Tensor) -> bool:
+    """Whether `x` is a leaf that requires grad, outside of the graph: it shows its memory, also
+    what is written there through an alias, and never becomes a node.
+    """
+    return x._node is not None and x._node is x._leaf and type(x._data) is ndarray
+
+
 def _owner(x: Tensor) -> tuple[Tensor, tuple[Op, ...]]:
     """The tensor that a write to `x` gives a history, and the ops that lead from there to `x`."""
     owner = None if x._view is None else x._view.owner
@@ -494,7 +506,7 @@ def _shared(state: GraphState, base: Tensor) -> SharedContents | None:
         version = base._changes = Version()
     for reference in version.watchers or ():
         watcher = reference()
-        if isinstance(watcher, SourceCell):
+        if isinstance(watcher, SourceCell) and not _stays(watcher.follows):
             watcher.part()
     version.before_change()
     version.contents = SharedContents(state, base, memory, version)

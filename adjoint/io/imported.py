@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from ..core.errors import AdjointError, CheckpointError, InvalidArgument, InvalidType
+from ..core.errors import AdjointError, CheckpointError, InvalidArgument
 from ..nn import Module, Parameter
 from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
@@ -162,10 +162,8 @@ FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeE
 
 
 def refuse(what: str, error: Exception) -> NoReturn:
-    """Raise what an operator raised: of FAULTS, and of an argument that it does not take, a
-    CheckpointError that names the operator.
-    """
-    if isinstance(error, AdjointError) and not isinstance(error, InvalidType):
+    """Raise what an operator raised: of FAULTS, a CheckpointError that names the operator."""
+    if isinstance(error, AdjointError):
         raise error
     raise CheckpointError(f"{what} has inputs or attributes that do not fit: {error}") from error
 

@@ -274,3 +274,28 @@ def test_a_value_of_other_dimensions_is_refused_where_axes_were_found():
         halved = (free / 2).exp()
     free.set(ad.zeros(2, 2))
     assert halved.tolist() == [[1, 1], [1, 1]]
+
+
+def _written_leaf(way, of_leaf, viewed):
+    """Gradients by a leaf whose `.data` took a value with a history, of all that there is."""
+    w = ad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    h, p, q = w * 2, ad.zeros(2, 2), ad.ones(2, 2)
+    with way():
+        d = w.data
+        view = h[1:] if viewed else h
+        d[0:1] = w[0:1] if of_leaf else h[0:1]
+        with ad.no_grad():
+            q[:, 0:1] = q[:, 1:2] * 2
+        p[0:1] = w[0:1]
+    found = [w.tolist(), d.tolist()]
+    for y in (w, h, d, view, p, w + d, h + d, w + h):
+        (g,) = ad.autograd.grad(y.sum(), [w], retain_graph=True)
+        found.append(g.tolist())
+    return found
+
+
+@pytest.mark.parametrize("of_leaf", [False, True])
+@pytest.mark.parametrize("viewed", [False, True])
+def test_a_leaf_stays_one_when_its_data_takes_a_history(of_leaf, viewed):
+    expected = _written_leaf(contextlib.nullcontext, of_leaf, viewed)
+    assert _written_leaf(ad.Graph, of_leaf, viewed) == expected

@@ -294,6 +294,8 @@ class PnnxModule(ImportedGraph):
         try:
             bound, given = step.bound(inputs) if step.numbers else (step, inputs)
             found = several(bound.call(bound, *given))
+        except InvalidType as error:  # an argument that the operator does not take, mostly
+            raise CheckpointError(f"pnnx: {step.label}: {error}") from error
         except FAULTS as error:
             refuse(f"pnnx: {step.label}", error)
         if len(found) < len(step.outputs):
