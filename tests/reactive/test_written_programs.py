@@ -287,10 +287,12 @@ def _written_leaf(way, of_leaf, viewed):
         with ad.no_grad():
             q[:, 0:1] = q[:, 1:2] * 2
         p[0:1] = w[0:1]
-    found = [w.tolist(), d.tolist()]
-    for y in (w, h, d, view, p, w + d, h + d, w + h):
-        (g,) = ad.autograd.grad(y.sum(), [w], retain_graph=True)
-        found.append(g.tolist())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nodes of a leaf follow it
+        found = [w.tolist(), d.tolist()]
+        for y in (w, h, d, view, p, w + d, h + d, w + h):
+            (g,) = ad.autograd.grad(y.sum(), [w], retain_graph=True)
+            found.append(g.tolist())
     return found
 
 
