@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ from adjoint.runtime.dispatch import apply
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 from adjoint.backends.codegen import Compiled, Kernel, plans, split
-from adjoint.backends.native.lowering import kernel_execution
+from adjoint.backends.native.lowering import composite, kernel_execution
 
 F = ad.nn.functional
 
@@ -137,6 +138,8 @@ class MadeKernels:
         self.halves: set[str] = set()  # as which `plan` may compute them, where they are large
         self._load = kernels_run._load
         monkeypatch.setattr(kernels_run, "_codes", {})
+        for module in (kernels_run, composite):  # what tests before left alive has code already
+            monkeypatch.setattr(module, "_in_use", weakref.WeakValueDictionary())
         monkeypatch.setattr(kernels_run, "_load", self._noted)
 
     def _noted(self, kernel: Kernel, layout: Any) -> Any:
