@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import AutogradError, InvalidArgument, InvalidType
+from ..core.mode import MODE
 from ..core.overrides import ABSENT, FOLLOWED, leading, overridden, unusual
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
@@ -103,6 +104,9 @@ def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
                 f"{name}: One of the differentiated Tensors does not require grad (input {i}, "
                 f"shape {tuple(x.shape)}); call requires_grad_() before computing with it"
             )
+    executor = MODE.get().executor
+    if hasattr(executor, "note_targets"):  # a capture's, to which tensors are which
+        executor.note_targets()
 
 
 @naming

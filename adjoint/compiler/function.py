@@ -998,12 +998,12 @@ class _Variant:
         grad = mode.grad and not mode.inference
         self.count = len(tensors)
         inputs = self.stand_ins or tensors
-        self.told_apart = told_apart(reads, slots)
         try:
             trace = capture(given, inputs, grad, casts, self.operands, self.levels)
         except LookupError:  # of a tensor that is a key, perhaps
-            assert_apart(tensors, self.told_apart)
+            assert_apart(tensors, told_apart(reads, slots))
             raise
+        self.told_apart = told_apart(reads, slots)
         if self.operands.has_targets and any(x.requires_grad for x in tensors):
             self.told_apart |= reached_otherwise(reads, slots)
         assert_apart(tensors, self.told_apart)

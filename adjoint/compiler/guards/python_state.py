@@ -448,6 +448,7 @@ def watched(
     reads = StateSnapshot([(name, function), *roots], names, before)
     running = RunningCode(reads)
     watch = CodeObserver(running.begins, running.reads)
+    reads.ran = watch.codes
     reached = {id(slot.holder) for slot in reads.slots}
     present = [place for place in places if id(place.holder) in reached]
     decimals = DecimalContext()

@@ -71,7 +71,6 @@ from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import CONTAINERS, held_by, is_same, names_in
 from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of, reached_of
-from .tensor_identity import tells_apart
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
@@ -103,7 +102,7 @@ class StateSnapshot:
         self._set = set(before.set)  # names of attributes that users' code sets
         self.decimals = False  # whether decimal numbers, or their class, can be reached
         self.arrays = False  # whether arrays can be reached
-        self.tells_apart = False  # whether users' code may compare tensors by identity
+        self.ran: dict[int, Any] = {}  # the code that has run in the capture, by its id
         self.any_name = False  # whether users' code may call `getattr` by a name of its own
         self._users: set[str] = set()  # names in users' code
         self._given: set[str] = set()  # those that it gives to `getattr` and its like
@@ -182,7 +181,6 @@ class StateSnapshot:
             self.generated[id(code)] = code
         elif is_users(code):
             self._everything |= reads_any_name(code)
-            self.tells_apart = self.tells_apart or tells_apart(code)
             self._catches = self._catches or catches_errors(code)
             self._set |= set_by(code)
             self._users.update(code.co_names, given_names(code))

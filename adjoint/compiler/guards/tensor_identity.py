@@ -39,10 +39,10 @@ def tells_apart(code: types.CodeType) -> bool:
 
 
 def told_apart(reads: StateSnapshot, lifted: Iterable[GuardSource]) -> frozenset[int]:
-    """Ids of the tensors that a function reaches by other state than `lifted`, where it may compare
-    them with arguments by identity.
+    """Ids of the tensors that a function reaches by other state than `lifted`, where the code that
+    has run may compare them with arguments by identity.
     """
-    compares = reads.tells_apart or any(map(_has_keys, reads.slots))
+    compares = any(map(tells_apart, [*reads.ran.values()])) or any(map(_has_keys, reads.slots))
     return reached_otherwise(reads, lifted) if compares else frozenset()
 
 

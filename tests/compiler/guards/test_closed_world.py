@@ -894,3 +894,18 @@ def test_what_functions_of_libraries_read_by_name_is_followed(function, change, 
     change(shown)
     assert function(shown, ad.ones(2)).tolist() != before
     assert attempt(compiled, ad.ones(2)) in ("refused", function(shown, ad.ones(2)).tolist())
+
+
+@pytest.mark.parametrize("by", ["argument", "state"])
+def test_a_gradient_by_what_is_argument_and_state_is_refused(by):
+    """They are two tensors in a program, each with a part of the gradient."""
+    w = ad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    other = ad.ones(3, requires_grad=True)
+
+    def f(v):
+        return ad.autograd.grad((w * v * v).sum(), v if by == "argument" else w)[0]
+
+    compiled = ad.compile(f)
+    assert compiled(other).tolist() == f(other).tolist()
+    with pytest.raises(Unsupported, match="asks for the gradient by one of them"):
+        compiled(w)
