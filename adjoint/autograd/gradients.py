@@ -104,9 +104,9 @@ def _assert_differentiable(inputs: Sequence[Any], name: str) -> None:
                 f"{name}: One of the differentiated Tensors does not require grad (input {i}, "
                 f"shape {tuple(x.shape)}); call requires_grad_() before computing with it"
             )
-    executor = MODE.get().executor
-    if hasattr(executor, "note_targets"):  # a capture's, to which tensors are which
-        executor.note_targets()
+    note = getattr(MODE.get().executor, "note_targets", None)
+    if note is not None:  # a capture's, in which it matters which tensors are the same
+        note()
 
 
 @naming

@@ -992,8 +992,11 @@ class _Variant:
                         )
                 return arguments.with_contents(result)
 
-            return places.during(run, current, iter(symbols))
+            result = places.during(run, current, iter(symbols))
+            asks.append(self.operands.has_targets)  # before the gradients of its results
+            return result
 
+        asks: list[bool] = []
         casts = mode.autocast and mode.autocast.without_cache()  # symbols are not kept
         grad = mode.grad and not mode.inference
         self.count = len(tensors)
@@ -1004,7 +1007,7 @@ class _Variant:
             assert_apart(tensors, told_apart(reads, slots))
             raise
         self.told_apart = told_apart(reads, slots)
-        if self.operands.has_targets and any(x.requires_grad for x in tensors):
+        if asks[-1] and any(x.requires_grad for x in tensors):
             self.told_apart |= reached_otherwise(reads, slots)
         assert_apart(tensors, self.told_apart)
         return trace
