@@ -46,9 +46,8 @@ def public(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
         FUNCTIONS[name] = function
-        named = (
-            function if plain else naming(function)
-        )  # one object: overrides are asked about the method by its name
+        # one object: overrides are asked about the method by its name
+        named = function if plain else naming(function)
         accepting = _with_numpy_names(function)
         accepting = named if accepting is function else accepting
         if method:

@@ -8,14 +8,14 @@ from typing import Any
 from ...autograd.batching import Batched, BatchLevel
 from ...autograd.capture import Rebuild, parts_of
 from ...autograd.levels import entered
-from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.errors import InvalidArgument, InvalidType
 from ...core.tensor_type import Tensor
 from ...ops.shape.arranging import flip
 from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
 from ...ops.shape.movement import movedim, reshape
 from ...runtime.tensors import wrap
-from .control_forms import Tensors, Tree, as_tensors, assert_callable, assert_kept
+from .control_forms import Tensors, Tree, along_first, as_tensors, assert_callable, assert_kept
 
 __all__ = ["associative_scan"]
 
@@ -49,19 +49,7 @@ def associative_scan(
     rows, form = parts_of(xs, "associative_scan: xs have")
     if not rows:
         raise InvalidArgument("associative_scan: xs have no tensor")
-    if any(not -x.ndim <= dim < x.ndim for x in rows):
-        raise ShapeError(
-            f"associative_scan: dim={dim}, but xs have shapes {[tuple(x.shape) for x in rows]}; "
-            "each of them has that dimension"
-        )
-    dim %= rows[0].ndim
-    rows = [movedim(x, dim, 0) for x in rows]
-    count = rows[0].shape[0]
-    if any(x.shape[0] != count for x in rows):
-        raise ShapeError(
-            f"associative_scan: xs have {[x.shape[0] for x in rows]} slices along dim {dim}; give "
-            "as many of each"
-        )
+    dim, rows, count = along_first("associative_scan", rows, dim)
     if reverse:
         rows = [flip(x, (0,)) for x in rows]
     totals = _totals(combine_fn, form, rows) if count > 1 else [x.clone() for x in rows]

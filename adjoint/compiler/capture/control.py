@@ -28,6 +28,7 @@ from .control_forms import (
     Tensors,
     Tree,
     alike,
+    along_first,
     as_tensors,
     assert_callable,
     assert_kept,
@@ -271,20 +272,7 @@ def _rows(rows: list[Any], dim: int, length: Any) -> tuple[int, list[Any], Any]:
         if length < 0:
             raise InvalidArgument(f"scan: length={length}; it is 0 or more")
         return 0, rows, length
-    if any(not -x.ndim <= dim < x.ndim for x in rows):
-        raise ShapeError(
-            f"scan: dim={dim}, but xs have shapes {[tuple(x.shape) for x in rows]}; each of them "
-            "has that dimension"
-        )
-    dim %= rows[0].ndim
-    if dim:
-        rows = [movedim(x, dim, 0) for x in rows]
-    turns = rows[0].shape[0]
-    if any(x.shape[0] != turns for x in rows):
-        raise ShapeError(
-            f"scan: xs have {[x.shape[0] for x in rows]} slices along dim {dim}; give as many of "
-            "each"
-        )
+    dim, rows, turns = along_first("scan", rows, dim)
     if length is not None and length != turns:
         raise ShapeError(f"scan: length={length}, but xs have {turns} slices along dim {dim}")
     return dim, rows, turns

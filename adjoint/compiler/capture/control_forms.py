@@ -9,6 +9,7 @@ from ...autograd.capture import Rebuild, structure
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...ops.create.creation import tensor
+from ...ops.shape.movement import movedim
 
 Tree: TypeAlias = Any  # a tensor, or tuples, lists and dicts of tensors
 Tensors: TypeAlias = Sequence[Any]
@@ -37,6 +38,27 @@ def as_tensors(tree: object, before: object = None) -> Tree:
     made = [as_tensors(x, old) for x, old in zip(children, olds, strict=True)]
     changed = any(x is not y for x, y in zip(made, children, strict=True))
     return make(made) if changed else tree
+
+
+def along_first(name: str, xs: list[Any], dim: int) -> tuple[int, list[Any], Any]:
+    """The dimension that `name` goes along, not negative, `xs` with it in front, and its size.
+
+    Errors: ShapeError where one of them lacks it, or sizes differ.
+    """
+    if any(not -x.ndim <= dim < x.ndim for x in xs):
+        raise ShapeError(
+            f"{name}: dim={dim}, but xs have shapes {[tuple(x.shape) for x in xs]}; each of them "
+            "has that dimension"
+        )
+    dim %= xs[0].ndim
+    rows = [movedim(x, dim, 0) for x in xs] if dim else xs
+    count = rows[0].shape[0]
+    if any(x.shape[0] != count for x in rows):
+        raise ShapeError(
+            f"{name}: xs have {[x.shape[0] for x in rows]} slices along dim {dim}; give as many of "
+            "each"
+        )
+    return dim, rows, count
 
 
 def leaves(tree: object) -> list[Any]:

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import cast
 
+from ...core.package import NAME
 from .code_names import (
     WHOLE,
     CodeNames,
@@ -26,7 +27,6 @@ from .retraces import RetraceToFollow
 from .slots import ABSENT, GuardSource
 from .state_snapshot import StateSnapshot
 
-PACKAGE = __name__.partition(".")[0]
 UNFOLLOWED = ("iterator", "opaque", "large")  # kinds of slots that are not to be read
 
 
@@ -230,7 +230,7 @@ def _is_imported_part(x: object, name: str) -> bool:
     """Whether `name` is a module below `x`, a package of ours, which has it once it is imported: as
     some are in the first capture of a process.
     """
-    if not isinstance(x, types.ModuleType) or x.__name__.partition(".")[0] != PACKAGE:
+    if not isinstance(x, types.ModuleType) or x.__name__.partition(".")[0] != NAME:
         return False
     if name in vars(x):
         return isinstance(vars(x)[name], types.ModuleType)
