@@ -425,12 +425,16 @@ class _Written:
     def all(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Each tensor that is known to share the memory, and what it is now."""
         recorded = isinstance(self.base._data, Cell)
-        for each in {id(each): each for each in (self.base, *_known(self.x))}.values():
-            base, ops = _located(each)
+        places: dict[int, Any] = {}  # of tensors that are no views, each looked for once
+        for each in [self.base, *(y for y in _known(self.x) if y is not self.base)]:
             if _stays(each):
                 continue
+            root = each if each._view is None else each._view.base
+            if id(root) not in places:
+                places[id(root)] = _located(root)
+            base, ops = places[id(root)]
             if base is self.base or (recorded and isinstance(base._data, Cell)):
-                yield each, self.of(each, ops)
+                yield each, self.of(each, ops if root is each else (*ops, *each._view.ops))
 
     def of(self, x: Tensor, ops: tuple[Op, ...]) -> Tensor:
         """The tensor that `x` is now, to which `ops` lead from the base."""
@@ -450,11 +454,12 @@ class _Written:
 
 
 def _known(x: Tensor) -> list[Tensor]:
-    """The tensors that are known to share memory with `x`, and `x`."""
+    """The tensors that are known to share memory with `x`, and `x`; each once."""
     version = x._changes
     references = () if version is None or version is INFERENCE else version.views or ()
     views = [y for y in (x, *(reference() for reference in references)) if y is not None]
-    return [*views, *(y._view.base for y in views if y._view is not None)]
+    views += [y._view.base for y in views if y._view is not None]
+    return list({id(y): y for y in views}.values())
 
 
 def _join(x: Tensor) -> None:
@@ -462,8 +467,10 @@ def _join(x: Tensor) -> None:
     without its history, as those made inside are: a node has no memory by which to find them.
     """
     for each in _known(x):
+        if each._view is not None:
+            continue
         base, ops = _located(each)
-        if each._view is not None or not ops:
+        if not ops:
             continue
         view = None
         for op in ops:
