@@ -393,13 +393,11 @@ class Tensor(TensorBase):
         Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.grad.html
         """
         leaf = self._leaf
-        if leaf is not None:
+        if leaf is not None or self._node is None:
             executor = MODE.get().executor
             if executor is not None and hasattr(executor, "note_gradient_read"):
                 executor.note_gradient_read(self)
-            return leaf.grad
-        if self._node is None:
-            return None
+            return None if leaf is None else leaf.grad
         retained = refreshing.retained_gradient(self) if type(self._data) is Cell else None
         if retained is None:
             _warn_of_no_gradient(self)

@@ -21,11 +21,13 @@ from ...runtime.cells import Cell
 from ..guards.code_observer import place_of
 from ..guards.python_state import Guards, watched
 from ..guards.retraces import RetraceToFollow
+from ..guards.state_snapshot import StateSnapshot
+from .body_recorder import like, symbol
 from .control_capture import Capture
 from .control_flow_ops import Call
 from .returned_tensors import Returned
-from .step_capture import CAPTURING, assert_modes
-from .subgraphs import Subgraph, keep, like, symbol
+from .step_capture import CAPTURING
+from .subgraphs import Subgraph, keep
 
 Given = Callable[..., Any]  # calls the function with other tensors in place of its arguments
 
@@ -105,9 +107,7 @@ class _Recorded:
         forms: list[Returned] = []
 
         def run(*symbols: Any) -> list[Any]:
-            mode = MODE.get()
             result = self._given(*symbols)
-            assert_modes(mode, MODE.get())
             met = getattr(MODE.get().executor, "met", {})
             forms.append(Returned(result, met, symbols))
             if any(forms[0].leaves):
@@ -117,6 +117,9 @@ class _Recorded:
                 )
             return list(forms[0].tensors)
 
+        def made(_: object, reads: StateSnapshot) -> Subgraph:
+            return capture.made(run, arguments, reads)
+
         nodes, capture = self._nodes, self._capture
         roots = [(f"argument {n}", x) for n, x in enumerate(self._objects)]
         names: frozenset[str] = frozenset()
@@ -124,7 +127,11 @@ class _Recorded:
             while True:
                 try:
                     body, guards = watched(
-                        nodes.function, roots, lambda *_: capture.made(run, arguments), (), names
+                        nodes.function,
+                        roots,
+                        lambda _, reads: capture.made(run, arguments, reads),
+                        (),
+                        names,
                     )
                     break
                 except RetraceToFollow as error:

@@ -23,10 +23,11 @@ from ...runtime.dispatch import apply
 from ...runtime.lazy import LazyValue
 from ...runtime.node import Item
 from ...runtime.tensors import spec_of, wrap, zeros
+from .body_recorder import Scope, symbol
 from .control_flow_ops import Branch, Call, ControlFlow, Scan
 from .control_forms import Tensors
 from .loops import Loop, LoopGradient
-from .subgraphs import Scope, Subgraph, captured, keep, symbol
+from .subgraphs import Subgraph, captured, keep
 
 Replay = Callable[..., Tensors]  # of a level, a scope and tensors
 

@@ -14,10 +14,14 @@ from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
 from ...runtime.dispatch import apply
 from ...runtime.node import INFERENCE
+from .body_recorder import Scope, like
+from .body_state import BodyState
+from .capturing import Capturing
 from .random_state import ControlFlowDraws
-from .subgraphs import Scope, Subgraph, captured, leading, like
+from .subgraphs import Subgraph, captured, leading
 
 if TYPE_CHECKING:
+    from ..guards.state_snapshot import StateSnapshot
     from .control_flow_ops import ControlFlow
 
 
@@ -46,8 +50,16 @@ class Capture:
         """
         return self.grad and (self.in_graph or _has_history(x))
 
-    def made(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Subgraph:
-        """Trace a function that gives a list of tensors, and note what it captured."""
+    def made(
+        self, function: Callable[..., Any], arguments: Sequence[Any],
+        reads: StateSnapshot | None = None, users: Callable[..., Any] | None = None,
+    ) -> Subgraph:  # fmt: skip
+        """Trace a function that gives a list of tensors, and note what it captured; `users` is what
+        the user gave, which may not change Python state.
+        """
+        around = MODE.get().executor
+        snapshot = around.snapshot if isinstance(around, Capturing) else None
+        state = None if users is None else BodyState(self.title, users, snapshot)
         body, outside = captured(
             self.title,
             arguments,
@@ -57,7 +69,10 @@ class Capture:
             self.grad,
             self.wants,
             self.autocast,
+            reads,
         )
+        if state is not None:
+            state.assert_same()
         self.met.append(outside)
         return body
 
@@ -76,7 +91,7 @@ class Capture:
             return parts
 
         arguments = [like(x, self.grad if carried else self.wants(x)) for x in tensors]
-        return self.made(run, arguments), forms[0]
+        return self.made(run, arguments, users=function), forms[0]
 
     def merged(self, first: int) -> tuple[list[Any], list[list[int]]]:
         """Captured outside tensors of all bodies, each once, and for each body the numbers of its

@@ -26,11 +26,12 @@ from ...ir.compute import quietly, spec_of
 from ...runtime.dispatch import apply
 from ...runtime.tensors import wrap, zeros
 from . import machine_loop
+from .body_recorder import like
 from .loop_lowering import BranchMachine, ScanMachine, mask_of
 from .loop_products import are_worth_it, factors_of, summed
 from .machine_loop import bytes_of
 from .random_state import ControlFlowDraws
-from .subgraphs import Subgraph, SubgraphVJP, gradients, like, pullback
+from .subgraphs import Subgraph, SubgraphVJP, gradients, pullback
 
 if TYPE_CHECKING:
     from ...autograd.protocols import BackendArray

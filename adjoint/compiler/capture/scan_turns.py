@@ -14,11 +14,12 @@ from ...core.errors import InvalidType, Unsupported
 from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
 from ...ops.shape.movement import reshape
+from .body_recorder import like
 from .control_capture import Capture
 from .control_flow_ops import Scan
 from .control_forms import Tensors, Tree, as_tensors, assert_kept
 from .machine_loop import bytes_of
-from .subgraphs import Subgraph, keep, like
+from .subgraphs import Subgraph, keep
 
 PLANS = ("auto", "none", "turn", "sqrt")  # what is kept for the gradient
 _FEWEST = 4  # turns that make segments
@@ -123,7 +124,8 @@ class Turns(NamedTuple):
             return [*parts[0], *parts[1]]
 
         slices = [like(x, capture.wants(x), x.shape[1:]) for x in rows]
-        body = capture.made(run, [*(like(x, capture.grad) for x in carries), *slices])
+        arguments = [*(like(x, capture.grad) for x in carries), *slices]
+        body = capture.made(run, arguments, users=self.function)
         outside, _ = capture.merged(len(body.inputs))
         inputs = (*carries, *rows, *outside)
         wanting = capture.settled(body, carries)

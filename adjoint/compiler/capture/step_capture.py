@@ -23,7 +23,7 @@ from ...core import fork_safety, policy
 from ...core.deferred_effects import Later
 from ...core.device import CPU, device, device_of, is_device_array
 from ...core.errors import Unsupported
-from ...core.mode import MODE, Mode
+from ...core.mode import MODE
 from ...core.op import Op
 from ...core.overrides import asks
 from ...core.signal_deferral import DEFERRED, complete
@@ -48,6 +48,7 @@ from ...runtime.tensors import wrap
 from ...runtime.views import register_view
 from ..guards.arguments import assert_apart, place_of
 from .backward import Backward, Cotangents, Gradients, differentiated
+from .capturing import Capturing, assert_modes
 from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
 from .module_places import ModulePlaces
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from ...ops.random.random import Generator
     from ...optim.elementwise import ElementwiseOptimizer
     from ...runtime.memory_order import Fill
+    from ..guards.state_snapshot import StateSnapshot
 
 ndarray = np.ndarray
 R = TypeVar("R")
@@ -144,7 +146,7 @@ class OutsideTensor(NamedTuple):
     gradient: Any  # the gradient, if it is a leaf
 
 
-class _StepRecorder:
+class StepRecorder(Capturing):
     """Executor that records ops on symbols, and registers all tensors that they use."""
 
     def __init__(self, operands: ScalarInputs) -> None:
@@ -570,8 +572,12 @@ class _StepRecorder:
         """Note that Python reads whether `x` has a gradient."""
         self.meet(x)
         met = self.met.get(id(x))
-        if met is not None and x._leaf.grad is met.gradient:
+        if met is None:
+            return
+        if x._leaf is not None and x._leaf.grad is met.gradient:
             self.read.add(id(x))
+        elif x._leaf is None and id(x) not in self.given:  # may be set all the same
+            self.note_setting(lambda: x._leaf is not None and x._leaf.grad is not None)
 
     def note_hooks(self, x: TensorBase, hooks: dict[int, Any]) -> None:
         """Note the hooks of a tensor before Python adds to them."""
@@ -691,6 +697,11 @@ class _StepRecorder:
                 "compile: the function reads the state of a generator (get_rng_state, get_state), "
                 "which differs in each call; read it outside of the function"
             )
+
+    @property
+    def snapshot(self) -> StateSnapshot | None:
+        """Snapshot of what the function reaches; None where nothing is guarded."""
+        return self.operands.reads
 
     def note_setting(self, read: Callable[[], object]) -> None:
         """Guard a setting of this library."""
@@ -992,7 +1003,7 @@ class _Capture:
     ) -> None:
         """Make copies of the arguments, and give them symbols."""
         self.operands, self.levels = operands, levels
-        self.recorder = recorder = _StepRecorder(operands)
+        self.recorder = recorder = StepRecorder(operands)
         self.leaves_given = [x._leaf is not None for x in arguments]
         wanting = [x._node is not None for x in arguments]
         self.arguments = [wrap(x._data) for x in arguments]
@@ -1224,22 +1235,6 @@ def _assert_computed(ends: Sequence[tuple[OutsideTensor, Any]], met: Container[i
             raise Unsupported(
                 "compile: a gradient that no operation has computed; give backward a clone"
             )
-
-
-def assert_modes(before: Mode, after: Mode) -> None:
-    """Refuse a function that leaves a mode of this library switched."""
-    for name in ("grad", "inference", "anomaly", "saved_hooks", "autocast", "overrides"):
-        was, now = (_setting(getattr(mode, name)) for mode in (before, after))
-        if was is not now and was != now:
-            raise Unsupported(
-                f"compile: the function leaves the mode {name} switched, which a program would not "
-                "do again; switch it in a block (with ...:), or outside of the function"
-            )
-
-
-def _setting(value: object) -> object:
-    """A switch of a mode, as equal ones compare; None where it is off."""
-    return getattr(value, "settings", value) or None
 
 
 def _assert_plain(results: Sequence[Any]) -> None:

@@ -974,7 +974,7 @@ def test_what_a_branch_is_not_to_do():
         (lambda x: x if x.sum() > 0 else x * 2, "reads a value"),
         (backward, "backward within a function of it reaches"),
         (sets, "sets the gradient"),
-        (remembers, "changes Python's own state"),
+        (remembers, "changes seen"),
     ):
         text = compiled_error(Unsupported, match, of(function), p, x)
         assert __file__ in text, text
