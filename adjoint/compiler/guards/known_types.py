@@ -167,6 +167,11 @@ def count_kept(cache: Any) -> tuple[int, int]:
     return info.misses, info.currsize
 
 
+def counts_of(cache: Any) -> tuple[Any, ...]:
+    """Counts of an lru_cache, of which code may read any."""
+    return tuple(cache.cache_info())
+
+
 NUMPY_RANDOM = (np.random.Generator, np.random.RandomState)
 
 

@@ -51,6 +51,7 @@ from .known_types import (
     can_change_class,
     contents_of,
     count_kept,
+    counts_of,
     facts_of,
     gotten_by,
     is_bound,
@@ -442,6 +443,9 @@ class StateSnapshot:
         others have it keep more.
         """
         read = functools.partial(results_kept_by, x)
+        if "cache_info" in self._users:
+            counts = functools.partial(counts_of, x)
+            self._add("call", counts, "its counts", counts(), place, None)
         self.caches.append((x, count_kept(x)))
         self._add("attr", x, "__wrapped__", x.__wrapped__, place, None)
         self.slots.append(GuardSource("kept", read, "what it keeps", read(), place, None))
@@ -486,9 +490,7 @@ class StateSnapshot:
         return True
 
     def _visit_object(self, x: Any, place: int) -> None:
-        if (
-            x is copyreg.dispatch_table
-        ):  # how classes are copied, those of libraries that are loaded
+        if x is copyreg.dispatch_table:  # how libraries that are loaded copy their classes
             self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
             here = len(self.slots) - 1
             self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))

@@ -909,3 +909,17 @@ def test_a_gradient_by_what_is_argument_and_state_is_refused(by):
     assert compiled(other).tolist() == f(other).tolist()
     with pytest.raises(Unsupported, match="asks for the gradient by one of them"):
         compiled(w)
+
+
+def test_counts_of_a_cache_are_followed_or_refused():
+    @functools.lru_cache(maxsize=2)
+    def kept(n):
+        return n * 2.0
+
+    hits = ad.compile(lambda x: x * (kept.cache_info().hits + 1.0))
+    calls = ad.compile(lambda x: x * kept(1) * (kept.cache_info().misses + 1.0))
+    for count in range(3):
+        assert hits(ad.ones(1)).tolist() == [max(count - 1, 0) + 1.0]
+        kept(1)
+    with pytest.raises(Unsupported, match="counts"):
+        calls(ad.ones(1))
