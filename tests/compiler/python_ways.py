@@ -691,7 +691,7 @@ way("library's class patched", "", "fractions.Fraction(2).limit_denominator() * 
 way("library's default argument", "", "textwrap.shorten('a b c d', 5).count('a') + 1.0", patch_library="textwrap.shorten.__kwdefaults__ = None||textwrap.shorten = lambda *a: 'aaa'")
 way("np function patched", "", "float(np.mean([2.0]))", patch_library="np.mean = lambda v: ?")
 way("operator function patched", "", "operator.add(1.0, 1.0)", patch_library="operator.add = lambda a, b: ?")
-way("copy function patched", "h$ = [2.0]", "copy.copy(h$)[0]", patch_library="copy.copy = lambda v: [?]", set_item="h$[0] = ?")
+way("copy function patched", "h$ = [2.0]", "copy.copy(h$)[0]", patch_library="copy.copy = lambda v, own=copy.copy: [?] if type(v) is list else own(v)", set_item="h$[0] = ?")
 
 # ---- settings of the process ---------------------------------------------------------------------
 

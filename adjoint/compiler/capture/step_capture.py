@@ -572,12 +572,16 @@ class StepRecorder(Capturing):
         """Note that Python reads whether `x` has a gradient."""
         self.meet(x)
         met = self.met.get(id(x))
-        if met is None:
-            return
-        if x._leaf is not None and x._leaf.grad is met.gradient:
+        if x._leaf is None:  # it may be set all the same
+            if id(x) in self.given:
+                raise Unsupported(
+                    "compile: the function reads the gradient of a tensor that requires none and "
+                    "comes with each call; give the gradient as an argument of its own"
+                )
+            if met is not None or any(y is x for y, *_ in self.views):
+                self.note_setting(lambda: x._leaf is not None and x._leaf.grad is not None)
+        elif met is not None and x._leaf.grad is met.gradient:
             self.read.add(id(x))
-        elif x._leaf is None and id(x) not in self.given:  # may be set all the same
-            self.note_setting(lambda: x._leaf is not None and x._leaf.grad is not None)
 
     def note_hooks(self, x: TensorBase, hooks: dict[int, Any]) -> None:
         """Note the hooks of a tensor before Python adds to them."""

@@ -39,7 +39,11 @@ def node(body, x):
         return COMPILED[body](x) * 1.0
 
 
-WAYS = [scan, cond, while_loop, node]
+def once(body, x):
+    return body(x)
+
+
+WAYS = [scan, cond, while_loop, node, once]
 COMPILED = {}
 
 
@@ -50,7 +54,7 @@ class State:
 @pytest.fixture
 def state(monkeypatch):
     made = State()
-    made.weight = ad.ones(2)
+    made.weight, made.view = ad.ones(2), ad.ones(4)[2:]
     made.parameter = ad.nn.Parameter(ad.ones(2))
     made.optimizer = ad.optim.SGD([made.parameter], lr=0.1)
     made.schedule = ad.optim.lr_scheduler.StepLR(made.optimizer, 1)
@@ -74,10 +78,6 @@ def called(way, body, compiled=True):
         COMPILED[body] = ad.compile(body)
         return lambda x: node(body, x)
     return ad.compile(lambda x: way(body, x))
-
-
-def once(body, x):
-    return body(x)
 
 
 def twice(body, x):
@@ -104,6 +104,10 @@ READS = {
     "gradient of no leaf": (
         lambda state, x: x * (1.0 + (state.weight.grad is None)),
         lambda state: setattr(state.weight, "grad", ad.ones(2)),
+    ),
+    "gradient of a view": (
+        lambda state, x: x * (1.0 + (state.view.grad is None)),
+        lambda state: setattr(state.view, "grad", ad.ones(2)),
     ),
     "gradient": (
         lambda state, x: x * (1.0 + (state.parameter.grad is None)),
@@ -143,10 +147,9 @@ def test_what_is_read_is_followed_or_refused(state, way, name):
         change(state)
 
 
-def local(make):
-    """What is changed is a variable of the function around."""
-    make.is_local = True
-    return make
+def test_gradients_of_arguments_that_require_none_are_refused():
+    with pytest.raises(AdjointError, match=r"requires none.*test_pure_bodies\.py"):
+        ad.compile(lambda x: x * (2.0 if x.grad is None else 3.0))(ad.ones(2))
 
 
 def switches_gradients(state):
@@ -212,7 +215,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS[:4])
 @pytest.mark.parametrize("make", CHANGES)
 def test_what_is_changed_is_refused_and_left_as_it_was(state, way, make):
     body = make(state)
