@@ -275,7 +275,7 @@ class CodeObserver:
 
         Errors: Stopped.
         """
-        users = _users_frame(frame)
+        users = users_frame(frame)
         if users is not None:
             where = place_in(users.f_code, users.f_lineno)
             self.refused = f"{name_of(function)}(), of which a program knows nothing{where}"
@@ -424,7 +424,7 @@ def name_of(function: Any) -> str:
     return f"{module}.{function.__qualname__}".removeprefix("builtins.")
 
 
-def _users_frame(frame: types.FrameType | None) -> types.FrameType | None:
+def users_frame(frame: types.FrameType | None) -> types.FrameType | None:
     """The first frame of user code, from this one outwards; None if a frame of the package comes
     first, or during an import, which happens only once.
     """

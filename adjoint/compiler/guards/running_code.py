@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import cast
 
+from ...core.errors import Unsupported
 from ...core.package import NAME
 from .code_names import (
     WHOLE,
@@ -22,9 +23,10 @@ from .code_names import (
     keeps,
     reads_whole,
 )
-from .code_observer import IMPORTS, Stopped, is_installed, place_in
+from .code_observer import IMPORTS, Stopped, is_installed, place_in, users_frame
 from .retraces import RetraceToFollow
 from .slots import ABSENT, GuardSource
+from .standard_library import state_read_by
 from .state_snapshot import StateSnapshot
 
 UNFOLLOWED = ("iterator", "opaque", "large")  # kinds of slots that are not to be read
@@ -37,7 +39,7 @@ class RunningCode:
         self.names = CodeNames(reads.any_name, reads.generated)
         self.names.names |= reads.gotten
         self.refused: GuardSource | None = None  # the slot that the code behind a stop may read
-        self.unknown: RetraceToFollow | None = None  # or why the function is traced again
+        self.unknown: Unsupported | None = None  # or why it is refused, or traced again
         self.by_libraries: set[str] = set()  # names in code of libraries to which nothing led
         self.absent: set[str] = set()  # names that libraries asked for where there are none
         self._reads = reads
@@ -54,6 +56,9 @@ class RunningCode:
         Errors: Stopped if it may read what cannot be followed, or what nothing has led to.
         """
         installed = is_installed(code.co_filename)
+        state = state_read_by(code, frame.f_globals)
+        if state:
+            self._assert_not_users(code, frame, state)
         if id(code) in self.names.codes:
             self._read_dicts(code, frame)
             return True
@@ -78,10 +83,27 @@ class RunningCode:
         if self._reads.unknown((code,)) is not None and not _is_imported(frame):
             self.unknown = unknown_code(code)
             raise Stopped
-        each_time = installed and bool(dicts_read(code))
-        if each_time:
+        reads_dicts = installed and bool(dicts_read(code))
+        if reads_dicts:
             self._read_dicts(code, frame)
-        return each_time
+        return reads_dicts or bool(state)
+
+    def _assert_not_users(
+        self, code: types.CodeType, frame: types.FrameType, state: str
+    ) -> None:  # fmt: skip
+        """Refuse what reads changing state of Python's library for code of the user's.
+
+        Errors: Stopped.
+        """
+        users = users_frame(frame.f_back)
+        if users is not None:
+            module = frame.f_globals.get("__name__")
+            self.unknown = Unsupported(
+                f"compile: the function calls {module}.{code.co_name}(), which reads {state}, and "
+                "a program would go on with what that was; call it outside of the function, and "
+                f"give it what depends on it{place_in(users.f_code, users.f_lineno)}"
+            )
+            raise Stopped
 
     def _read_dicts(self, code: types.CodeType, frame: types.FrameType) -> None:
         """Note the objects, among those that were there before, of which a library's code reads

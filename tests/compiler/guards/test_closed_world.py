@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import array
+import calendar
 import collections
 import contextlib
 import contextvars
@@ -19,17 +20,26 @@ import datetime
 import decimal
 import functools
 import gc
+import gettext
 import inspect
 import io
 import itertools
+import json
 import logging
 import math
+import mimetypes
+import multiprocessing
 import operator
 import os
 import pathlib
+import platform
+import queue
 import random
 import re
+import statistics
 import sys
+import tempfile
+import textwrap
 import threading
 import types
 import typing
@@ -923,3 +933,32 @@ def test_counts_of_a_cache_are_followed_or_refused():
         kept(1)
     with pytest.raises(Unsupported, match="counts"):
         calls(ad.ones(1))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        threading.active_count, threading.enumerate, threading.main_thread,
+        lambda: mimetypes.guess_type("a.png"), tempfile.gettempdir, platform.system,
+        multiprocessing.current_process, lambda: gettext.gettext("a"),
+    ],
+)  # fmt: skip
+def test_what_changes_in_pythons_own_modules_is_refused(ask):
+    compiled = ad.compile(lambda x: x * len(str(ask())))
+    with pytest.raises(Unsupported, match=r"reads [\w.]+,.*test_closed_world\.py"):
+        compiled(ad.ones(1))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: calendar.isleap(2020), lambda: json.loads("[3]")[0],
+        lambda: statistics.mean([1, 2, 3]), lambda: textwrap.dedent(" a"),
+        lambda: queue.Queue().qsize(), lambda: typing.get_type_hints(pathlib.Path),
+        lambda: copy.deepcopy([1, [2]]), lambda: (datetime.date(2020, 1, 2) - datetime.date(2020, 1, 1)).days,
+    ],
+)  # fmt: skip
+def test_tables_of_pythons_own_modules_are_known(ask):
+    compiled = ad.compile(lambda x: x * len(str(ask())))
+    for _ in range(2):
+        assert compiled(ad.ones(1)).tolist() == [len(str(ask()))]
