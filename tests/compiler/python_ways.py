@@ -175,7 +175,7 @@ for _name, _setup, _read in (
     ("chain of attributes", "k$ = Plain(a=Plain(b=h$))", "k$.a.b.s"),
     ("alias", "k$ = h$", "(2 if k$ is h$ else 3) * k$.s"),
     ("dict key by identity", "k$ = {h$: 2.0}", "k$.get(h$, 3.0)"),
-    ("id", "k$ = id(h$)", "(2 if k$ == id(h$) else 3)"),
+    ("id", "k$ = id(h$)\no$ = h$", "(2 if k$ == id(h$) else 3)"),
     ("in a list", "k$ = [h$]", "(2 if h$ in k$ else 3) * k$[0].s"),
     ("lambda that is kept", "g$ = lambda: h$.s", "g$()"),
     ("lambda in a dict", "g$ = {'f': lambda h: h.s}", "g$['f'](h$)"),
@@ -892,7 +892,7 @@ for _name, _read in {
 for _name, _setup, _read, _is in (
     ("is of tensors", "k$ = w$", "(2 if k$ is w$ else 3)", False),
     ("tensor as a key", "k$ = {w$: 2.0}", "k$.get(w$, 3.0)", False),
-    ("id of a tensor", "k$ = {id(w$): 2.0}", "k$.get(id(w$), 3.0)", False),
+    ("id of a tensor", "k$ = {id(w$): 2.0}\no$ = w$", "k$.get(id(w$), 3.0)", False),
     ("data_ptr of two", "k$ = w$.detach()", "(2 if k$.data_ptr() == w$.data_ptr() else 3)", False),
     ("tensor in a list", "k$ = [w$]", "k$[0]", True),
     ("tensors in a list, by is", "k$ = [w$]", "(2 if any(each is w$ for each in k$) else 3)", False),
