@@ -178,7 +178,7 @@ def _watched_super(asks: Callable[..., Any]) -> type:
             return functools.partial(asks, method)
         return method
 
-    return type("Super", (own,), {"__getattribute__": get})
+    return type("super", (own,), {"__getattribute__": get})
 
 
 class CodeObserver:

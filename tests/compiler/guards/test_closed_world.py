@@ -962,3 +962,10 @@ def test_tables_of_pythons_own_modules_are_known(ask):
     compiled = ad.compile(lambda x: x * len(str(ask())))
     for _ in range(2):
         assert compiled(ad.ones(1)).tolist() == [len(str(ask()))]
+
+
+def test_errors_of_super_are_those_of_python():
+    compiled = ad.compile(lambda x: x * super(collections.OrderedDict, kept).missing)
+    kept = collections.OrderedDict()
+    with pytest.raises(AttributeError, match="'super' object has no attribute 'missing'"):
+        compiled(ad.ones(1))
