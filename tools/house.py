@@ -354,7 +354,7 @@ class Count(NamedTuple):
 
 # Percent of annotations that are Any, by room; "" is all other rooms together.
 ANY = {
-    "amp": 23.7, "autograd": 5.0, "backends": 20.4, "compiler": 5.6, "core": 6.6, "data": 23.1,
+    "amp": 23.7, "autograd": 4.8, "backends": 20.4, "compiler": 5.6, "core": 6.3, "data": 23.1,
     "distributed": 29.8, "distributions": 67.5, "interop": 48.8, "io": 38.8, "ir": 5.9,
     "models": 40.2, "namespaces": 33.9, "nn": 26.4, "ops": 36.2, "optim": 25.8, "reactive": 23.0,
     "runtime": 10.1, "tensor": 38.9, "tools": 14.2, "torch_api": 26.8,
@@ -371,7 +371,7 @@ COUNTS = (
     Count("circles of rooms", 0, circles_of_rooms, "cut the import that goes back up"),
     Count("largest circle of files", 5, largest_circle_of_files,
           "cut one import of the circle, also where it is for types only"),
-    Count("files over 600 lines", 23, over("lines", 600, "lines"), "split the file by subject"),
+    Count("files over 600 lines", 22, over("lines", 600, "lines"), "split the file by subject"),
     Count("functions over 60 lines", 5, over("functions", 60, "lines"),
           "split the function: its steps have names"),
     Count("named tuples over 10 fields", 0, over("tuples", 10, "fields"),
@@ -388,7 +388,7 @@ COUNTS = (
               any_in(*[name] * bool(name)), "name the type, or a protocol of what is needed")
         for name, limit in ANY.items()
     ),
-    Count("type: ignore", 425, ignored_types, "give the types that make it unnecessary"),
+    Count("type: ignore", 423, ignored_types, "give the types that make it unnecessary"),
     Count("modes set outside of their try", 15, taken_outside_of_try,
           "set inside of the try whose finally sets back, or where a signal cannot split it"),
 )  # fmt: skip
