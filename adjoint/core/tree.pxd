@@ -15,5 +15,5 @@ cdef class ConstantSpec(TreeSpec):
 cdef class ContainerSpec(TreeSpec):
     cdef public object kind, make
     cdef public list names, children
-    @cython.locals(child=TreeSpec, items=list)
+    @cython.locals(child=TreeSpec, items=list, made=dict, n=Py_ssize_t)
     cpdef object new(self, object values)

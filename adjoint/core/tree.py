@@ -119,6 +119,11 @@ class ContainerSpec(TreeSpec):
 
     def new(self, values: object) -> object:
         """Build a container of the same kind."""
+        if self.kind is dict:  # without `make`, which takes half a microsecond
+            made: dict[object, object] = {}
+            for n in range(len(self.names)):
+                made[self.names[n]] = self.children[n].build(values)
+            return made
         items: list[object] = []
         for child in self.children:
             items.append(child.build(values))
