@@ -7,18 +7,15 @@ this; they differ in what they do about values that were there before, and in th
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ..core.dtype import LOW_PRECISION, from_numpy_dtype
-from ..core.errors import AutogradError, InvalidType, NotTraceable, Unsupported
+from ..core.errors import AutogradError, NotTraceable, Unsupported
 from ..core.mode import DEFAULT, mode_with, switched
 from ..core.op import Op
 from ..core.spec import Spec
-from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir.program import Node, Program, Value, inferred
 from ..runtime.fused import Declared
@@ -29,8 +26,6 @@ from .recording import execute_lazily
 
 # Maps a value that existed before the capture to what it is in the program: a constant or a number.
 Known: TypeAlias = Callable[[Any], Any]
-CONSTANTS = (type(None), bool, int, float, complex, str)
-Rebuild: TypeAlias = Callable[[Iterator[Any]], Any]  # puts values into the function's output tree
 
 
 def symbol(spec: Spec) -> Tensor:
@@ -156,86 +151,3 @@ def program_of(
     if order is not None:
         nodes = [nodes[i] for i in sorted(range(len(nodes)), key=places.__getitem__)]
     return Program([values[id(x)] for x in inputs], nodes, results)
-
-
-def taken(tree: object, refused: str, constants: bool = False) -> tuple[list[Any], Rebuild]:
-    """The data of the tensors in `tree`, a function's result, and a function that rebuilds the tree
-    from other values.
-
-    Errors: those of `parts_of`.
-    """
-    tensors, rebuild = parts_of(tree, refused, constants)
-    return [x._data for x in tensors], rebuild
-
-
-def parts_of(tree: object, refused: str, constants: bool = False) -> tuple[list[Any], Rebuild]:
-    """The tensors in `tree`, a function's result or argument, and a function that rebuilds the tree
-    from other values. With `constants`, numbers and strings may stand beside tensors, and stay as
-    they are.
-
-    Errors: InvalidType for other things than tensors in tuples, lists, dicts and dataclasses;
-    `refused` is how the message begins.
-    """
-    results: list[Any] = []
-    inside = constants and structure(tree) is not None
-    return results, _form(tree, results, refused, inside)
-
-
-def _form(tree: object, results: list[Any], refused: str, constants: bool) -> Rebuild:
-    """A function that rebuilds `tree` from other values; its tensors are appended to `results`."""
-    if isinstance(tree, TensorBase):
-        results.append(tree)
-        return next
-    if tree is None or (constants and isinstance(tree, CONSTANTS)):
-        return lambda values: tree
-    parts = structure(tree)
-    if parts is None:
-        raise InvalidType(
-            f"{refused} a {type(tree).__name__}; outputs are tensors, or tuples, lists and dicts "
-            "of them"
-        )
-    _, children, make = parts
-    each = [_form(x, results, refused, constants) for x in children]
-    return lambda values: make([part(values) for part in each])
-
-
-def structure(x: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]], Any]] | None:
-    """The children of a tuple, list, dict or dataclass: their names, the children, and a function
-    that makes the same container from other children. None for anything else.
-    """
-    kind: Any = type(x)
-    if kind is dict:
-        keys = list(x)
-        return keys, list(x.values()), lambda values: dict(zip(keys, values, strict=True))
-    if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        names = [each.name for each in dataclasses.fields(x)]
-        blank = _with_fields(copy.copy(x), names, [None] * len(names))
-        return (
-            names, [getattr(x, name) for name in names],
-            lambda values: _with_fields(copy.copy(blank), names, values),
-        )  # fmt: skip
-    if isinstance(x, Mapping):
-        keys = list(x)
-        empty = copy.copy(x)
-        empty.update(dict.fromkeys(keys))  # type: ignore[attr-defined]
-        return keys, list(x.values()), lambda values: _with_items(empty, keys, values)
-    if isinstance(x, (tuple, list)):
-        make = (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind
-        return list(range(len(x))), list(x), make
-    return None
-
-
-def _with_fields(x: Any, names: list[str], values: list[Any]) -> Any:
-    """Set the fields of a dataclass; if it is also a mapping, its items of these names too."""
-    for name, value in zip(names, values, strict=True):
-        object.__setattr__(x, name, value)
-        if isinstance(x, dict) and name in x:
-            dict.__setitem__(x, name, value)
-    return x
-
-
-def _with_items(x: Any, keys: list[Any], values: list[Any]) -> object:
-    """A copy of a mapping with other values."""
-    made = copy.copy(x)
-    made.update(zip(keys, values, strict=True))
-    return made

@@ -9,6 +9,7 @@ captured, up to a limit; after that the function runs eagerly, and says which va
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import types
 import warnings
@@ -37,9 +38,9 @@ from ..core.errors import (
 from ..core.mode import MODE, Mode, mode_with, observed, switched
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.signal_deferral import DEFERRED, complete
-from ..core.spec import Size
 from ..core.tensor_base import TensorBase
 from ..core.tracebacks import cut
+from ..core.tree import named_arguments
 from ..nn import hooks
 from ..nn.modules.module import Module
 from ..ops.create.conversion import strided
@@ -1190,7 +1191,8 @@ def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) ->
         "random.follow_torch": str(is_following()),
     }
 
-    def add(name: str, x: object) -> None:
+    by_identity = dataclasses.is_dataclass
+    for name, x in named_arguments(args, kwargs, by_identity):
         if isinstance(x, TensorBase):
             wants = " that wants a gradient" if x._node is not None else ""
             where = "" if type(x._data) is np.ndarray else f" on {x.device}"
@@ -1198,21 +1200,10 @@ def _listing(mode: Mode, args: tuple[object, ...], kwargs: dict[str, object]) ->
             steps = [step // x._data.itemsize for step in x._data.strides] if order else []
             lies = f" of strides {tuple(steps)}" if order else ""
             described[name] = f"{tuple(x._data.shape)} {x._data.dtype}{where}{lies}{wants}"
-        elif isinstance(x, dict):
-            for each, value in x.items():
-                add(f"{name}[{each!r}]", value)
-        elif isinstance(x, (list, tuple)) and type(x) is not Size:
-            for n, value in enumerate(x):
-                add(f"{name}[{n}]", value)
         elif type(x) in PLAIN or type(x) in BY_VALUE:
             described[name] = repr(x)
         else:
             described[name] = f"a {type(x).__name__} at {id(x):#x}"
-
-    for n, x in enumerate(args):
-        add(f"argument {n}", x)
-    for name, x in kwargs.items():
-        add(name, x)
     return described
 
 

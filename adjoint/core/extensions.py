@@ -52,6 +52,7 @@ MODULES = (
     "adjoint.ops.special.incomplete_gamma",
     "adjoint.backends.native.runtime.launch_list",
     "adjoint.optim.formula",
+    "adjoint.core.tree",
     "adjoint.compiler.capture.result_tree",
     "adjoint.compiler.run.bindings",
     "adjoint.compiler.capture.step_counters",

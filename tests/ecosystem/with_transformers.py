@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers as tf
-from common import data, fill, labels, told, train
+from common import data, fill, gradients, labels, told, train
 
 
 def _trained(model, batch, lr=0.01):
@@ -271,6 +272,38 @@ def case_others():
         out.last_hidden_state.sum().backward()
         found.append(out.last_hidden_state)
     return found
+
+
+def case_compiled():
+    """A whole training step and a forward pass as programs; with PyTorch itself as they are."""
+    compiled = sys.modules["adjoint"].compile if "adjoint" in sys.modules else (lambda f: f)
+    ids = _ids(2, 7)
+    told_of = []
+    for model in (
+        tf.BertForMaskedLM(tf.BertConfig(**SMALL, **PLAIN)),
+        tf.GPT2LMHeadModel(tf.GPT2Config(**GPT2)),
+        tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2)),
+    ):
+        fill(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        @compiled
+        def step(ids, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        @compiled
+        @torch.no_grad()
+        def forward(ids, model=model):
+            return model(input_ids=ids).logits
+
+        losses = [step(_ids(2, 7, seed=n)).item() for n in range(3)]
+        told_of.append([losses, gradients(model), told(forward(ids))])
+        told_of.append([told(p) for p in list(model.parameters())[::5]])
+    return told_of
 
 
 def case_optimizers():

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.autograd.capture import CaptureRecorder, program_of, recording, symbol, taken
+from adjoint.autograd.capture import CaptureRecorder, program_of, recording, symbol
 from adjoint.core import dtype as dt
-from adjoint.core.errors import (
-    AutogradError,
-    GraphError,
-    InvalidType,
-    NotTraceable,
-    ShapeError,
-    Unsupported,
-)
+from adjoint.core.errors import AutogradError, GraphError, NotTraceable, ShapeError, Unsupported
 from adjoint.core.spec import Spec
+from adjoint.core.tree import parts_of
 from adjoint.ir.passes import drawn, small, unused_inputs, without_reshapes
 from adjoint.ir.program import Program, Value, make
 from adjoint.ops.elementwise.arithmetic import MUL
@@ -33,8 +27,8 @@ def captured(function: Any, *specs: Spec, **options: Any) -> Program:
     inputs = list(map(symbol, specs))
     with recording(**options):
         found = function(*inputs)
-    results, _ = taken(found, "it gives")
-    program = program_of([x._data for x in inputs], results)
+    results, _ = parts_of(found, "it gives")
+    program = program_of([x._data for x in inputs], [y._data for y in results])
     program.verify()
     return program
 
@@ -120,15 +114,6 @@ def test_a_recorder_takes_composites_as_a_whole() -> None:
     program = captured(lambda x: attention(x, x, x), spec, executor=CaptureRecorder(whole))
     assert names(program) == ["tanh"]
     assert seen == [("attention", "attention.eager_attention")]
-
-
-def test_results_in_every_form() -> None:
-    x, y = ad.ones(2), ad.zeros(2)
-    results, rebuild = taken({"a": [x, None], "b": (y,)}, "it gives")
-    assert results[0] is x._data and results[1] is y._data
-    assert rebuild(iter("xy")) == {"a": ["x", None], "b": ("y",)}
-    with pytest.raises(InvalidType, match="it gives a int; outputs are tensors"):
-        taken([x, 3], "it gives")
 
 
 # ---- the verifier --------------------------------------------------------------------------------

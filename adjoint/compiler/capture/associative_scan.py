@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.batching import Batched, BatchLevel
-from ...autograd.capture import Rebuild, parts_of
 from ...autograd.levels import entered
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.tensor_type import Tensor
+from ...core.tree import TreeSpec, parts_of
 from ...ops.shape.arranging import flip
 from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
@@ -55,11 +55,11 @@ def associative_scan(
     totals = _totals(combine_fn, form, rows) if count > 1 else [x.clone() for x in rows]
     if reverse:
         totals = [flip(y, (0,)) for y in totals]
-    return form(iter([movedim(y, 0, dim) for y in totals]))
+    return form.unflatten([movedim(y, 0, dim) for y in totals])
 
 
 def _totals(
-    combine_fn: Callable[[Any, Any], Any], form: Rebuild, rows: Tensors
+    combine_fn: Callable[[Any, Any], Any], form: TreeSpec, rows: Tensors
 ) -> list[Any]:  # fmt: skip
     """Totals up to each row: pairs are combined, their totals computed, and the rows between them
     combined with those (Blelloch, 1990).
@@ -87,15 +87,15 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 
 
 def _combined(
-    combine_fn: Callable[[Any, Any], Any], form: Rebuild, a: Tensors, b: Tensors
+    combine_fn: Callable[[Any, Any], Any], form: TreeSpec, a: Tensors, b: Tensors
 ) -> list[Any]:  # fmt: skip
     """`combine_fn` of each row of `a` with that of `b`, all at once."""
     size = len(a[0])
     level = BatchLevel(size, "error")
     one, two = ([wrap(Batched(level, x)) for x in rows] for rows in (a, b))
     with entered(level):
-        before = form(iter(one))
-        result = as_tensors(combine_fn(before, form(iter(two))), before)
+        before = form.unflatten(one)
+        result = as_tensors(combine_fn(before, form.unflatten(two)), before)
         made, other = parts_of(result, "associative_scan: combine_fn gives")
         assert_kept("associative_scan: combine_fn", one, form, made, other)
     results: list[Any] = []

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.capture import parts_of
 from ...autograd.recording import is_captured
 from ...core.dtype import int64
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
+from ...core.tree import leaves, mapped, parts_of
 from ...ops.create.creation import tensor
 from ...ops.shape.movement import movedim
 from ...runtime.public import naming
@@ -27,13 +27,11 @@ from .control_flow_ops import Branch
 from .control_forms import (
     Tensors,
     Tree,
-    alike,
     along_first,
     as_tensors,
     assert_callable,
     assert_kept,
     assert_one,
-    leaves,
     shown,
 )
 from .loops import Loop
@@ -74,18 +72,18 @@ def cond(
     assert_one("cond: pred", pred)
     if not isinstance(pred, TensorBase) or not is_captured(pred):
         return _apart(true_fn(*operands) if pred else false_fn(*operands), operands)
-    tensors, rebuild = parts_of(operands, "cond: the operands have")
+    tensors, given = parts_of(operands, "cond: the operands have")
     capture = Capture("cond", (pred, *tensors))
-    yes, form = capture.body(true_fn, rebuild, tensors, "true_fn")
-    no, other = capture.body(false_fn, rebuild, tensors, "false_fn")
-    same = yes.specs == no.specs and alike(form, other, len(yes.outputs))
+    yes, form = capture.body(true_fn, given, tensors, "true_fn")
+    no, other = capture.body(false_fn, given, tensors, "false_fn")
+    same = yes.specs == no.specs and form.is_like(other, len(yes.outputs))
     if not same:
         raise ShapeError(
             f"cond: true_fn gives {shown(yes.outputs, form)} and false_fn "
             f"{shown(no.outputs, other)}; both give tensors of the same shapes and dtypes"
         )
     if not yes.outputs:
-        return form(iter(()))
+        return form.unflatten(())
     outside, input_numbers = capture.merged(len(tensors))
     wanting = [
         y._node is not None or z._node is not None
@@ -102,7 +100,7 @@ def cond(
         sources[1 - k] += [None] * len(body.kept)
         specs += [value.spec for value in body.kept]
     op = Branch("cond", (yes, no), input_numbers, sources, specs, hints, capture.drawing(yes, no))
-    return form(iter(capture.applied(op, (pred, *tensors, *outside), wanting)))
+    return form.unflatten(capture.applied(op, (pred, *tensors, *outside), wanting))
 
 
 def while_loop(
@@ -134,19 +132,19 @@ def while_loop(
     carried = as_tensors(tuple(carried_inputs))
     if not is_captured(*(x for x in leaves(carried) if isinstance(x, TensorBase))):
         return _apart(_looped(cond_fn, body_fn, carried), carried)
-    tensors, rebuild = parts_of(carried, "while_loop: carried_inputs have")
+    tensors, given = parts_of(carried, "while_loop: carried_inputs have")
     if not tensors:
         raise InvalidArgument("while_loop: carried_inputs have no tensor, by which it could end")
     capture = Capture("while_loop", tensors)
-    test, _ = capture.body(_tested(cond_fn), rebuild, tensors, "cond_fn", carried=True)
+    test, _ = capture.body(_tested(cond_fn), given, tensors, "cond_fn", carried=True)
     again = _tupled(body_fn)
-    body, form = capture.body(again, rebuild, tensors, "body_fn", carried=True)
-    assert_kept("while_loop: body_fn", tensors, rebuild, body.outputs, form)
+    body, form = capture.body(again, given, tensors, "body_fn", carried=True)
+    assert_kept("while_loop: body_fn", tensors, given, body.outputs, form)
     outside, input_numbers = capture.merged(len(tensors))
     wanting = capture.settled(body, tensors)
     drawing = capture.drawing(test, body)
     op = Loop(test, body, input_numbers, [x.spec for x in tensors], wanting, drawing)
-    return form(iter(capture.applied(op, (*tensors, *outside), wanting)))
+    return form.unflatten(capture.applied(op, (*tensors, *outside), wanting))
 
 
 def fori_loop(
@@ -244,7 +242,7 @@ def scan(
     else:
         last, results = way.captured(init, rows, turns, checkpoint, unroll)
     tensors, form = parts_of(results, "scan: combine_fn gives as result")
-    return last, form(iter([_along(dim, y) for y in tensors]))
+    return last, form.unflatten([_along(dim, y) for y in tensors])
 
 
 def _assert_options(unroll: object, checkpoint: object) -> None:
@@ -287,18 +285,12 @@ def _apart(result: object, operands: object) -> Tree:
     """
     bases = {id(_base(x)) for x in leaves(operands) if isinstance(x, TensorBase)}
 
-    def copied(x: Tree) -> Tree:
-        if isinstance(x, TensorBase):
-            return x.clone() if id(_base(x)) in bases else x  # type: ignore[attr-defined]
-        if isinstance(x, dict):
-            return {key: copied(each) for key, each in x.items()}
-        if isinstance(x, (tuple, list)):
-            kind = type(x)
-            return kind(*map(copied, x)) if hasattr(kind, "_fields") else kind(map(copied, x))
-        return x
+    def copied(x: Any) -> Any:
+        shows = isinstance(x, TensorBase) and id(_base(x)) in bases
+        return x.clone() if shows else x
 
     shows = any(isinstance(x, TensorBase) and id(_base(x)) in bases for x in leaves(result))
-    return copied(result) if shows else result
+    return mapped(result, copied) if shows else result
 
 
 def _base(x: TensorBase) -> TensorBase:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.capture import Rebuild, parts_of
 from ...autograd.dual import Dual, follows_tangents
 from ...autograd.levels import Leveled
 from ...autograd.recording import Recorder
 from ...core.errors import Unsupported
 from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
+from ...core.tree import TreeSpec, parts_of
 from ...runtime.dispatch import apply
 from ...runtime.node import INFERENCE
 from .body_recorder import Scope, like
@@ -77,16 +77,17 @@ class Capture:
         return body
 
     def body(
-        self, function: Callable[..., Any], rebuild: Rebuild, tensors: Sequence[Any], name: str,
+        self, function: Callable[..., Any], given: TreeSpec, tensors: Sequence[Any], name: str,
         carried: bool = False,
-    ) -> tuple[Subgraph, Rebuild]:  # fmt: skip
+    ) -> tuple[Subgraph, TreeSpec]:  # fmt: skip
         """Trace a user's function for symbols like `tensors`: the body, and the form of what it
         returns. Tensors that are `carried` may get a history on the way.
         """
-        forms: list[Rebuild] = []
+        forms: list[TreeSpec] = []
 
         def run(*args: Any) -> list[Any]:
-            parts, form = parts_of(function(*rebuild(iter(args))), f"{self.title}: {name} gives")
+            result = function(*given.unflatten(args))
+            parts, form = parts_of(result, f"{self.title}: {name} gives")
             forms.append(form)
             return parts
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ...autograd.capture import Rebuild, structure
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
 from ...core.tensor_base import TensorBase
+from ...core.tree import TreeSpec, children_of, maker_of
 from ...ops.create.creation import tensor
 from ...ops.shape.movement import movedim
 
@@ -29,15 +29,15 @@ def as_tensors(tree: object, before: object = None) -> Tree:
             if own <= kind:
                 return tensor(tree, dtype=before.dtype)
         return tensor(tree)
-    parts = None if isinstance(tree, TensorBase) else structure(tree)
+    parts = children_of(tree)
     if parts is None:
         return tree
-    names, children, make = parts
-    others = structure(before) if before is not None else None
+    names, children = parts
+    others = children_of(before)
     olds = others[1] if others is not None and others[0] == names else [None] * len(children)
     made = [as_tensors(x, old) for x, old in zip(children, olds, strict=True)]
     changed = any(x is not y for x, y in zip(made, children, strict=True))
-    return make(made) if changed else tree
+    return maker_of(tree, names)(made) if changed else tree
 
 
 def along_first(name: str, xs: list[Any], dim: int) -> tuple[int, list[Any], Any]:
@@ -61,15 +61,6 @@ def along_first(name: str, xs: list[Any], dim: int) -> tuple[int, list[Any], Any
     return dim, rows, count
 
 
-def leaves(tree: object) -> list[Any]:
-    """Flatten nested tuples, lists and dicts."""
-    if isinstance(tree, Mapping):
-        tree = tuple(tree.values())
-    if not isinstance(tree, (tuple, list)):
-        return [tree]
-    return [x for each in tree for x in leaves(each)]
-
-
 def assert_callable(name: str, *functions: Any) -> None:
     """Refuse what is no function."""
     for function in functions:
@@ -89,15 +80,11 @@ def assert_one(what: str, x: object) -> None:
         raise InvalidType(f"{what} is a {type(x).__name__}; a bool or a tensor of one element is")
 
 
-def alike(form: Rebuild, other: Rebuild, count: int) -> bool:
-    """Whether two results have the same structure around `count` tensors."""
-    one, two = (each(iter(range(count))) for each in (form, other))
-    return bool(one == two)
-
-
-def assert_kept(name: str, before: Tensors, form: Rebuild, after: Tensors, other: Rebuild) -> None:
+def assert_kept(
+    name: str, before: Tensors, form: TreeSpec, after: Tensors, other: TreeSpec
+) -> None:
     """Refuse a loop body that changes the structure, shapes or dtypes of carried values."""
-    same = len(before) == len(after) and alike(form, other, len(before))
+    same = len(before) == len(after) and form.is_like(other, len(before))
     if not same or any(x.spec != y.spec for x, y in zip(before, after, strict=False)):
         raise ShapeError(
             f"{name} is given {shown(before, form)} and gives {shown(after, other)}; what is "
@@ -110,6 +97,6 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def shown(tensors: Tensors, form: Rebuild) -> str:
+def shown(tensors: Tensors, form: TreeSpec) -> str:
     """Describe a result's structure, with the shapes and dtypes of its tensors."""
-    return str(form(iter([_Text(f"{tuple(x.shape)} {x.dtype}") for x in tensors])))
+    return str(form.unflatten([_Text(f"{tuple(x.shape)} {x.dtype}") for x in tensors]))

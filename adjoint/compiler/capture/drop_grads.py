@@ -9,8 +9,8 @@ from typing import Any
 from ...core.errors import Unsupported
 from ...core.mode import MODE
 from ...core.tensor_base import TensorBase
+from ...core.tree import parts_in
 from ...optim.optimizer import STEPPED
-from .lifted_state import parts
 
 
 def dropping(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ def _assert_dropped(stepped: list[Any], parameters: list[Any], result: Any, reco
             "leave keep_grads=False out"
         )
     gradients = {id(p.grad): p for p in parameters}
-    for x in (result, *parts(result)):
+    for x in (result, *parts_in(result)):
         if isinstance(x, TensorBase) and id(x) in gradients:
             raise Unsupported(
                 "compile: keep_grads=False, and the function returns the gradient of a parameter "

@@ -19,6 +19,7 @@ from ...core.symbolic_scalar import NumberGraph, SymbolicNumber
 from ...core.symbolic_sizes import known
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
+from ...core.tree import parts_in
 from ...ops.promotion import number
 from ...runtime.lazy import LazyValue
 from ...runtime.tensors import wrap
@@ -239,7 +240,7 @@ class LiftedState:
             (id(slot.holder), slot.key): x
             for slot, x in zip(self.slots, symbolic_values, strict=True)
         }
-        kept = [list(parts(x)) for x in symbolic_values]
+        kept = [list(parts_in(x)) for x in symbolic_values]
         try:
             for slot, x in zip(self.slots, symbolic_values, strict=True):
                 if x is not ABSENT:
@@ -258,7 +259,7 @@ class LiftedState:
             for slot, x, value, before in zip(
                 self.slots, symbolic_values, values, kept, strict=True
             )
-            if x is not value and not _are_same(list(parts(x)), before)
+            if x is not value and not _are_same(list(parts_in(x)), before)
         ]
         if written:
             raise RetraceWritten(written)
@@ -290,14 +291,6 @@ class LiftedState:
 
 
 _A_NUMBER = {int: ("a number", int), float: ("a number", float)}  # key of a lifted number
-
-
-def parts(x: object) -> Iterator[Any]:
-    """All elements of nested tuples, lists and dicts."""
-    if isinstance(x, (list, dict, tuple)):
-        for each in x.values() if isinstance(x, dict) else x:
-            yield each
-            yield from parts(each)
 
 
 def _nothing() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...core.tensor_base import TensorBase
+from ...core.tree import LEAF, children_of, flatten, leaves, named_leaves
 from ...ops.shape.joining import stack
 
 
@@ -19,32 +19,21 @@ def over(call: Callable[..., Any], batches: Iterable[Any], name: str) -> object:
         results.append(call(*arguments))
     if not results:
         raise InvalidArgument(f"over: the loader gave {name} no batch, so there is no result")
-    return _stacked(results, "result")
+    form = flatten(results[0], lambda x, path: LEAF if children_of(x) is None else None, "over:")
+    columns = zip(*map(leaves, results), strict=True)
+    names = [name for name, _ in named_leaves(results[0], "result")]
+    return form.unflatten([_stacked(list(xs), n) for xs, n in zip(columns, names, strict=True)])
 
 
 def _stacked(results: list[Any], name: str) -> object:
-    """Stack results of equal structure: tensors get a first dimension for the calls."""
-    first = results[0]
-    kind = type(first)
-    if isinstance(first, TensorBase):
-        try:
-            return stack([x.detach() for x in results])
-        except ShapeError as error:
-            shapes = sorted({tuple(x._data.shape) for x in results})
-            raise ShapeError(
-                f"over: {name} has several shapes, {', '.join(map(str, shapes))}, which cannot be "
-                "stacked; return its sum or mean, or let the loader drop_last"
-            ) from error
-    if isinstance(first, dict):
-        return {key: _stacked([x[key] for x in results], f"{name}[{key!r}]") for key in first}
-    if kind in (tuple, list) or (isinstance(first, tuple) and hasattr(kind, "_fields")):
-        parts = [
-            _stacked(list(each), f"{name}[{n}]")
-            for n, each in enumerate(zip(*results, strict=True))
-        ]
-        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-    if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-        fields = {n: _stacked([getattr(x, n) for x in results], f"{name}.{n}") for n in names}
-        return dataclasses.replace(first, **fields)
-    return results
+    """Stack results of all calls: tensors get a first dimension for the calls."""
+    if not isinstance(results[0], TensorBase):
+        return results
+    try:
+        return stack([x.detach() for x in results])
+    except ShapeError as error:
+        shapes = sorted({tuple(x._data.shape) for x in results})
+        raise ShapeError(
+            f"over: {name} has several shapes, {', '.join(map(str, shapes))}, which cannot be "
+            "stacked; return its sum or mean, or let the loader drop_last"
+        ) from error

@@ -4,7 +4,6 @@ around them.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,21 +18,11 @@ from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import all_known, is_size, known
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
+from ...core.tree import ConstantSpec, TreeSpec, container
 from ...runtime.lazy import LazyValue
 from ..guards.identity_guards import hooks_of
 from ..guards.slots import PLAIN
-from .result_tree import (
-    ArgumentResult,
-    ComputedResult,
-    ConstantResult,
-    DataclassResult,
-    DictResult,
-    NamedTupleResult,
-    NumberResult,
-    Results,
-    ResultTree,
-    SequenceResult,
-)  # fmt: skip
+from .result_tree import ArgumentResult, ComputedResult, NumberResult, Results
 
 
 class Returned:
@@ -48,7 +37,7 @@ class Returned:
     def __init__(
         self, result: object, met: Mapping[int, Any], arguments: Sequence[Any],
         fresh: Mapping[int, Any] | None = None,
-        given: Callable[[object], ResultTree | None] | None = None,
+        given: Callable[[object], TreeSpec | None] | None = None,
     ) -> None:  # fmt: skip
         """`met` are outside tensors that were read, `fresh` those that the function has made
         without recording them, both by id. Other tensors that are not recorded are from outside.
@@ -64,7 +53,7 @@ class Returned:
         # saved for theirs
         self._met, self._fresh, self._given = met, fresh, given
         self._arguments = arguments
-        self._known: dict[int, ResultTree] = {}
+        self._known: dict[int, TreeSpec] = {}
         self._form = self._of(result)
         del self._met, self._fresh, self._given, self._arguments, self._known
 
@@ -82,12 +71,12 @@ class Returned:
             why is not None,
         )
 
-    def _of(self, part: Any) -> ResultTree:
+    def _of(self, part: Any) -> TreeSpec:
         """Tree spec of a part, one object for a part that occurs twice."""
         if type(part) in PLAIN:
             if type(part) is slice and not all_known((part.start, part.stop, part.step)):
                 part = slice(*known((part.start, part.stop, part.step)))
-            return ConstantResult(part)
+            return ConstantSpec(part)
         form = self._known.get(id(part))
         if form is None:
             form = None if self._given is None else self._given(part)
@@ -96,7 +85,7 @@ class Returned:
             form.shared = True
         return form
 
-    def _new(self, part: Any) -> ResultTree:
+    def _new(self, part: Any) -> TreeSpec:
         kind = type(part)
         if kind is Later:
             part.refuse()
@@ -109,7 +98,7 @@ class Returned:
                     return ArgumentResult(n)
             untouched = self._fresh is not None and id(part) not in self._fresh
             if id(part) in self._met or (untouched and not isinstance(part._data, LazyValue)):
-                return ConstantResult(part)
+                return ConstantSpec(part)
             leaf = part._leaf is not None and part._node is part._leaf
             if part._leaf is not None and part._leaf.grad is not None:
                 raise Unsupported(
@@ -132,25 +121,14 @@ class Returned:
             self.leaves.append(leaf)
             return ComputedResult(len(self.tensors) - 1)
         if kind is SymbolicNumber or kind is Size:  # sizes, by which it stands for no others
-            return ConstantResult(part.value() if kind is SymbolicNumber else Size(known(part)))
+            return ConstantSpec(part.value() if kind is SymbolicNumber else Size(known(part)))
         if kind in (dtype, device):
-            return ConstantResult(part)
-        if isinstance(part, dict):
-            parts = {key: self._of(x) for key, x in part.items()}
-            shell = copy.copy(part) if kind is not dict else {}
-            for key in shell:
-                shell[key] = None  # no symbols are kept
-            return DictResult(shell, parts)
-        if kind in (tuple, list):
-            return SequenceResult(kind, [self._of(x) for x in part])
-        if isinstance(part, tuple) and hasattr(kind, "_fields"):
-            return NamedTupleResult(kind, [self._of(x) for x in part])
-        if dataclasses.is_dataclass(kind):
-            fields = {f.name: self._of(getattr(part, f.name)) for f in dataclasses.fields(part)}
-            like = copy.copy(part)
-            for name in fields:
-                object.__setattr__(like, name, None)
-            return DataclassResult(like, fields)
+            return ConstantSpec(part)
+        is_known = kind in (tuple, list) or isinstance(part, dict) or hasattr(kind, "_fields")
+        if is_known or dataclasses.is_dataclass(kind):
+            spec = container(part, lambda x, name: self._of(x))
+            if spec is not None:
+                return spec
         raise InvalidType(
             f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
             "constants, in tuples, lists, dicts and dataclasses"

@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...autograd.capture import Rebuild, parts_of
 from ...core import policy
 from ...core.errors import InvalidType, Unsupported
+from ...core.tree import TreeSpec, parts_of
 from ...ops.shape.concatenation import cat
 from ...ops.shape.joining import stack
 from ...ops.shape.movement import reshape
@@ -31,7 +31,7 @@ class Turns(NamedTuple):
     """
 
     function: Callable[..., Any]  # of the carry and what `row` makes of slices
-    row: Rebuild
+    row: TreeSpec
     reverse: bool
     segment: int = 0  # how many turns of a scan each turn is, where it is a checkpointed segment
 
@@ -41,7 +41,7 @@ class Turns(NamedTuple):
         order = range(length)
         results: list[list[Any]] = []
         for t in reversed(order) if self.reverse else order:
-            carry, y = self._turn(carry, self.row(iter([x[t] for x in rows])))
+            carry, y = self._turn(carry, self.row.unflatten([x[t] for x in rows]))
             parts = parts_of(carry, "scan: combine_fn gives as carry")
             assert_kept("scan: combine_fn", *before, *parts)
             tensors, form = parts_of(y, "scan: combine_fn gives as result")
@@ -49,7 +49,7 @@ class Turns(NamedTuple):
         if self.reverse:
             results.reverse()
         columns = [stack(list(column)) for column in zip(*results, strict=True)]
-        return carry, form(iter(columns))
+        return carry, form.unflatten(columns)
 
     def captured(
         self, init: object, rows: Tensors, length: int, plan: str, unroll: int = 1
@@ -92,7 +92,7 @@ class Turns(NamedTuple):
             return within(carry, part, size)
 
         segment = size if plan == "turn" else 0
-        way = Turns(block, list, self.reverse, segment)
+        way = Turns(block, parts_of(rows, "")[1], self.reverse, segment)
         carry, results = way.captured(init, blocks, count, plan)
         columns, form = parts_of(results, "scan: combine_fn gives as result")
         columns = [reshape(y, (count * size, *y.shape[2:])) for y in columns]
@@ -102,7 +102,7 @@ class Turns(NamedTuple):
             ends, _ = parts_of(results, "scan: combine_fn gives as result")
             pairs = zip(ends, columns, strict=True)
             columns = [cat([y, x] if self.reverse else [x, y]) for y, x in pairs]
-        return carry, form(iter(columns))
+        return carry, form.unflatten(columns)
 
     def _as_node(
         self, init: object, rows: Tensors, length: int, plan: str
@@ -111,11 +111,11 @@ class Turns(NamedTuple):
         carries, carry = parts_of(init, "scan: init has")
         capture = Capture("scan", (*carries, *rows))
         n = len(carries)
-        forms: list[Rebuild] = []
+        forms: list[TreeSpec] = []
 
         def run(*args: Any) -> list[Any]:
             parts = []
-            results = self._turn(carry(iter(args[:n])), self.row(iter(args[n:])))
+            results = self._turn(carry.unflatten(args[:n]), self.row.unflatten(args[n:]))
             for name, each in zip(("carry", "result"), results, strict=True):
                 tensors, form = parts_of(each, f"scan: combine_fn gives as {name}")
                 forms.append(form)
@@ -139,7 +139,7 @@ class Turns(NamedTuple):
         if any(wanting):
             op.keeping = self._keeping(length, plan)
         outputs = capture.applied(op, inputs, wanting)
-        return forms[0](iter(outputs[:n])), forms[1](iter(outputs[n:]))
+        return forms[0].unflatten(outputs[:n]), forms[1].unflatten(outputs[n:])
 
     def _keeping(self, length: int, plan: str) -> str:
         """Description of what is kept by a plan."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.tree import ConstantSpec, TreeSpec
 from ..guards.signature import contents_of
-from .result_tree import ConstantResult, ContainerResult, ResultTree
+from .result_tree import ContainerResult
 
 
 class WrittenArguments:
@@ -31,12 +32,12 @@ class WrittenArguments:
         self._copies.clear()
         self._objects.clear()
 
-    def result(self, part: object) -> ResultTree | None:
+    def result(self, part: object) -> TreeSpec | None:
         """The tree spec of a part of the results that is an argument known by identity, or such a
         container; None for others.
         """
         if any(part is x for x in self._objects):
-            return ConstantResult(part)
+            return ConstantSpec(part)
         for n, x in enumerate(self._copies):
             if part is x and self.own:
                 self.returned = True

@@ -264,7 +264,7 @@ class Replayed:
     def _writes(self) -> list[tuple[Any, Value]]:
         """Memory of states and arguments that are written, with their new values."""
         program = self.program
-        states = [(program._state(n)._data, y) for n, y in program.writes]
+        states = [(program.state(n)._data, y) for n, y in program.writes]
         return [*states, *((self.inputs[n], y) for n, y in program.given_writes)]
 
     def give(self) -> None:

@@ -315,10 +315,10 @@ class OnDevice(CompiledStep):
 
     def _look(self) -> None:
         """Register where states are, gradients excepted, which are new tensors after each run."""
-        states = [self._state(n) for n in self.places if n not in self.owned]
+        states = [self.state(n) for n in self.places if n not in self.owned]
         self.bound = [(x, x._data, x._node) for x in states]
         self.ahead = parents_of(tuple(x for x in states if x._node is not None))
-        tensors = (*self.after.values(), *(self._state(n) for n, _ in self.writes))
+        tensors = (*self.after.values(), *(self.state(n) for n, _ in self.writes))
         changed, state_arrays = [x._data for x in tensors], [array for _, array, _ in self.bound]
         assert_apart(state_arrays, changed)
         self.memory = AliasingGuard(
@@ -335,7 +335,7 @@ class OnDevice(CompiledStep):
                     self._look()
         self.memory.check(arguments)
         if self.given_writes and self.owned:
-            gradients = [self._state(n)._data for n in self.owned]
+            gradients = [self.state(n)._data for n in self.owned]
             AliasingGuard(gradients, (), self.memory.arguments).check(arguments)
 
     def walk_of(self, graph: Program) -> Walk:
@@ -448,11 +448,11 @@ class OnDevice(CompiledStep):
 
     def states_now(self) -> list[Any]:
         """Current arrays of the states that are read."""
-        return [self._state(n)._data for n in self.places]
+        return [self.state(n)._data for n in self.places]
 
     def writes_of(self, arguments: Sequence[Any]) -> list[tuple[Any, Value]]:
         """States and arguments that are written, except by optimizers, with their new values."""
-        states = [(self._state(n), y) for n, y in self.writes]
+        states = [(self.state(n), y) for n, y in self.writes]
         return [*states, *((arguments[n], y) for n, y in self.given_writes)]
 
     def _walk(

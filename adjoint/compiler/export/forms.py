@@ -20,6 +20,7 @@ from ...core.errors import CheckpointError, InvalidType
 from ...core.spec import Size, Spec
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
+from ...core.tree import named_arguments
 
 Form: TypeAlias = tuple[str, Any]
 
@@ -111,30 +112,15 @@ def sign(x: object, grad: bool, key: list[Any], tensors: list[Any]) -> None:
 def described(args: Sequence[Any], kwargs: Mapping[str, Any], spec: Callable[[Any], Spec]) -> str:
     """Description of a call's arguments."""
     descriptions: list[str] = []
-
-    def add(name: str, x: Any) -> None:
+    for name, x in named_arguments(args, kwargs):
         if isinstance(x, TensorBase):
             s = spec(x)
             wants = " that wants a gradient" if x._node is not None else ""
             descriptions.append(f"{name}: {tuple(s.shape)} {s.dtype.name}{wants}")
-        elif dataclasses.is_dataclass(type(x)):
-            for field in dataclasses.fields(x):
-                add(f"{name}.{field.name}", getattr(x, field.name))
-        elif isinstance(x, Mapping):
-            for each, value in x.items():
-                add(f"{name}[{each!r}]", value)
-        elif isinstance(x, (tuple, list)) and type(x) is not Size:
-            for n, value in enumerate(x):
-                add(f"{name}[{n}]", value)
         else:
             descriptions.append(
                 f"{name}: {x!r:.60}" if type(x) in _CONSTANTS else f"{name}: a {type(x)}"
             )
-
-    for n, x in enumerate(args):
-        add(f"argument {n}", x)
-    for name, x in kwargs.items():
-        add(name, x)
     return ", ".join(descriptions) or "no arguments"
 
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...autograd.capture import CONSTANTS, Rebuild, structure
 from ...core.device import device as Place  # noqa: N812 - as with dtype
 from ...core.dtype import dtype as DType  # noqa: N812 - `dtype` is an argument here
-from ...core.errors import InvalidArgument, InvalidType
+from ...core.errors import InvalidArgument
 from ...core.tensor_base import TensorBase
+from ...core.tree import CONSTANTS, LEAF, ConstantSpec, TreeSpec, flatten
 from ...nn import Module
 from ...ops.create.creation import tensor
 
 VALUES = (*CONSTANTS, bytes, slice, range, type, enum.Enum, DType, Place)  # told apart by repr
-
-
-class CallTree:
-    """Structure of a call without its tensors: key of a plan, and rebuilds the arguments."""
-
-    def __init__(self, key: Hashable, rebuild: Rebuild) -> None:
-        self.key = key
-        self._rebuild = rebuild
-
-    def call(self, function: Callable[..., Any], inputs: list[Any]) -> object:
-        """Call the function with these tensors."""
-        args, kwargs = self._rebuild(iter(inputs))
-        return function(*args, **kwargs)
 
 
 class Inputs:
@@ -50,17 +37,29 @@ class Inputs:
 
     def read(
         self, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[CallTree, list[Any]]:
+    ) -> tuple[TreeSpec, list[Any]]:
         """Structure of a call, and its tensors and arrays in order.
 
         Errors: InvalidArgument for a call that the function does not take; InvalidType for an
         unsupported argument.
         """
         inputs: list[tuple[Any, Any]] = []
-        key, rebuild = self._read(self._bound(args, kwargs), (), inputs)
+
+        def leaf(x: Any, path: tuple[Any, ...]) -> TreeSpec | None:
+            dtype = (self.dtypes or {}).get(path)
+            if dtype is not None and _is_numbers(x):
+                x = tensor(x, dtype=dtype)
+            elif not isinstance(x, TensorBase) and hasattr(x, "__array__"):
+                x = np.asarray(x)
+            if isinstance(x, (TensorBase, np.ndarray)):
+                inputs.append((path, x))
+                return LEAF
+            return ConstantSpec(x) if isinstance(x, VALUES) else None
+
+        form = flatten(self._bound(args, kwargs), leaf, f"{self.title}: an input has")
         if self.dtypes is None:
             self.dtypes = {path: x.dtype.name for path, x in inputs}
-        return CallTree(key, rebuild), [x for _, x in inputs]
+        return form, [x for _, x in inputs]
 
     def _bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Any, Any]:
         """The arguments in one canonical form, given by position or by name."""
@@ -73,31 +72,6 @@ class Inputs:
         except TypeError as error:
             raise InvalidArgument(f"{self.title}: {error}; it takes {self.signature}") from None
         return bound.args, bound.kwargs
-
-    def _read(self, x: Any, path: tuple[Any, ...], inputs: list[Any]) -> tuple[Any, Rebuild]:
-        """Key of an argument's structure, and a function that rebuilds it from tensors, which are
-        added to `inputs`.
-        """
-        dtype = (self.dtypes or {}).get(path)
-        if dtype is not None and _is_numbers(x):
-            x = tensor(x, dtype=dtype)
-        elif not isinstance(x, TensorBase) and hasattr(x, "__array__"):
-            x = np.asarray(x)
-        if isinstance(x, (TensorBase, np.ndarray)):
-            inputs.append((path, x))
-            return "tensor", next
-        if isinstance(x, VALUES):
-            return (type(x), repr(x)), lambda values: x
-        parts = structure(x)
-        if parts is None:
-            raise InvalidType(
-                f"{self.title}: an input has a {type(x).__name__}; give tensors, arrays, numbers, "
-                "or tuples, lists, dicts and dataclasses of them"
-            )
-        names, children, make = parts
-        read = [self._read(c, (*path, n), inputs) for n, c in zip(names, children, strict=True)]
-        key = (type(x), *((n, k) for n, (k, _) in zip(names, read, strict=True)))
-        return key, lambda values: make([rebuild(values) for _, rebuild in read])
 
 
 def _is_numbers(x: object) -> bool:

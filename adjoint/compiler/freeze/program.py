@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd.capture import Rebuild
 from ...core import fork_safety, policy
 from ...core.device import CPU, device, host_array, transfer
 from ...core.errors import DeviceError, InvalidType, Unsupported
@@ -21,6 +20,7 @@ from ...core.mode import MODE, are_known, observed
 from ...core.progress import progress
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
+from ...core.tree import TreeSpec
 from ...ir import program as form
 from ...ir.compute import spec_of
 from ...runtime.cells import Cell, warn_of_plain
@@ -30,7 +30,7 @@ from ..passes.basic_passes import Folds
 from ..passes.pipelines import Settings, run_pipeline
 from ..schedule.schedule import Schedule
 from ..schedule.workspace import Workspace
-from .inputs import CallTree, Inputs
+from .inputs import Inputs
 from .performance_report import Explanation, Timer, peaks, rows_of
 from .static_capture import FrozenSource, capture
 
@@ -52,10 +52,10 @@ class Memory:
 class _Planned:
     """A frozen program planned for inputs of certain shapes and dtypes."""
 
-    def __init__(self, program: Program, specs: tuple[Spec, ...], form: CallTree) -> None:
+    def __init__(self, program: Program, specs: tuple[Spec, ...], form: TreeSpec) -> None:
         self.specs = specs
         self.form = form
-        graph, self.rebuild = program._simplified(specs, whole=True, form=form)
+        graph, self.results = program._simplified(specs, whole=True, form=form)
         self.graph = graph
         run_pipeline("frozen plan", graph, Settings(packed=program._packing is not None))
         with _bar(len(graph.nodes)) as tell:
@@ -78,7 +78,7 @@ class _Planned:
             self.free.append(workspace)
         if device is not None:
             results = [transfer(each, device) for each in results]
-        return self.rebuild(map(wrap, results))
+        return self.results.unflatten(map(wrap, results))
 
 
 @contextlib.contextmanager
@@ -145,7 +145,7 @@ class Program:
         if not (plain and all(map(_is_array, inputs))):
             form, inputs = self._inputs.read(tuple(inputs), named)
         arrays = []
-        key: list[Any] = [form.key, self._threads()]
+        key: list[Any] = [form.key(), self._threads()]
         for x in inputs:
             array = x._data if isinstance(x, TensorBase) else x
             if type(array) is not np.ndarray or self._place is not None:
@@ -161,9 +161,9 @@ class Program:
             return planned.run(arrays)
         return planned.run(arrays, self._place)
 
-    def _planned(self, specs: tuple[Spec, ...], form: CallTree) -> _Planned:
+    def _planned(self, specs: tuple[Spec, ...], form: TreeSpec) -> _Planned:
         """The plan for inputs of these specs, made if it is new."""
-        key: list[Any] = [form.key, self._threads()]
+        key: list[Any] = [form.key(), self._threads()]
         for spec in specs:
             key += (spec.shape, spec.dtype.numpy.num)
         name = tuple(key)
@@ -177,8 +177,8 @@ class Program:
         return plan
 
     def _simplified(
-        self, specs: tuple[Spec, ...], whole: bool = False, form: CallTree | None = None
-    ) -> tuple[form.Program, Rebuild]:
+        self, specs: tuple[Spec, ...], whole: bool = False, form: TreeSpec | None = None
+    ) -> tuple[form.Program, TreeSpec]:
         """The simplified graph for inputs of these specs, in the registry's ops; with `whole` also
         in composites that have routines.
         """

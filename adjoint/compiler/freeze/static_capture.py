@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...autograd import fusion
-from ...autograd.capture import CaptureRecorder, Rebuild, program_of, recording, symbol, taken
+from ...autograd.capture import CaptureRecorder, program_of, recording, symbol
 from ...autograd.recording import execute_lazily
 from ...core.device import device, device_of
 from ...core.errors import DeviceError, InvalidArgument, InvalidType, Unsupported
@@ -15,6 +15,7 @@ from ...core.op import Op
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
+from ...core.tree import TreeSpec, parts_of
 from ...ir.compute import spec_of
 from ...ir.program import Program, Value
 from ...nn import Module
@@ -23,7 +24,6 @@ from ...runtime.fused import Declared
 from ...runtime.lazy import LazyValue, concrete
 from ...runtime.node import Item
 from ..capture.module_places import ModulePlaces
-from .inputs import CallTree
 
 if TYPE_CHECKING:
     from ...autograd.protocols import BackendArray
@@ -148,8 +148,8 @@ class _Recorder(CaptureRecorder):
 
 
 def capture(
-    source: FrozenSource, specs: Sequence[Spec], whole: bool = True, form: CallTree | None = None
-) -> tuple[Program, Rebuild]:
+    source: FrozenSource, specs: Sequence[Spec], whole: bool = True, form: TreeSpec | None = None
+) -> tuple[Program, TreeSpec]:
     """Trace `source.function` on inputs of these specs, in a call of this form. With `whole`,
     composites that have routines are one node each.
 
@@ -166,14 +166,16 @@ def capture(
     recorder = _Recorder() if whole else None
     with recording(reads, executor=recorder or execute_lazily):
         function = source.function
-        result = function(*inputs) if form is None else form.call(function, inputs)
-    results, rebuild = taken(result, "freeze: the result has", constants=True)
+        args, kwargs = (inputs, {}) if form is None else form.unflatten(inputs)
+        result = function(*args, **kwargs)
+    results, results_form = parts_of(result, "freeze: the result has", constants=True)
     module = None if recorder is None else recorder.path_of
-    program = program_of(symbols, results, source.known, module=module)
+    values = [y._data for y in results]
+    program = program_of(symbols, values, source.known, module=module)
     for node in program.nodes:
         if node.op.drawn:
             raise Unsupported(
                 f"freeze: {source.title} draws random numbers ({node.op.name}), of which a static "
                 "graph would keep one draw for ever; give them as an input"
             )
-    return program, rebuild
+    return program, results_form

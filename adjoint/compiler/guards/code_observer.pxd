@@ -18,7 +18,7 @@ cdef class CodeObserver:
     cdef object _begins
     cdef dict _each_time
     cdef public bint is_asking
-    cdef public object reads
+    cdef public object _reads
     cdef dict _librarys
     cdef dict _callers
     cdef public str refused

@@ -154,14 +154,14 @@ class _WatchedBuiltIns:
         if self._watches():
             frame = _caller()
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(*given, how=cast(Any, function).__name__)
+                self._watch.read(*given, how=cast(Any, function).__name__)
         return function(*given)
 
     def _named_by_super(self, method: Any, *given: Any) -> Any:
         if self._watches():
             frame = _caller()
             if self._watch.is_librarys(frame.f_code):
-                self._watch.reads(method.__self__, *given, how=method.__name__, frame=frame)
+                self._watch.read(method.__self__, *given, how=method.__name__, frame=frame)
         return method(*given)
 
 
@@ -198,7 +198,7 @@ class CodeObserver:
         self._begins = begins
         self._each_time: dict[int, Any] = {}  # code of which `begins` is told each time, by its id
         self.is_asking = False  # whether `begins` runs, which is no code of the function's
-        self.reads = reads
+        self._reads = reads
         self._librarys: dict[int, tuple[Any, bool]] = {}  # code by id; whether it is a library's
         self._callers: dict[int, tuple[Any, bool]] = {}  # likewise, and whether it is ours
         self.refused: str = ""  # the first call with an effect, and where
@@ -280,6 +280,16 @@ class CodeObserver:
             where = place_in(users.f_code, users.f_lineno)
             self.refused = f"{name_of(function)}(), of which a program knows nothing{where}"
             raise Stopped
+
+    def read(self, *given: object, how: str, frame: types.FrameType | None = None) -> None:
+        """Tell what a library's code reads. What that looks at may be asked by methods of users'
+        classes, such as a `__getattribute__`; these are no code of the function's.
+        """
+        self.is_asking = True
+        try:
+            self._reads(*given, how=how, frame=frame)
+        finally:
+            self.is_asking = False
 
     def is_librarys(self, code: types.CodeType) -> bool:
         """Whether code is of a library, not of this package or of the user's."""

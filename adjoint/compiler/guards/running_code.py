@@ -252,11 +252,14 @@ def _is_imported_part(x: object, name: str) -> bool:
     """Whether `name` is a module below `x`, a package of ours, which has it once it is imported: as
     some are in the first capture of a process.
     """
-    if not isinstance(x, types.ModuleType) or x.__name__.partition(".")[0] != NAME:
+    if not issubclass(type(x), types.ModuleType):  # `isinstance` may read `__class__` by a method
+        return False  # of the object's class, which asks here again
+    own = vars(x)
+    if own.get("__name__", "").partition(".")[0] != NAME:
         return False
-    if name in vars(x):
-        return isinstance(vars(x)[name], types.ModuleType)
-    folders = getattr(x, "__path__", ())
+    if name in own:
+        return isinstance(own[name], types.ModuleType)
+    folders = own.get("__path__", ())
     return any(os.path.exists(os.path.join(folder, f"{name}.py")) for folder in folders)
 
 

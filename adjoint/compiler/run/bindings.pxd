@@ -18,6 +18,11 @@ cdef class InputBinding(BufferBinding):
     cdef public object array, given
     cpdef object take(self, object array)
 
+cdef class Bindings:
+    cdef public list arguments, cotangents, tangents, owning, owned, movers, copies, writes, results
+    @cython.locals(staged=list)
+    cpdef list staged(self, object arguments)
+
 @cython.locals(target=InputBinding, x=TensorBase, k=Py_ssize_t)
 cpdef object take_all(list targets, object tensors)
 

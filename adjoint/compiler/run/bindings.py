@@ -73,6 +73,41 @@ class InputBinding(BufferBinding):
         self.move(self.array)
 
 
+class Bindings:
+    """Bindings of all that comes and goes with a call to where the program has it."""
+
+    __slots__ = (
+        "arguments", "copies", "cotangents", "movers", "owned", "owning", "results", "tangents",
+        "writes",
+    )  # fmt: skip
+
+    arguments: list[Any]  # an `InputBinding` each
+    cotangents: list[Any]  # likewise, of a later backward
+    tangents: list[Any]  # an `OutputBinding` for each gradient that a later backward gives
+    owning: list[Any]  # leaves whose gradients are read where they are
+    owned: list[Any]  # an `InputBinding` for each of these gradients
+    movers: list[Any]  # numbers of leaves whose gradients are written where they lie, with bindings
+    copies: list[Any]  # numbers of other leaves, with the arrays of their gradients
+    writes: list[Any]  # a tensor, or the number of an argument; whether it is the tensor's gradient
+    # that is written; and the array of the new value
+    results: list[Any]  # arrays of what is returned
+
+    def __init__(self) -> None:
+        self.arguments, self.cotangents, self.tangents = [], [], []
+        self.owning, self.owned, self.movers, self.copies = [], [], [], []
+        self.writes, self.results = [], []
+
+    def staged(self, arguments: Sequence[Any]) -> list[Any]:
+        """Copies of the new values, with the tensors to which they are written."""
+        staged: list[Any] = []
+        for x, is_gradient, source in self.writes:
+            if type(x) is int:
+                staged.append((arguments[x], source.copy()))
+            else:
+                staged.append((x._leaf.grad if is_gradient else x, source.copy()))
+        return staged
+
+
 def take_all(targets: list[Any], tensors: Sequence[Any]) -> None:
     """Bind the arrays of `tensors` to the input bindings `targets`, one by one."""
     for k in range(len(targets)):

@@ -6,7 +6,7 @@ from ...core.elements cimport copies, owner
 from ..guards.identity_guards cimport IdentityGuards, have_gradients, have_memory, want_gradients
 from ..capture.result_tree cimport Results
 from .bindings cimport (
-    InputBinding, GradBuffers, copy_all, give, move_all, take_all, take_gradients, write_all,
+    Bindings, InputBinding, GradBuffers, copy_all, give, move_all, take_all, take_gradients, write_all,
 )
 from ..guards.signature cimport Signature
 
@@ -19,21 +19,21 @@ cdef class BoundCall:
     cdef object _program, _memory, _guards, _threads
     cdef list _wanting, _presence, _steps
     cdef bint _general
-    cdef list _rounds, _bound, _owned, _owning, _targets, _added, _places, _dropped, _inputs
-    cdef list _streams, _stay, _stay_if_sound, _indices, _movers
+    cdef list _rounds, _bound, _owned, _places, _dropped
+    cdef list _streams, _stay, _stay_if_sound, _indices
+    cdef Bindings _bindings
     cdef GradBuffers _landing
     cdef Results _results
     cdef Py_ssize_t _options
-    cdef list _returned, _writes, _given_writes, _copies
     cdef bint _settled, _native
     cdef bint stands(self) except -1
     @cython.locals(x=TensorBase)
     cpdef bint is_over(self) except -1
-    @cython.locals(landing=GradBuffers)
+    @cython.locals(landing=GradBuffers, bindings=Bindings)
     cpdef object run(self, list arguments, object observer, object lease, object numbers)
     @cython.locals(first=BoundSegment)
     cdef bint _prepare(self) except -1
-    @cython.locals(mode=Mode, landing=GradBuffers, target=InputBinding)
+    @cython.locals(mode=Mode, landing=GradBuffers, bindings=Bindings, target=InputBinding)
     cdef object _carry_out(
         self, list arguments, object observer, object lease, object numbers, bint prepared)
     @cython.locals(each=BoundSegment, undo=list)

@@ -55,11 +55,9 @@ class BoundCall:
     """A bound call: takes arguments, runs all segments, and returns the results."""
 
     __slots__ = (
-        "_added", "_bound", "_copies", "_dropped", "_general", "_given_writes", "_guards",
-        "_indices", "_inputs", "_landing", "_memory", "_movers", "_native", "_options", "_owned",
-        "_owning", "_places", "_presence", "_program", "_results", "_returned", "_rounds",
-        "_settled", "_stay", "_stay_if_sound", "_steps", "_streams", "_targets", "_threads",
-        "_wanting", "_writes",
+        "_bindings", "_bound", "_dropped", "_general", "_guards", "_indices", "_landing", "_memory",
+        "_native", "_options", "_owned", "_places", "_presence", "_program", "_results", "_rounds",
+        "_settled", "_stay", "_stay_if_sound", "_steps", "_streams", "_threads", "_wanting",
     )  # fmt: skip
 
     def __init__(self, program: CompiledStep, rounds: list[BoundSegment], threads: int) -> None:
@@ -78,20 +76,15 @@ class BoundCall:
         self._owned = [
             (x, x._leaf.grad) for x in program.owned.values() if x._leaf.grad._node is not None
         ]
-        self._owning, self._targets = program.owning, program.targets
-        self._added = program.added
+        self._bindings = program.bindings
         self._places: list[int] = []  # addresses of these gradients in the last call
-        self._landing, self._movers = program.landing, program.movers
+        self._landing = program.landing
         self._stay, self._stay_if_sound = program.stay, program.stay_if_sound
         self._indices = program.indices
         self._dropped = effects.dropped
         self._memory = program.memory
-        self._inputs = program.inputs
         self._streams = captured.inputs.streams
-        self._returned = program.returned
         self._results, self._options = captured.outputs.results, effects.options
-        self._writes, self._given_writes = program.writes, program.given_writes
-        self._copies = program.copies
         self._settled = False  # whether all steps have been made once
         self._native = is_native(rounds)
 
@@ -112,7 +105,7 @@ class BoundCall:
         for x, gradient in self._owned:
             if x._leaf.grad is not gradient:
                 return True
-        for x in self._owning:
+        for x in self._bindings.owning:
             if x._leaf.grad._node is not None:
                 return True
         other = False
@@ -131,15 +124,15 @@ class BoundCall:
         memory = self._memory
         if memory.asked or (memory.written and _show(arguments, memory.written)):
             memory.check(arguments)
-        if self._owning:
+        bindings, landing = self._bindings, self._landing
+        if bindings.owning:
             self._take_gradients(arguments)
-        take_all(self._inputs, arguments)
-        landing = self._landing
+        take_all(bindings.arguments, arguments)
         stay = self._stay
         if self._indices and are_sound(arguments, self._indices):
             stay = self._stay_if_sound
         landing.prepare(stay)
-        move_all(self._movers, landing.tensors)
+        move_all(bindings.movers, landing.tensors)
         prepared = self._native and self._settled and observer is None and lease is None
         if prepared and not self._prepare():
             prepared = False
@@ -171,7 +164,7 @@ class BoundCall:
         numbers: Sequence[Any], prepared: bool,
     ) -> tuple[Any, Any]:  # fmt: skip
         """Compute, write, and give what the function returns: all of it, or nothing is written."""
-        landing = self._landing
+        bindings, landing = self._bindings, self._landing
         program, results_form = self._program, self._results
         try:
             for stream in self._streams:
@@ -180,29 +173,23 @@ class BoundCall:
                 self._compute_natively()
             else:
                 self._compute(observer, numbers)
-            arrays = copies(self._returned)  # results may show memory that is written below
+            arrays = copies(bindings.results)  # results may show memory that is written below
             mode = get_mode()
             profile = mode.observer
             if profile is not None:
                 profile.made(arrays)
             nodes = None if lease is None else program._history(arguments, lease, arrays)
             results = results_form.wrapped(arrays, nodes, program.ahead, arguments)
-            staged: list[Any] = []
-            for x, source in self._writes:
-                staged.append((x, source.copy()))
-            for x, source in self._added:
-                staged.append((x._leaf.grad, source.copy()))
-            for n, source in self._given_writes:
-                staged.append((arguments[n], source.copy()))
+            staged = bindings.staged(arguments)
         except BaseException:
             complete([stream.undo for stream in self._streams])
             raise
         with CAPTURING:
             write_all(staged)
             # Apart, since variables here would hold gradients.
-            copy_all([(landing.tensors[k]._data, source) for k, source in self._copies])
+            copy_all([(landing.tensors[k]._data, source) for k, source in bindings.copies])
             give(landing.leaves, landing.tensors, self._dropped)
-        for target in self._targets:
+        for target in bindings.owned:
             target.given = None
         return results_form.rebuilt(results, arguments, numbers[self._options :])
 
@@ -226,8 +213,9 @@ class BoundCall:
 
     def _take_gradients(self, arguments: list[Any]) -> None:
         """Bind the gradients that the leaves have now as inputs."""
-        shown = take_gradients(self._owning, self._targets, arguments)
-        addresses = [address(x._leaf.grad._data) for x in self._owning]
+        owning = self._bindings.owning
+        shown = take_gradients(owning, self._bindings.owned, arguments)
+        addresses = [address(x._leaf.grad._data) for x in owning]
         if shown or addresses != self._places:
             self._program.assert_gradients_apart(arguments)
             self._places = addresses

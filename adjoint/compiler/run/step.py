@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import weakref
 from collections.abc import Callable, Sequence
@@ -13,11 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...backends.native.runtime.array_memory import release_memory, zeros
-from ...backends.native.runtime.launch_list import LaunchList as Calls
 from ...backends.native.runtime.pool import default_pool
 from ...core import fork_safety
 from ...core.device import device_of
-from ...core.elements import owner
 from ...core.errors import Unsupported
 from ...core.mode import MODE, Mode
 from ...ir.program import Node, Program, Value
@@ -36,7 +33,8 @@ from ..passes.rematerialize import root
 from ..schedule.buffers import aligned
 from ..schedule.steps import Step
 from .arena_pool import ArenaPool
-from .bindings import BufferBinding, InputBinding, OutputBinding, contents_of
+from .bind_values import array_of, bindings_of, checked_arguments
+from .bindings import contents_of
 from .bound_call import BoundCall, BoundSegment, Exclusive, FastPath, stands
 from .optimizer_step import BoundOptimizer
 from .segment import ON_HOST, Segment, is_small, unbound
@@ -223,7 +221,7 @@ class CompiledStep(Exclusive):
 
     # ---- memory ----------------------------------------------------------------------------------
 
-    def _state(self, n: int) -> Any:
+    def state(self, n: int) -> Any:
         """The tensor that state number `n` is at present."""
         owner = self.captured.inputs.owners[n]
         return self.captured.inputs.states[n] if owner is None else owner._leaf.grad
@@ -234,7 +232,7 @@ class CompiledStep(Exclusive):
         """
         first = self.captured.inputs.arguments
         for n, begins in self.captured.assumptions.ordered:
-            if n >= first and (x := self._state(n - first)) is not None:
+            if n >= first and (x := self.state(n - first)) is not None:
                 assert_ordered(x._data, begins)
         return [each for each in self.captured.assumptions.ordered if each[0] < first]
 
@@ -249,10 +247,8 @@ class CompiledStep(Exclusive):
     def _let_go(self) -> None:
         """Drop all references to bound buffers, before new ones are allocated."""
         self.course = None
-        self.copies: list[tuple[int, Any]] = []
+        self.bindings: Any = None
         self.steps: list[Any] = []  # optimizers' steps
-        self.flowing: list[OutputBinding] = []
-        self.returned: list[Any] = []
         for part in self.parts:
             part.let_go()
 
@@ -267,11 +263,11 @@ class CompiledStep(Exclusive):
         self._bind_parts(array_at, targets)
         shown = set().union(*(part.shown for part in self.parts))
         calls = [call for part in self.parts for call in part.native_calls()]
-        self._bind_arguments(array_at, shown, calls)
-        self._bind_tangents(array_at, targets, shown, calls)
-        self._bind_gradients(array_at, shown, owned, [*calls, *self.steps])
-        self._bind_writes(array_at, owned)
-        self.returned = [_array(array_at, y) for y in self.results]
+        self.bindings = bindings_of(self, array_at, targets, owned, shown, calls)
+        bound_arrays, changed = [array for _, array, _ in self.bound], self._changed()
+        assert_apart(bound_arrays, changed)
+        numbers = [x for x, *_ in self.bindings.writes if type(x) is int]
+        self.memory = AliasingGuard(bound_arrays, changed, numbers, self._ordered())
         self._bind_errors(array_at)
         rounds = self._rounds()
         for part in self.parts:
@@ -288,13 +284,12 @@ class CompiledStep(Exclusive):
         owned: dict[Value, int] = {}
         for n, value in enumerate(self.states):
             if value.array is None and (owners[n] is None or n in self.owned):
-                x = self._state(n)
+                x = self.state(n)
                 if owners[n] is not None and x._node is None:
                     owned[value] = n
                     continue
                 array_at[value] = x._data
                 self.bound.append((x, x._data, x._node))
-        self.owning = [owners[n] for n in owned.values()]
         self.ahead = parents_of(tuple(x for x, _, node in self.bound if node is not None))
         array_at.update((y, x._data) for y, x in self.after.items())
         array_at.update(unbound([*owned, *self.arguments, *self.seeds]))
@@ -322,77 +317,8 @@ class CompiledStep(Exclusive):
                 node = updates[k]
                 for earlier in self.parts[: k + 1]:
                     earlier.lay_out(array_at, node.values)
-                arrays = [_array(array_at, x) for x in node.values]
+                arrays = [array_of(array_at, x) for x in node.values]
                 self.steps.append(BoundOptimizer(cast(Update, node.op), arrays))
-
-    def _bind_arguments(
-        self, array_at: dict[Value, Any], shown: set[Value], calls: list[Calls]
-    ) -> None:
-        """Bind the arguments, and the gradients that come from outside."""
-        fixed = {*shown, *self.results, *self.gradients, *self.written, *self.tangents}
-        fixed.update(x for node in self.captured.effects.updates for x in node.values)
-        inputs = [
-            InputBinding(array_at[x], () if x in fixed or is_small(x) else calls)
-            for x in (*self.arguments, *self.seeds)
-        ]
-        self.inputs, self.cotangents = inputs[: len(self.arguments)], inputs[len(self.arguments) :]
-
-    def _bind_tangents(
-        self, array_at: dict[Value, Any], targets: dict[Value, Any], shown: set[Value],
-        calls: list[Calls],
-    ) -> None:  # fmt: skip
-        """Bind the gradients that a later backward gives."""
-        movable = {x for x, target in targets.items() if array_at.get(x) is target}.difference(
-            shown, self.gradients
-        )
-        movable -= {x for x in movable if self.tangents.count(x) != 1}
-        self.flowing = [
-            OutputBinding(_array(array_at, x), calls if x in movable else ()) for x in self.tangents
-        ]
-
-    def _bind_gradients(
-        self, array_at: dict[Value, Any], shown: set[Value], owned: dict[Value, int],
-        followed: list[Any],
-    ) -> None:  # fmt: skip
-        """Bind gradients of leaves: those that are read, and those that the function computes,
-        which `followed` write where they lie, or which are copied.
-        """
-        updates = self.captured.effects.updates
-        skips = {node.values[-1] for node in updates if cast(Update, node.op).skips}
-        apart = self._apart(array_at, shown, skips)
-        self.targets = [
-            InputBinding(array_at[x], () if is_small(x) or x not in apart else followed)
-            for x in owned
-        ]
-        self.copies, self.movers = [], []
-        for k, (value, home) in enumerate(zip(self.gradients, self.landing.homes, strict=True)):
-            if array_at.get(value) is home and value in apart:
-                self.movers.append((k, BufferBinding(home, followed)))
-            else:
-                self.copies.append((k, _array(array_at, value)))
-
-    def _bind_writes(self, array_at: dict[Value, Any], owned: dict[Value, int]) -> None:
-        """Bind new values of states, gradients and arguments; refuse those that share memory.
-
-        Errors: Unsupported.
-        """
-        captured = self.captured
-        written = [
-            (n, _array(array_at, y))
-            for n, y in zip(captured.effects.written, self.written, strict=True)
-            if y not in self.after
-        ]
-        numbers, owners = set(owned.values()), captured.inputs.owners
-        self.added = [(owners[n], array) for n, array in written if n in numbers]
-        self.writes = [
-            (self._state(n), array) for n, array in written if n >= 0 and n not in numbers
-        ]
-        self.given_writes = [(~n, array) for n, array in written if n < 0]
-        bound_arrays, changed = [array for _, array, _ in self.bound], self._changed()
-        assert_apart(bound_arrays, changed)
-        self.memory = AliasingGuard(
-            bound_arrays, changed, [n for n, _ in self.given_writes], self._ordered()
-        )
 
     def _bind_errors(self, array_at: dict[Value, Any]) -> None:
         """Bind the checks behind each segment."""
@@ -400,7 +326,7 @@ class CompiledStep(Exclusive):
         self.errors: list[list[Any]] = [[] for _ in self.parts]
         for y, error in self.checked.items():
             k = next((k for k, own in enumerate(made) if y in own), 0)
-            self.errors[k].append((_array(array_at, y), error))
+            self.errors[k].append((array_of(array_at, y), error))
 
     def _rounds(self) -> list[BoundSegment]:
         """The segments of a call in order, with what is undone where one fails, and the gradients
@@ -414,10 +340,14 @@ class CompiledStep(Exclusive):
         # Whether errors come when gradients have been written: those that there are stay till then,
         # but where arguments say that there will be none.
         refused = [part.refused_behind(grads) for part in self.parts]
-        known_ones = None if self.checked or any(fails[1:]) else self._indices(refused)
+        known_ones = (
+            None
+            if self.checked or any(fails[1:])
+            else checked_arguments(self.parts, self.arguments, refused)
+        )
         self.late = known_ones is None or bool(known_ones)
         self.indices = list((known_ones or {}).items())
-        moved, read = {k for k, _ in self.movers}, set(map(id, self.owned.values()))
+        moved, read = {k for k, _ in self.bindings.movers}, set(map(id, self.owned.values()))
         self.stay_if_sound = [id(x) in read for x in self.captured.effects.leaves]
         self.stay = [
             stays or (self.late and k in moved) for k, stays in enumerate(self.stay_if_sound)
@@ -431,58 +361,11 @@ class CompiledStep(Exclusive):
             rounds.append(BoundSegment(part, self.errors[k], step, undone, undone or not only))
         return rounds
 
-    def _indices(
-        self, refused: Sequence[dict[tuple[Value, int], None] | None]
-    ) -> dict[int, int] | None:
-        """Arguments whose elements the segments may refuse as indices, with the bound of each. None
-        where other indices may be refused, or errors have other reasons.
-        """
-        bounds: dict[int, int] = {}
-        for part, indices in zip(self.parts, refused, strict=True):
-            if indices is None:
-                return None
-            names = dict(zip(part.graph.inputs, part.inputs, strict=True))
-            for index, below in indices:
-                home = part.schedule.roots.get(index, index)
-                if (array := home.array) is not None and (
-                    array.size == 0 or 0 <= array.min() <= array.max() < below
-                ):
-                    continue
-                value = names.get(home)
-                if value is None or value not in self.arguments:
-                    return None
-                n = self.arguments.index(value)
-                bounds[n] = min(below, bounds.get(n, below))
-        return bounds
-
-    def _apart(
-        self, array_at: dict[Value, Any], shown: set[Value], skips: set[Value]
-    ) -> set[Value]:
-        """Values whose buffers may change address: all their users know them by address, and no
-        value that is used as an array shares their memory.
-        """
-        fixed = [*self.results, *self.written, *self.tangents, *self.checked, *skips]
-        fixed += [x for x, count in collections.Counter(self.gradients).items() if count > 1]
-        arrays = [array_at[x] for x in fixed if x in array_at]
-        arrays += [array for part in self.parts for pair in part.copies for array in pair]
-        owners = {id(owner(array)) for array in arrays}
-        moved: dict[int, set[Value]] = {}
-        for x in (
-            *self.gradients,
-            *(x for node in self.captured.effects.updates for x in node.values),
-        ):
-            if x in array_at:
-                moved.setdefault(id(owner(array_at[x])), set()).add(x)
-        return {
-            x
-            for x, array in array_at.items()
-            if x not in shown and (own := id(owner(array))) not in owners
-            and moved.get(own, {x}) == {x}
-        }  # fmt: skip
-
     def _changed(self) -> list[Any]:
         """Arrays of states that are written in place."""
-        return [x._data for x in (*self.after.values(), *(x for x, _ in self.writes))]
+        writes = self.bindings.writes
+        states = [x for x, is_gradient, _ in writes if type(x) is not int and not is_gradient]
+        return [x._data for x in (*self.after.values(), *states)]
 
     def assert_gradients_apart(self, arguments: Sequence[Any]) -> None:
         """Refuse gradients read in place that share memory with something written, or are written
@@ -490,8 +373,8 @@ class CompiledStep(Exclusive):
 
         Errors: Unsupported.
         """
-        arrays = [x._leaf.grad._data for x in self.owning]
-        added = [x._leaf.grad._data for x, _ in self.added]
+        arrays = [x._leaf.grad._data for x in self.bindings.owning]
+        added = [x._leaf.grad._data for x, is_gradient, _ in self.bindings.writes if is_gradient]
         bound_arrays = [array for _, array, _ in self.bound]
         assert_apart([*bound_arrays, *arrays], [*self._changed(), *added])
         AliasingGuard(arrays, added, self.memory.arguments).check(arguments)
@@ -627,20 +510,21 @@ class CompiledStep(Exclusive):
         """
         arrived = {n for n, g in enumerate(cotangents) if g is not None}
         with self:
-            for target, g in zip(self.cotangents, cotangents, strict=True):
+            for target, g in zip(self.bindings.cotangents, cotangents, strict=True):
                 if g is None:
                     target.take(np.zeros(target.array.shape, target.array.dtype))
                 else:
                     target.take(concrete(g))
             for stream, now in zip(self.captured.inputs.streams, self.drawing, strict=True):
                 stream.now = now
-            for flow in self.flowing:
+            flowing = self.bindings.tangents
+            for flow in flowing:
                 flow.begin()
             observer = MODE.get().observer
             self.parts[-1].run(observer)
             gradients = [
                 flow.taken() if leading & arrived else None
-                for flow, leading in zip(self.flowing, self.captured.gradients.leading, strict=True)
+                for flow, leading in zip(flowing, self.captured.gradients.leading, strict=True)
             ]
             if observer is not None:
                 observer.made(gradients)
@@ -705,7 +589,3 @@ class CompiledStep(Exclusive):
                 if self._is_over():
                     self._bind()
         return cast(BoundCall, self.course).run(arguments, observer, lease, numbers)
-
-
-def _array(array_at: dict[Value, Any], x: Value) -> Any:
-    return x.array if x.array is not None else array_at[x]

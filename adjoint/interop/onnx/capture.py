@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autograd.capture import CaptureRecorder, program_of, recording, symbol, taken
+from ...autograd.capture import CaptureRecorder, program_of, recording, symbol
 from ...core.errors import InvalidArgument, InvalidType
 from ...core.op import Op
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
+from ...core.tree import parts_of
 from ...ir import program as form
 from ...ir.compute import spec_of
 from ...nn import Module
@@ -258,8 +259,8 @@ def _program(module: Module, specs: Sequence[Spec]) -> form.Program:
     finally:
         for part, was in training:
             part.training = was
-    results, _ = taken(found, "onnx.export: the module returns")
-    return program_of(given, results, known)
+    results, _ = parts_of(found, "onnx.export: the module returns")
+    return program_of(given, [y._data for y in results], known)
 
 
 def values_of(value: GraphValue) -> list[Any]:

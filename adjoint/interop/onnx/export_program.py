@@ -36,7 +36,7 @@ class _Replay(Module):
 
     def forward(self, *inputs: Any) -> Any:
         """Compute the outputs; they are recorded if the inputs are."""
-        graph, rebuild = self.program._simplified(tuple(x.spec for x in inputs))
+        graph, results_form = self.program._simplified(tuple(x.spec for x in inputs))
         tensor_of: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
 
         def tensor(x: Any) -> Any:
@@ -52,7 +52,7 @@ class _Replay(Module):
             result = apply(node.op, *map(tensor, node.inputs))
             results = result if isinstance(result, tuple) else (result,)
             tensor_of.update(zip(node.outputs, results, strict=True))
-        return rebuild(map(tensor, graph.outputs))
+        return results_form.unflatten(map(tensor, graph.outputs))
 
 
 def export(program: Program, path: Any) -> None:

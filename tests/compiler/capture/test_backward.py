@@ -141,7 +141,7 @@ def test_large_gradients_that_are_kept_are_not_written_again():
         kept.append(layer.weight.grad)
     assert [g.mean().item() for g in kept] == [0.0, 4.0, 8.0]
     (program,) = compiled._compiled_call.programs
-    (flow,) = [flow for flow in program.flowing if flow.mover is not None]
+    (flow,) = [flow for flow in program.bindings.tangents if flow.mover is not None]
     assert flow.array is None  # the leaf's alone
 
 

@@ -103,6 +103,13 @@ class Mapped:
         return self.own_item()
 
 
+class Aliased:
+    hid_names = {"alias": "hidden"}
+    def __getattribute__(self, name):
+        names = super().__getattribute__(prefix + "_names")
+        return super().__getattribute__(names.get(name, name))
+
+
 def own_item(o): return o.__dict__["hidden"]
 def unless(o, rare): return rarely(o) if rare else o.hidden
 def rarely(o): return asdict(o)
@@ -260,6 +267,20 @@ def test_code_that_python_writes_for_a_class_of_a_library_is_no_users(lib):
     """Names in the user's code lead to variables of a library, such as the iterator there."""
     exec(compile(CLASS, lib.__file__, "exec"), lib.__dict__)
     assert results(ad.compile(lambda x: x * lib.options()), []) == [2.0]
+
+
+def test_a_way_to_read_attributes_that_reads_another_first_is_followed(lib):
+    """What is looked at while it tells what it reads asks it for `__class__`, in which it tells
+    once more.
+    """
+
+    def changed(call):
+        aliased = lib.Aliased()
+        aliased.hidden = 2.0
+        function = call(lambda x: x * aliased.alias)
+        return results(function, [lambda: setattr(aliased, "hidden", 5.0)])
+
+    assert changed(ad.compile) == changed(lambda function: function)
 
 
 STATE = {

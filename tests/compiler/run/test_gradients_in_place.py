@@ -390,7 +390,7 @@ def test_a_step_that_fails_behind_its_gradients_leaves_those_of_before(clears, w
         assert all(g is None or ad.equal(g, b) for g, b in zip(held, before, strict=True))
         del held
     if width == 16:  # else sums lie apart until the last term is added
-        assert any(program.late and program.movers for program in compiled.programs)
+        assert any(program.late and program.bindings.movers for program in compiled.programs)
     assert len(bindings) == len(compiled.programs)  # each once
 
 
@@ -412,7 +412,7 @@ def test_arguments_say_whether_a_step_fails_behind_its_gradients(kind, monkeypat
     compiled = ad.compile(step)
     compiled(x, y)
     [program] = compiled.programs
-    assert program.late and program.movers
+    assert program.late and program.bindings.movers
     for wrong in (None, None, (x, 9), (x, -10), (y, 5), (y, -100), (y, -1), None, None):
         given = x.clone(), y.clone()
         if wrong is not None:
@@ -466,7 +466,7 @@ def test_a_product_without_memory_is_no_reason_to_write_gradients_late(without_m
         for p, q in zip(eager.parameters(), model.parameters(), strict=True):
             assert ad.allclose(p, q, atol=1e-5) and ad.allclose(p.grad, q.grad, atol=1e-5)
     [program] = step.programs
-    assert not program.late and program.movers and not program.copies
+    assert not program.late and program.bindings.movers and not program.bindings.copies
     assert without_memory
 
 

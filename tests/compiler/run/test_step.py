@@ -918,7 +918,7 @@ def test_gradients_of_embeddings_are_written_where_they_are_wanted(part):
 
     step(ad.tensor([0, 4, -0, 1]))
     [program] = step.programs
-    assert not program.late and not program.copies
+    assert not program.late and not program.bindings.copies
     before = [x.tolist() for p in parameters for x in (p, p.grad)]
     with pytest.raises(IndexError):
         step(ad.tensor([0, 5, 1, 1]))
