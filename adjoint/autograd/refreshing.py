@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,10 @@ from ..runtime.record import item, record
 from ..runtime.tensors import wrap, zeros
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
-from .regions import Region, RegionBackward, RegionNode
+from .regions import Region, RegionNode
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray
 
 
 class _Leaves:
@@ -389,7 +392,7 @@ class RefreshPlan:
     leaves: list[tuple[Leaf, Any]]  # each with the tensor that is its gradient
     outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
     gradients: dict[Cell, Any]  # of computed cells
-    forward: list[Cell]  # the computed cells that gradients flow through
+    forward: list[Cell]  # the computed cells that gradients flow through, but the last
     helpers: list[Cell]  # the cells that compute gradients
     repeatable: bool  # no hook in between must be called again
     result: weakref.ref[Any]  # the tensor whose backward this is, as last asked for
@@ -422,11 +425,7 @@ class RefreshPlan:
         self.helpers = [
             each for each in upstream(ends) if each not in forward_cells and each.op is not None
         ]
-        whole_ops = [each.op for each in self.helpers if type(each.op) is RegionBackward]
-        inside = {reference for op in whole_ops for reference in op.region.cells}
-        self.forward = [
-            each for each in above if each in self.gradients or each.reference in inside
-        ]
+        self.forward = [each for each in above if each in self.gradients and each is not cell]
         self.repeatable = not any(each.extra is not None for each in above)
 
     def begin_with(self, array: Any) -> None:
@@ -494,7 +493,7 @@ def backward(
         ends = [(leaf, g) for leaf, g in plan.leaves if goals is None or leaf in goals]
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
         # All of them before the first hook runs, which may change what they are computed from
-        inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
+        inside = [(leaf, wrap(_array_of(g).copy())) for leaf, g in ends]
         outside: list[tuple[Any, Tensor]] = [
             (node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None
         ]
@@ -510,8 +509,14 @@ def backward(
             kept = plan.gradients if retain_graph else {}
             owner.retained = {each: g.detach() for each, g in kept.items()}
         if not retain_graph:
-            release(each for each in plan.forward if each is not cell)
+            release(plan.forward)
             release(plan.helpers)
+
+
+def _array_of(g: Tensor) -> BackendArray:
+    """The array of a gradient that is up to date."""
+    data: Any = g._data
+    return data.array if type(data) is Cell else concrete(g)
 
 
 def _go_on(ends: Sequence[tuple[Any, Tensor]], retain_graph: bool) -> None:

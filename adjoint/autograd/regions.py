@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Region:
             return
         other = copy.copy(self)
         other.inputs = tuple([copies[x] for x in self.inputs])
-        other.outputs = tuple([_nobody if x is None else x.reference for x in outputs])
+        other.outputs = tuple([_NOTHING if x is None else x.reference for x in outputs])
         other.cells = tuple([x.reference for x in cells])
         other.tape = None
         other._own(cells, [x for x in outputs if x is not None])
@@ -122,7 +123,7 @@ class Region:
         """Refuse results of other shapes or dtypes than the graph has inferred."""
         for reference, y in zip(self.outputs, results, strict=True):
             cell = reference()
-            if cell is not None and (tuple(y.shape) != tuple(cell.shape) or y.dtype != cell.dtype):
+            if cell is not None and (y.shape != cell.shape or y.dtype != cell.dtype):
                 raise GraphError(
                     f"{self.declared.function.__name__}: gives shape {tuple(y.shape)} and "
                     f"{y.dtype} for what its inputs are now, and was recorded where that was "
@@ -208,9 +209,11 @@ class Region:
         return True
 
 
-def _nobody() -> None:
-    """A dead weak reference: returns None."""
+class _Dead:
+    """What a weak reference to nothing refers to."""
 
+
+_NOTHING: Any = weakref.ref(_Dead())  # dead at once
 
 _NO_GRAD = mode_with(DEFAULT, grad=False)
 _GRAD = mode_with(DEFAULT, grad=True)
@@ -226,7 +229,7 @@ def record_composite(
         return plain
     since = next_order()
     result: Tensor | tuple[Tensor, ...] = declared.function(*args)
-    ys = result if type(result) is tuple else (result,)
+    ys: Sequence[Tensor] = result if isinstance(result, tuple) else (result,)
     inputs = [x for x in args if isinstance(x, TensorBase)]
     if all(type(y._data) is Cell for y in ys):
         _note(state, declared, args, inputs, [y._data for y in ys], since)
