@@ -210,7 +210,7 @@ class Region:
 
 
 class _Dead:
-    """What a weak reference to nothing refers to."""
+    """Target of a weak reference that is dead at once."""
 
 
 _NOTHING: Any = weakref.ref(_Dead())  # dead at once
