@@ -27,7 +27,7 @@ import torch
 import adjoint as ad
 from adjoint.core import policy
 
-from . import timing
+from . import graph_backward, timing
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 ROUNDS = 15
@@ -568,12 +568,20 @@ def _steps() -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks graphs")
-    parser.add_argument("--only", choices=("chains", "shares", "steps"), help="that table alone")
+    parser.add_argument(
+        "--only", choices=("backward", "chains", "shares", "steps"), help="that table alone"
+    )
     only = parser.parse_args().only
     torch.set_num_threads(1)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     ad.set_num_threads(1)
-    for name, table in (("chains", _chains), ("steps", _steps), ("shares", _shares)):
+    tables = {
+        "backward": graph_backward.main,
+        "chains": _chains,
+        "steps": _steps,
+        "shares": _shares,
+    }
+    for name, table in tables.items():
         if only in (None, name):
             table()
     if only is None:

@@ -38,6 +38,7 @@ from ..ir.program import Program, Value
 from ..ir.variants import Variants
 from ..runtime import fused
 from ..runtime.call_cache import keep_call
+from ..runtime.cells import Cell
 from ..runtime.lazy import LazyValue
 from ..runtime.node import INFERENCE, Leaf, Node
 from ..runtime.record import item, save_output, versions_of
@@ -46,6 +47,7 @@ from .capture import program_of, recording, symbol
 from .engine import run_backward
 from .plan_patterns import PlanPattern, PlanPatterns, Scalars
 from .recording import execute_lazily
+from .regions import record_composite
 
 if TYPE_CHECKING:
     from ..backends.native.lowering.composite import Composite
@@ -74,6 +76,9 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     inputs = [x for x in args if isinstance(x, TensorBase)]
     places: tuple[Any, ...] = ()
     if any(type(x._data) is not ndarray for x in inputs):
+        state = next((x._data.state for x in inputs if isinstance(x._data, Cell)), None)
+        if state is not None:
+            return record_composite(state, declared, args)
         if casting is not None or not all(_is_array(x._data) for x in inputs):
             return function(*args)
         places = tuple([x.device for x in inputs])

@@ -40,7 +40,7 @@ from ..runtime.tensors import wrap
 from ..runtime.views import register_view
 from ..runtime.writes import ViewWrite, before_change, write_part
 from .recording import Same, record_cell, source_of
-from .refreshing import assert_writable
+from .refreshing import assert_owned
 
 if TYPE_CHECKING:
     from ..core.tensor_type import Tensor
@@ -252,7 +252,7 @@ def write(x: Tensor, y: Tensor) -> None:
     share the memory of `x` see it.
     """
     target = x._data if x._view is None else x._view.base._data
-    assert_writable(x)
+    assert_owned(x)
     if isinstance(target, SourceCell):
         _set_source(x, y, target)
     elif isinstance(target, LazyValue):

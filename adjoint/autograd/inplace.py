@@ -41,6 +41,7 @@ from ..runtime.writes import (
 from .devices import together
 from .forward_level import carries_tangent
 from .recording import Recorder, source_of
+from .refreshing import assert_owned
 
 ndarray = np.ndarray
 _BFLOAT16 = bfloat16.numpy
@@ -174,6 +175,7 @@ def change(x: Tensor, name: str, function: Callable[[Any], Any]) -> Tensor:
     if y._data.dtype != x._data.dtype:
         assert_can_store(name, y.dtype, x.dtype)
         y = cast(y, x.dtype)
+    assert_owned(x, name)
     overwrite(x, y, name)
     _save_written_output(x, y)
     return x
@@ -304,4 +306,5 @@ def write_out(result: Tensor | tuple[Tensor, ...], out: Any, name: str) -> Any:
         show_other(out, array, name)
         return out
     assert_writable(out, name)
+    assert_owned(out, name)
     return overwrite(out, value, name)

@@ -36,6 +36,7 @@ from .modes import _Bare
 
 if TYPE_CHECKING:
     from ..core.tensor_type import Tensor
+    from ..runtime.fused import Declared
     from .protocols import BackendArray
 
 __all__ = ["Recorder", "execute_meanwhile", "lazy", "realize_all", "source_of"]
@@ -220,6 +221,12 @@ class Recorder:
         """Record `op` as a cell."""
         return record_cell(self.state, op, inputs)
 
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """Record the ops of a composite."""
+        from .regions import record_composite  # which records by these
+
+        return record_composite(self.state, declared, args)
+
 
 def record_where_inputs_are(op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
     step = MODE.get().step
@@ -356,6 +363,13 @@ def record_one(op: Op, dtypes: dict[Any, int], input: Any) -> Tensor | None:
 
 
 _BOOL = np.dtype(bool)
+
+
+def is_cut(cell: Cell, x: Tensor) -> bool:
+    """Whether no gradient may flow into `cell` where `x`, which shows it, is used: detached."""
+    if x._node is not None:
+        return False
+    return cell.tracked or (isinstance(x._data, Cell) and _may_have_gradient(cell, x))
 
 
 def _may_have_gradient(cell: Cell, x: object) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +19,27 @@ from ..core.errors import AutogradError, GraphError
 from ..core.mode import DEFAULT, MODE, mode_with
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
-from ..runtime.cells import Cell, GraphState, SourceCell, push, refresh, release, upstream
+from ..runtime.cells import (
+    Cell,
+    GraphState,
+    SourceCell,
+    push,
+    refresh,
+    release,
+    upstream,
+    users_frame,
+)
 from ..runtime.editing import rewire
 from ..runtime.lazy import concrete, specs_of
 from ..runtime.node import Item, Leaf, Node
-from ..runtime.record import record
+from ..runtime.record import item, record
 from ..runtime.tensors import wrap, zeros
 from .engine import keep, run_backward, seed
 from .recording import Recorder, Same, record_cell, source_of
+from .regions import Region, RegionNode
+
+if TYPE_CHECKING:
+    from .protocols import BackendArray
 
 
 class _Leaves:
@@ -46,16 +59,18 @@ def revision() -> int:
 
 
 def retrace(
-    outputs: Sequence[Cell], everything: bool = False, bare: bool = False
+    outputs: Sequence[Cell], everything: bool = False, bare: bool = False, whole: bool = False
 ) -> dict[Cell, Any]:
     """The tape of `outputs`: the Node or Leaf of each cell above them through which gradients flow.
     With `everything`, also through cells that were recorded under no_grad. With `bare`, a Leaf
-    without hooks stands in the place of what ends the tape and has some.
+    without hooks stands in the place of what ends the tape and has some. With `whole`, a region
+    that nothing looks into has one Node.
     """
     nodes: dict[Cell, Any] = {}
     stands: dict[Any, Leaf] = {}  # by what they stand for
     wholes: dict[Cell, list[Cell]] = {}
     cells = upstream(outputs)
+    regions = _regions_of(cells) if whole and not everything else {}
     for cell in cells:
         if type(cell.op) is Item:
             wholes.setdefault(cell.inputs[0], []).append(cell)
@@ -66,6 +81,11 @@ def retrace(
                 leaf = stands.setdefault(leaf, Leaf(cell.handle()))
             nodes[cell] = leaf
         if leaf is not None or cell.op is None:
+            continue
+        region = regions.get(cell)
+        if region is not None:
+            if cell.given:
+                _add_region(nodes, region, cell)
             continue
         if not cell.tracked and not (everything and cell.op.differentiable):
             continue
@@ -79,6 +99,47 @@ def retrace(
         if any(parent is not None for parent in parents):
             nodes[cell] = _node(cell, parents, wholes)
     return nodes
+
+
+def _regions_of(cells: Sequence[Cell]) -> dict[Cell, Region]:
+    """The regions of `cells` that may have one Node, by their cells."""
+    tape = set(cells)
+    regions: dict[Cell, Region] = {}
+    for region in dict.fromkeys([cell.region for cell in cells if cell.given]):
+        if region.is_whole(tape):
+            for reference in region.cells:
+                cell = reference()
+                if cell is not None:
+                    regions[cell] = region
+    return regions
+
+
+def _add_region(nodes: dict[Cell, Any], region: Region, output: Cell) -> None:
+    """Add the Nodes of the outputs of `region` through which gradients flow, of which `output` is
+    the first that is met.
+    """
+    outputs = [reference() for reference in region.outputs]
+    if output in nodes or any(cell is not None and cell in nodes for cell in outputs):
+        return
+    parents = tuple(
+        [
+            nodes.get(x) if attached else None
+            for x, attached in zip(region.inputs, region.attached, strict=True)
+        ]
+    )
+    wants = [i for i, parent in enumerate(parents) if parent is not None]
+    if not wants:
+        return
+    op = RegionNode(region, [tensor_of(x, True) for x in region.inputs], wants)
+    if op.n_outputs == 1:
+        nodes[output] = node = Node(op, parents, (), None, output.shape, output.dtype)
+        node.extra = output.extra
+        return
+    node = Node(op, parents, (), None, (), None)
+    for i, cell in enumerate(outputs):
+        if cell is not None and region.flows[i]:
+            nodes[cell] = item(node, i, cell)
+            nodes[cell].extra = cell.extra
 
 
 def _node(cell: Cell, parents: tuple[Any, ...], wholes: dict[Cell, list[Cell]]) -> Node:
@@ -148,17 +209,23 @@ def own_cell(x: Tensor) -> None:
     cell.handle = weakref.ref(x)
 
 
-def assert_writable(x: Tensor) -> None:
-    """Refuse a write to a leaf with a cell of its own, which would have to reach the tensor that it
-    was detached from.
+def assert_owned(x: Tensor, name: str = "write") -> None:
+    """Refuse that `name` writes to a leaf with a cell of its own, which would have to reach the
+    tensor that it was detached from.
 
-    Errors: GraphError.
+    Errors: GraphError, with the lines of the write and, where the graph knows it, of the node.
     """
     cell = x._data
     if isinstance(cell, Cell) and type(cell.op) is DetachNode and x._node is not None:
+        node = cell.inputs[0]
+        line = (node.about or {}).get("line")
+        where = f", which was recorded at {line[0]}:{line[1]}" if line else ""
+        _, frame = users_frame()
         raise GraphError(
-            f"write: a tensor of shape {tuple(x.shape)} that requires grad, and shows the memory "
-            "of a node that others use; make the leaf with detach().clone()"
+            f"{name}: at {frame.f_code.co_filename}:{frame.f_lineno}, a leaf of shape "
+            f"{tuple(x.shape)} would be written, which requires grad and shows the value of node "
+            f"{node.label!r}{where}: others that use the node would see the write; make the leaf "
+            "of a copy: node.detach().clone().requires_grad_()"
         )
 
 
@@ -166,15 +233,21 @@ def assert_writable(x: Tensor) -> None:
 
 
 def gradients(
-    outputs: Sequence[Any], seeds: Sequence[Any], targets: Sequence[Any] | None, name: str
+    outputs: Sequence[Any],
+    seeds: Sequence[Any],
+    targets: Sequence[Any] | None,
+    name: str,
+    whole: bool = False,
 ) -> dict[Any, Any]:
     """Record the gradients of the graph tensors `outputs` with respect to `targets` (tensors, or
     None for all cells that gradients reach, whose ends run no hooks then). Maps Leafs and Cells to
-    tensors of the graph. An output without history is an error, unless `name` is "".
+    tensors of the graph. An output without history is an error, unless `name` is "". With `whole`,
+    what lies within the calls of composites has none.
     """
     cells = [y._data if isinstance(y._data, Cell) else None for y in outputs]
     everything = not MODE.get().grad
-    nodes = retrace([cell for cell in cells if cell is not None], everything, targets is None)
+    ends = [cell for cell in cells if cell is not None]
+    nodes = retrace(ends, everything, targets is None, whole)
     roots = []
     for i, (y, cell, g) in enumerate(zip(outputs, cells, seeds, strict=True)):
         node = y._node if cell is None else nodes.get(cell)
@@ -319,13 +392,13 @@ class RefreshPlan:
     leaves: list[tuple[Leaf, Any]]  # each with the tensor that is its gradient
     outside: list[tuple[Node, Any]]  # nodes of the eager tape from which the graph goes on, and g
     gradients: dict[Cell, Any]  # of computed cells
-    forward: list[Cell]  # the computed cells that gradients flow through
+    forward: list[Cell]  # the computed cells that gradients flow through, but the last
     helpers: list[Cell]  # the cells that compute gradients
     repeatable: bool  # no hook in between must be called again
     result: weakref.ref[Any]  # the tensor whose backward this is, as last asked for
     seed: SourceCell | None  # the gradient with which it begins; None: ones, or one of the graph
 
-    def __init__(self, y: Tensor, gradient: Tensor | None) -> None:
+    def __init__(self, y: Tensor, gradient: Tensor | None, whole: bool) -> None:
         cell: Cell = y._data
         state = cell.state
         self.seed = None
@@ -335,7 +408,7 @@ class RefreshPlan:
             gradient = wrap(self.seed)
         state.planning = 2
         try:
-            by_target = gradients((y,), (gradient,), None, "backward")
+            by_target = gradients((y,), (gradient,), None, "backward", whole)
         finally:
             state.planning = 0
         self.leaves = [(key, g) for key, g in by_target.items() if type(key) is Leaf]
@@ -347,12 +420,12 @@ class RefreshPlan:
             if isinstance(key, SourceCell):
                 self.outside.append((key.leaf, g))
         above = upstream([cell])
-        self.forward = [each for each in above if each in self.gradients]
         ends = [g._data for g in by_target.values() if isinstance(g._data, Cell)]
         forward_cells = set(above)
         self.helpers = [
             each for each in upstream(ends) if each not in forward_cells and each.op is not None
         ]
+        self.forward = [each for each in above if each in self.gradients and each is not cell]
         self.repeatable = not any(each.extra is not None for each in above)
 
     def begin_with(self, array: Any) -> None:
@@ -373,19 +446,21 @@ def _is_plain(gradient: object) -> bool:
     )
 
 
-def plan_of(y: Tensor, gradient: Tensor | None) -> RefreshPlan:
-    """The recorded backward pass of `y`; its graph caches it until something changes."""
+def plan_of(y: Tensor, gradient: Tensor | None, whole: bool) -> RefreshPlan:
+    """The recorded backward pass of `y`; its graph caches it until something changes. With `whole`,
+    calls of composites are differentiated as one.
+    """
     cell: Cell = y._data
     owner = cell.state.owner()
     if owner is None or not (gradient is None or _is_plain(gradient)):
-        return RefreshPlan(y, gradient)
+        return RefreshPlan(y, gradient, whole)
     plans = owner.plans
-    key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision, gradient is None)
+    key = (cell, MODE.get().grad, cell.state.edits, _Leaves.revision, gradient is None, whole)
     plan = plans.pop(key, None)
     if plan is not None and gradient is not None:
         plan.begin_with(concrete(seed(y, gradient)).copy())
     if plan is None:
-        plan = RefreshPlan(y, gradient)
+        plan = RefreshPlan(y, gradient, whole)
         if not plan.repeatable:
             return plan  # type: ignore[no-any-return]
         owner.drop_plans(cell)
@@ -413,12 +488,12 @@ def backward(
             stacklevel=3,
         )
     with state.lock:
-        plan = plan_of(y, gradient)
+        plan = plan_of(y, gradient, not retain_graph)
         goals = None if targets is None else {x._node for x in targets}
         ends = [(leaf, g) for leaf, g in plan.leaves if goals is None or leaf in goals]
         refresh([cell, *(g._data for _, g in ends if isinstance(g._data, Cell))])
         # All of them before the first hook runs, which may change what they are computed from
-        inside = [(leaf, wrap(concrete(g).copy())) for leaf, g in ends]
+        inside = [(leaf, wrap(_array_of(g).copy())) for leaf, g in ends]
         outside: list[tuple[Any, Tensor]] = [
             (node, wrap(concrete(g.detach()))) for node, g in plan.outside if goals is None
         ]
@@ -434,8 +509,14 @@ def backward(
             kept = plan.gradients if retain_graph else {}
             owner.retained = {each: g.detach() for each, g in kept.items()}
         if not retain_graph:
-            release(each for each in plan.forward if each is not cell)
+            release(plan.forward)
             release(plan.helpers)
+
+
+def _array_of(g: Tensor) -> BackendArray:
+    """The array of a gradient that is up to date."""
+    data: Any = g._data
+    return data.array if type(data) is Cell else concrete(g)
 
 
 def _go_on(ends: Sequence[tuple[Any, Tensor]], retain_graph: bool) -> None:

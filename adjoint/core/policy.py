@@ -129,6 +129,8 @@ POOL_SPIN = _threshold("POOL_SPIN", 2000, "training")
 CHAIN = _threshold("CHAIN", 8, "graphs --only chains")
 CHAIN_LARGE = _threshold("CHAIN_LARGE", 1 << 14, "graphs --only chains")
 CHAIN_SEEN = _threshold("CHAIN_SEEN", 32, "graphs --only chains")
+# cells of a call of a composite from which a graph computes them together
+REGION_CELLS = _threshold("REGION_CELLS", 8, "graphs --only backward")
 
 # ---- writing in place ----------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ cdef class GraphState:
     cdef object __weakref__
 
 cdef class Rare:
-    cdef public object about, extra, handle
+    cdef public object about, extra, handle, region
     cdef public tuple cut, repeats
-    cdef public bint cutoff
+    cdef public bint cutoff, given
     cdef public Py_ssize_t planned
 
 cdef class Cell(LazyValue):
@@ -37,7 +37,7 @@ cdef class SourceCell(Cell):
     cdef public Py_ssize_t rewritten
 
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
-               chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell)
+               chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell, rare=Rare)
 cdef object _walk(GraphState state, list needed, Chain chain, object profiler)
 
 @cython.locals(mode=Mode)
@@ -45,6 +45,15 @@ cpdef object refresh(object targets)
 
 @cython.locals(reached=list, cell=Cell)
 cpdef object push(Cell changed)
+
+@cython.locals(missing=list, cell=Cell)
+cpdef list missing_of(tuple cells, dict promised)
+
+@cython.locals(versions=list, cell=Cell)
+cpdef tuple versions_of(tuple cells)
+
+@cython.locals(passed=list, cell=Cell)
+cpdef list pass_over(tuple references)
 
 @cython.locals(cell=Cell)
 cpdef Cell new_cell(GraphState state, object op, tuple inputs, object shape, object dtype, object device)

@@ -216,21 +216,25 @@ def _nobody() -> None:
 class Rare:
     """Attributes that few cells have, with the values that all other cells share."""
 
-    __slots__ = ("about", "cut", "cutoff", "extra", "handle", "planned", "repeats")
+    __slots__ = (
+        "about", "cut", "cutoff", "extra", "given", "handle", "planned", "region", "repeats"
+    )  # fmt: skip
 
     about: dict[str, Any] | None  # name, module, line
     cut: tuple[int, ...]  # inputs (by place in `inputs`) into which no gradient flows: detached
     cutoff: bool  # recomputed to the same value, the version stays
     extra: Extra | None  # hooks
+    given: bool  # an output of its `region`
     handle: Callable[[], Any]  # weak reference to the tensor that is a leaf or a source here
     planned: int  # 0; computes a gradient: 1, that `grad` gave; 2, in a remembered backward pass
+    region: Any  # the cells with which it is computed: see autograd/regions.py
     repeats: tuple[Any, ...]  # what is done again for each new value: see repeats.py
 
     def __init__(self) -> None:
         self.about = None
         self.cut = self.repeats = ()
-        self.cutoff = False
-        self.extra = None
+        self.cutoff = self.given = False
+        self.extra = self.region = None
         self.handle = _nobody
         self.planned = 0
 
@@ -282,8 +286,10 @@ class Cell(LazyValue):
     cut = _InRare["tuple[int, ...]"]("cut")
     cutoff = _InRare["bool"]("cutoff")
     extra = _InRare["Extra | None"]("extra")
+    given = _InRare["bool"]("given")
     handle = _InRare["Callable[[], Any]"]("handle")
     planned = _InRare["int"]("planned")
+    region = _InRare["Any"]("region")
     repeats = _InRare["tuple[Any, ...]"]("repeats")
 
     def __init__(
@@ -763,6 +769,39 @@ def push(changed: Cell) -> None:
                 reached.append(user)
 
 
+def missing_of(cells: tuple[Cell, ...], promised: dict[Cell, None]) -> list[Cell]:
+    """Inputs of something, among `cells`, that must be computed before it."""
+    missing: list[Cell] = []
+    for cell in cells:
+        if cell.stale or (cell.array is None and cell not in promised):
+            missing.append(cell)
+    return missing
+
+
+def versions_of(cells: tuple[Cell, ...]) -> tuple[int, ...]:
+    """The versions of `cells`."""
+    versions: list[int] = []
+    for cell in cells:
+        versions.append(cell.version)
+    return tuple(versions)
+
+
+def pass_over(references: tuple[weakref.ref[Cell], ...]) -> list[Cell]:
+    """Mark those of these cells that are stale as computed, without their values; inputs come
+    before users. Returns them.
+    """
+    passed: list[Cell] = []
+    for reference in references:
+        cell = reference()
+        if cell is not None and cell.stale:
+            cell.array = None
+            cell.seen = versions_of(cell.cells)
+            cell.stale = False
+            cell.version += 1
+            passed.append(cell)
+    return passed
+
+
 def notice_foreign_writes(state: GraphState) -> None:
     """Detect what others wrote to memory that is followed here. Memory that nobody else holds any
     more is not checked again.
@@ -858,6 +897,19 @@ def _walk(state: GraphState, needed: list[Cell], chain: Chain, profiler: Observe
         cells = cell.cells
         stale = cell.stale
         ready = True
+        rare = cell.rare
+        if rare is not None and rare.given and rare.region.usable and profiler is None:
+            region = rare.region
+            if stale or cell.array is None:
+                missing = region.missing(promised)
+                if missing:
+                    stack.extend(missing)
+                    continue
+                if region.is_due(cell):
+                    chain.compute()
+                    region.run(state)
+                    stack.pop()
+                    continue
         if stale:
             for above in cells:
                 if above.stale:
@@ -970,6 +1022,8 @@ def release(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.op is not None:
             cell.array = None
+            if cell.given:
+                cell.region.tape = None
 
 
 # ---- walks ---------------------------------------------------------------------------------------

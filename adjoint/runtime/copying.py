@@ -37,6 +37,8 @@ def copy_cells(
         if cell.rare is not None:
             _copy_rare(cell, twin)
         copies[cell] = twin
+    for region in dict.fromkeys([cell.region for cell in copies if cell.given]):
+        region.copy_to(copies)
     return copies
 
 

@@ -297,6 +297,8 @@ def _apply(
     for cell, inputs in changes.items():
         if inputs is cell.inputs:
             continue
+        if cell.region is not None:
+            cell.region.usable = False
         _disconnect(cell, {x for x in inputs if isinstance(x, Cell)})
         cell.inputs = inputs
         cell.cells = tuple(x for x in inputs if isinstance(x, Cell))

@@ -1,12 +1,14 @@
 """What thousands of training steps leave in memory, in a graph and eagerly.
 
-Run: python -m tests.reactive.soak [--steps 10000] [--only NAME ...]
+Run: python -m tests.reactive.soak [--steps 10000] [--only NAME ...] [--living]
 
 Each program of training_programs.py runs twice, eagerly and inside `graph.step()`, each time in a
 process of its own. From a tenth of the steps to the last, three things may grow: tensors, objects
 that Python's garbage collector knows, and resident memory. A program that keeps its losses in a
 list grows in both runs, so what counts is how much more the graph's run grows than the eager one:
 by some thousand objects, of values that the steps of the moment have noted, and a MiB.
+
+With `--living` the loops of test_writers.py run instead, each turn inside `with graph:`.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import time
 import adjoint as ad
 from adjoint.core.tensor_base import TensorBase
 
-from . import training_programs
+from . import test_writers, training_programs
 from .training_programs import PROGRAMS
 
+LIVING = {f"living_{name}": loop for name, loop in test_writers.LOOPS.items()}
 ONE_BLOCK = "all_steps_in_one_block"  # seen at its iterations, all others where they enter a block
 
 
@@ -43,7 +46,9 @@ def sample():
 def watch(name, in_graph, steps, connection):
     """Run a program, and send how much each of the three grew, and what its graph held."""
     graph = ad.Graph()
-    blocks = graph.step if in_graph else contextlib.nullcontext
+    blocks = contextlib.nullcontext
+    if in_graph:
+        blocks = (lambda: graph) if name in LIVING else graph.step
     samples, ticks = [], itertools.count()
     every = max(steps // 10, 1)
 
@@ -65,7 +70,7 @@ def watch(name, in_graph, steps, connection):
         training_programs.range = counted
         block = blocks
     began = time.perf_counter()
-    PROGRAMS[name](block, steps)
+    (PROGRAMS | LIVING)[name](block, steps)
     seconds = time.perf_counter() - began
     growth = [last - first for first, last in zip(samples[1], samples[-1], strict=True)]
     connection.send((growth, graph.stats(), next(ticks), seconds))
@@ -112,7 +117,8 @@ def judged(name, steps, limit):
             return f"{name:<60} failed", False
     (eager, _, _, eager_seconds), (graph, stats, entered, seconds) = runs
     wrong = verdict(eager, graph)
-    if stats["nodes"] or stats["bytes"]:
+    holds = stats["nodes"] > 100 if name in LIVING else stats["nodes"] or stats["bytes"]
+    if holds:
         wrong.append(f"{stats['nodes']} nodes of {stats['bytes']} bytes")
     grew = "  ".join(f"{ours:>8} ({own:>8})" for ours, own in zip(graph, eager, strict=True))
     said = "LEAK: " + ", ".join(wrong) if wrong else "flat"
@@ -123,9 +129,11 @@ def judged(name, steps, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--only", nargs="*", default=list(PROGRAMS))
+    parser.add_argument("--living", action="store_true", help="loops inside `with graph:`")
+    parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--limit", type=float, default=180, help="seconds for a run")
     options = parser.parse_args()
+    options.only = options.only or list(LIVING if options.living else PROGRAMS)
     print("program, steps, blocks; growth of tensors, objects, bytes (eagerly); time; verdict")
     leaking = []
     for name in options.only:

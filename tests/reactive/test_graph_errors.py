@@ -256,3 +256,36 @@ def test_graphs_nest(graph):
     assert a.node.state is c.node.state
     assert b.node.state is not a.node.state
     assert c.tolist() == [3, 3]
+
+
+LEAF_WRITES = {
+    "mul_": lambda x: x.mul_(2),
+    "copy_": lambda x: x.copy_(ad.ones(3)),
+    "setitem": lambda x: x.__setitem__(0, 1.0),
+    "fill_": ad.nn.init.zeros_,
+    "add_": lambda x: (x.sum().backward(), ad.optim.SGD([x], lr=0.1).step()),
+    "exp": lambda x: ad.exp(ad.ones(3), out=x),
+}
+
+
+@pytest.mark.parametrize("name", LEAF_WRITES)
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_write_to_a_leaf_that_shows_a_node_names_op_node_line_and_remedy(name, lines):
+    graph = ad.Graph(lines=lines)
+    x = graph.input(ad.ones(3))
+    with graph:
+        node = x * 2
+        leaf = node.detach().requires_grad_()
+        y = leaf * 3
+        recorded = r", which was recorded at \S*test_graph_errors.py:\d+" if lines else ""
+        said = (
+            rf"^{name}: at \S*test_graph_errors.py:\d+, a leaf of shape \(3,\) would be written, "
+            rf".* node 'mul'{recorded}: .*node.detach\(\).clone\(\).requires_grad_\(\)$"
+        )
+        with pytest.raises(ad.GraphError, match=said), ad.set_grad_enabled(name == "add_"):
+            LEAF_WRITES[name](leaf)
+        assert node.tolist() == [2, 2, 2] and y.tolist() == [6, 6, 6]
+        own = node.detach().clone().requires_grad_()  # the remedy
+        with ad.set_grad_enabled(name == "add_"):
+            LEAF_WRITES[name](own)
+        assert node.tolist() == [2, 2, 2] and own.tolist() != [2, 2, 2]

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from ...ops.linalg.fully_connected import linear
 from ...ops.shape.concatenation import cat
+from ...ops.shape.sizes import hold_sizes
 from ...runtime.fused import fused
 from .activation import relu
 
@@ -100,7 +101,9 @@ def recurrent_cell(
     x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any, h: Any, c: Any, kind: str
 ) -> State:
     """The state after (h, c) and one step's input; c is for an LSTM. Zeros where they are None."""
-    size = (*x.shape[:-1], weight_hh.shape[1])
     given = (h, c) if kind == "LSTM" else (h,)
+    if any(s is None for s in given):  # zeros of these sizes, which would be broadcast with one row
+        x = hold_sizes("recurrent_cell", x, dims=range(x.ndim - 1))
+    size = (*x.shape[:-1], weight_hh.shape[1])
     state = tuple(x.new_zeros(size) if s is None else s for s in given)
     return STEPS[kind][0](linear(x, weight_ih, bias_ih), state, weight_hh, bias_hh, None)

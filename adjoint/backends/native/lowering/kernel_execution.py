@@ -226,6 +226,10 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
                 way, reason = "NumPy", f"not the {way}'s dtypes, sizes or strides"
             dispatch_log.said(dispatch_log.named(op.name, arrays or [op]), way, reason)
         return result
+    if op.opaque:  # made for one graph, which a note of it would keep
+        if dispatch_log.on:
+            dispatch_log.said(dispatch_log.named(op.name, arrays), "NumPy", "a user's function")
+        return NotImplemented
     given, arrays = arrays, _with_floats(arrays)
     key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
     try:
@@ -395,8 +399,6 @@ def _prepare(op: Op, arrays: Sequence[Any]) -> KernelCall | str:
     """The program, or why there is none."""
     if op.view:
         return "a view"
-    if op.opaque:
-        return "a user's function"
     unusable = [_kind(x) for x in arrays if not _is_usable(x)]
     if unusable:
         return f"{_OF_DTYPES} {unusable[0]}"
