@@ -47,6 +47,7 @@ from .ops.create import (
     ranges,
     resizing,
 )
+from .ops.elementwise import arithmetic
 from .ops.elementwise import complex as complex_ops
 from .ops.elementwise import namespace as ew
 from .ops.index import indexing, scatter, slicing
@@ -1490,3 +1491,5 @@ for _name, _method in {
     "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor",
 }.items():  # fmt: skip
     named(vars(Tensor)[f"__{_name}__"], functools.partial(getattr, Tensor, _method))
+for _method in ("add", "sub", "div"):  # what these call, which asks in the first call of a process
+    named(getattr(arithmetic, f"_{_method}"), functools.partial(getattr, Tensor, _method))

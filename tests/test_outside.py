@@ -75,6 +75,16 @@ def test_a_run_goes_on_after_a_crash(outside, monkeypatch, tmp_path):
     }  # fmt: skip
 
 
+def test_what_is_absent_cannot_be_imported(outside, monkeypatch, tmp_path):
+    (tmp_path / "test_suite.py").write_text("def test_one(): import colorsys")
+    monkeypatch.setattr(outside, "environment", lambda: sys.executable)
+    monkeypatch.setattr(outside, "checkout", lambda suite: tmp_path)
+    for absent, said in ([], "passed"), (["colorsys"], "failed"):
+        notes = tmp_path / f"{said}.jsonl"
+        assert outside.run("suite", {"tests": ["."], "absent": absent}, notes, aliased=True)
+        assert [each for each, _ in outside.outcomes(notes).values()] == [said]
+
+
 def test_what_the_limit_interrupts_is_done_later(outside, monkeypatch, tmp_path):
     (tmp_path / "test_suite.py").write_text(
         "import time\ndef test_one(): pass\ndef test_two(): time.sleep(100)"

@@ -72,6 +72,15 @@ def test_shape_is_a_tuple_that_stays_a_size():
     assert repr(shape) == "adjoint.Size([2, 3, 4])"
 
 
+def test_a_size_has_ints_alone():
+    size = ad.Size((2, True, ad.tensor(3), np.int32(4)))
+    assert repr(size) == "adjoint.Size([2, 1, 3, 4])"
+    assert {type(each) for each in size} == {int}
+    for wrong in (1.5, "a", ad.tensor(2.5), [1]):
+        with pytest.raises(TypeError, match=r"takes an iterable of 'int' \(item 1 is"):
+            ad.Size((2, wrong))
+
+
 # ---- values out ----------------------------------------------------------------------------------
 
 

@@ -23,6 +23,14 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:
+        """A size of ints; other items are asked for theirs."""
+        made = tuple.__new__(cls, sizes)
+        for each in made:
+            if type(each) is not int:
+                return tuple.__new__(cls, map(_int_of, range(len(made)), made))
+        return made
+
     def numel(self) -> int:
         """The number of elements of a tensor of this shape."""
         return prod(self)
@@ -42,6 +50,17 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: tuple[Any, ...]) -> Size:
         return Size(tuple(self) + tuple(other))
+
+
+def _int_of(place: int, size: SupportsIndex) -> int:
+    """A size as an int: also of a bool, a NumPy number or a tensor of one."""
+    try:
+        return operator.index(size)
+    except TypeError:
+        raise InvalidType(
+            f"{config.CALLED}.Size() takes an iterable of 'int' (item {place} is "
+            f"{type(size).__name__!r})"
+        ) from None
 
 
 class Spec(NamedTuple):

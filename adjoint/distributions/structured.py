@@ -11,7 +11,7 @@ from ..core.errors import InvalidArgument
 from ..ops.create.creation import eye
 from ..ops.shape.concatenation import cat, stack
 from . import constraints
-from .change_of_variables import Transform
+from .change_of_variables import Plain, Transform
 from .utils import softplus, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = [
@@ -25,7 +25,7 @@ class _Parts(Transform):
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.transforms = list(tseq)
+        self.transforms = [t.with_cache(1) for t in tseq] if cache_size else list(tseq)
         self.dim = dim
 
     def _split(self, x: Any) -> Sequence[Any]:
@@ -45,7 +45,7 @@ class _Parts(Transform):
         return self._join(self._each("__call__", x))
 
     def _inverse(self, y: Any) -> Any:
-        return self._join(self._each("_inverse", y))
+        return self._join(self._each("_inv_call", y))
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
@@ -191,7 +191,7 @@ class CumulativeDistributionTransform(Transform):
         return self.distribution.log_prob(x)
 
 
-class LowerCholeskyTransform(Transform):
+class LowerCholeskyTransform(Plain):
     """Matrices as lower triangular ones with a positive diagonal, by its exponential.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.LowerCholeskyTransform
@@ -211,7 +211,7 @@ class LowerCholeskyTransform(Transform):
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
-class PositiveDefiniteTransform(Transform):
+class PositiveDefiniteTransform(Plain):
     """Matrices as positive definite ones: L L^T of their `LowerCholeskyTransform` L.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.PositiveDefiniteTransform
@@ -232,7 +232,7 @@ class PositiveDefiniteTransform(Transform):
         return LowerCholeskyTransform()._inverse(y.cholesky())
 
 
-class CorrCholeskyTransform(Transform):
+class CorrCholeskyTransform(Plain):
     """Vectors as Cholesky factors of correlation matrices: of each row, partial correlations
     tanh(x) of what the entries before have left.
 

@@ -16,7 +16,7 @@ from ..ops.nn.softmax import softmax
 from ..ops.shape.concatenation import cat
 from ..tensor import Tensor
 from . import constraints
-from .change_of_variables import Transform
+from .change_of_variables import Plain, Transform
 from .change_of_variables import _InverseTransform as _InverseTransform
 from .structured import (
     CatTransform,
@@ -49,7 +49,7 @@ class ComposeTransform(Transform):
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.parts = list(parts)
+        self.parts = [part.with_cache(1) for part in parts] if cache_size else list(parts)
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
@@ -100,7 +100,7 @@ class ComposeTransform(Transform):
 
     def _inverse(self, y: Any) -> Any:
         for part in reversed(self.parts):
-            y = part._inverse(y)
+            y = part._inv_call(y)
         return y
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -161,7 +161,7 @@ class IndependentTransform(Transform):
         self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
     ) -> None:
         super().__init__(cache_size)
-        self.base_transform = base_transform
+        self.base_transform = base_transform.with_cache(1) if cache_size else base_transform
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     @property
@@ -188,7 +188,7 @@ class IndependentTransform(Transform):
         return self.base_transform(x)
 
     def _inverse(self, y: Any) -> Any:
-        return self.base_transform._inverse(y)
+        return self.base_transform._inv_call(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """The sum over the event's dimensions."""
@@ -266,8 +266,8 @@ class ReshapeTransform(Transform):
         return (*shape[:cut], *new)
 
 
-class _Increasing(Transform):
-    """Base of increasing transforms."""
+class _Increasing(Plain):
+    """Base of increasing transforms without parameters."""
 
     bijective = True
     sign = +1  # type: ignore[assignment]
@@ -337,7 +337,8 @@ class PowerTransform(Transform):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PowerTransform) and _same(self.exponent, other.exponent)
 
-    __hash__ = Transform.__hash__
+    def __hash__(self) -> int:
+        return hash(type(self))
 
 
 def _clipped_sigmoid(x: Any) -> Any:
@@ -423,7 +424,7 @@ class TanhTransform(_Increasing):
         return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
 
 
-class AbsTransform(Transform):
+class AbsTransform(Plain):
     """y = |x|.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.AbsTransform
@@ -501,10 +502,11 @@ class AffineTransform(Transform):
             and _same(self.scale, other.scale)
         )
 
-    __hash__ = Transform.__hash__
+    def __hash__(self) -> int:
+        return hash(type(self))
 
 
-class SoftmaxTransform(Transform):
+class SoftmaxTransform(Plain):
     """y = softmax(x): not bijective, one of its inverses is the logarithm.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.SoftmaxTransform
@@ -535,7 +537,7 @@ def _with_events(shape: Sequence[int], more: int) -> Any:
     return (*shape[:-1], shape[-1] + more)
 
 
-class StickBreakingTransform(Transform):
+class StickBreakingTransform(Plain):
     """K - 1 real numbers to K shares, each a part of what the ones before have left.
 
     Source: https://docs.pytorch.org/docs/stable/distributions.html#torch.distributions.transforms.StickBreakingTransform

@@ -122,6 +122,10 @@ class Wishart(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: Any = None) -> Any:
         """Samples by Bartlett's decomposition: chi draws on the diagonal, normal ones below it."""
+        return self._bartlett_sampling(sample_shape)
+
+    def _bartlett_sampling(self, sample_shape: Sequence[int] = ()) -> Any:
+        # a name that packages call
         noise = self._drawn(randn, sample_shape, self.df).tril(-1)
         diagonal = Chi2(2 * self._halves(), validate_args=False).rsample(sample_shape).sqrt()
         chol = self._factor @ (noise + diag_embed(diagonal))

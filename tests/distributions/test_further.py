@@ -526,3 +526,9 @@ def test_what_a_class_derives_from_besides_is_initialized():
         pass
 
     assert Mine(0.0, 1.0).seen and Shift(0.0, 1.0).seen
+
+
+def test_draws_of_wishart_by_the_name_that_packages_call():
+    w = D.Wishart(ad.tensor(5.0), ad.eye(3))
+    assert w._bartlett_sampling((2,)).shape == (2, 3, 3)
+    assert w._bartlett_sampling(ad.Size()).shape == (3, 3)

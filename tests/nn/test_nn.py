@@ -892,3 +892,31 @@ def test_attention_under_a_mask_and_causal():
             attend = t.nn.functional.scaled_dot_product_attention
             found.append(attend(x, x, x, attn_mask=t.from_numpy(mask), is_causal=True).numpy())
         assert np.allclose(*found, atol=1e-6)
+
+
+class Shifted(nn.Module):
+    """A layer whose hook is its own method, and whose `to` calls `cpu`."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self._register_load_state_dict_pre_hook(self.look)
+
+    def look(self, state, *rest):
+        self.seen.append(sorted(state))
+
+    def to(self, device):
+        return self.cpu()
+
+
+def test_a_hook_without_the_module_is_pickled_and_follows_a_copy():
+    m = Shifted()
+    for new in (copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
+        new.load_state_dict({})
+        assert new.seen == [[]]
+    assert m.seen == []
+
+
+def test_a_class_whose_to_calls_cpu():
+    m = Shifted()
+    assert m.to("cpu") is m

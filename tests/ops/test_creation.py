@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -623,3 +624,20 @@ def test_asarray_of_tensors_with_history():
                 yield y is x, y.requires_grad, y.is_leaf, x.requires_grad
 
     assert list(outcomes(ad)) == list(outcomes(torch))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize(("start", "end", "steps"), [(-1.21905, 1.21905, 128), (0.1, 7.3, 1001)])
+def test_each_number_of_a_line_is_rounded_once(kind, start, end, steps):
+    """PyTorch's bits: half of them differed, and with them a grid's step where others took it."""
+    first, last = kind(start), kind(end)
+    step, half = Fraction(float((last - first) / kind(steps - 1))), steps // 2
+    right = [Fraction(float(first)) + step * i for i in range(half)]
+    right += [Fraction(float(last)) - step * (steps - 1 - i) for i in range(half, steps)]
+    found = ad.linspace(start, end, steps, dtype=getattr(ad, kind.__name__))
+    assert found.tolist() == [float(kind(float(each))) for each in right]
+
+
+def test_a_line_wider_than_its_dtype_stays_finite():
+    assert ad.linspace(-3e38, 3e38, 5).isfinite().all()
+    assert ad.linspace(0.0, 1e308, 5, dtype=ad.float64).isfinite().all()

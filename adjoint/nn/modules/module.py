@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.argument_errors import explained, misplaced
@@ -729,7 +730,7 @@ class Module:
         >>> ad.nn.Linear(1, 1).cpu().weight.device
         device(type='cpu')
         """
-        return self.to(device=as_device("cpu"))
+        return self.__move("cpu")
 
     def cuda(self: M, device: Any = None) -> M:
         """Move to a CUDA device, in place.
@@ -742,7 +743,11 @@ class Module:
         """
         if isinstance(device, int) or device is None:
             device = f"cuda:{device or 0}"
-        return self.to(device=as_device(device))
+        return self.__move(device)
+
+    def __move(self, device: Any) -> Any:
+        where = as_device(device)  # not by `to`, which in others' classes calls `cpu` and `cuda`
+        return self._apply(lambda x: x.to(device=where))
 
     def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
         """Move to a device without copying the values.
@@ -1077,7 +1082,7 @@ class Module:
     ) -> RemovableHandle:
         if with_module:
             return self.__add_state_hook("load_pre", hook)
-        return self.__add_state_hook("load_pre", lambda module, *args: hook(*args))
+        return self.__add_state_hook("load_pre", partial(_without_module, hook))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after this module loaded; it may change the keys.
@@ -1157,6 +1162,10 @@ def clear_gradients(parameters: Iterable[Any], set_to_none: bool) -> None:
             parameter.grad = gradient.detach().zero_()
         else:
             gradient.requires_grad_(False).zero_()
+
+
+def _without_module(hook: Callable[..., Any], module: Any, *args: Any) -> Any:
+    return hook(*args)
 
 
 def _type_name(value: Any) -> str:

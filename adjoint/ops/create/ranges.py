@@ -173,6 +173,38 @@ def _line(start: Any, end: Any, steps: int, dtype: dt.dtype) -> Any:
     return line
 
 
+def _fused_line(start: float, end: float, steps: int, dtype: dt.dtype) -> Any:
+    """The line in float32 or float64 with PyTorch's bits: the step is a number of the dtype, and
+    each number is rounded once. What is computed from differences of a line depends on them.
+    """
+    kind = dtype.numpy.type
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, last = kind(start), kind(end)
+        step, half = (last - first) / kind(max(steps - 1, 1)), steps // 2
+    wide = _line(start, end, steps, dtype)
+    if steps < 2 or not np.isfinite(step):
+        return wide
+    index = np.arange(steps, dtype=np.float64)
+    left, right = index[:half], index[: steps - half][::-1]
+    line = np.concatenate([_fused(first, step, left), _fused(last, -step, right)])
+    return np.where(np.isfinite(line), line, wide)
+
+
+def _fused(first: Any, step: Any, index: Any) -> Any:
+    """first + step * index, rounded once: in float64 the product's error is added, too."""
+    base, wide = np.float64(first), np.float64(step)
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = wide * index
+        if first.dtype == np.float32:  # 24 bits by 24 are exact in 53
+            return (base + product).astype(np.float32)
+        scaled = wide * 134217729.0  # Dekker splits into 26 bits and a rest
+        high = scaled - (scaled - wide)
+        error = (high * index - product) + (wide - high) * index
+        total = base + product
+        rest = total - base
+        return total + ((base - (total - rest)) + (product - rest) + error)
+
+
 def _line_options(start: Any, end: Any, steps: Any, dtype: Any, name: str) -> Any:
     start, end = _number(start, name), _number(end, name)
     try:
@@ -219,7 +251,8 @@ def linspace(
     assert_strided("linspace", layout)
     kind = out.dtype if out is not None else dtype
     start, end, steps, d = _line_options(start, end, steps, kind, "linspace")
-    array = _line(start, end, steps, d).astype(d.numpy)
+    line = _fused_line if d in (dt.float32, dt.float64) else _line
+    array = line(start, end, steps, d).astype(d.numpy)
     if out is not None:
         return into(array, out, dtype, "linspace")
     return finish(array, device, requires_grad, pin_memory)

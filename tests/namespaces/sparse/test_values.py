@@ -322,3 +322,16 @@ def test_a_size_alone_makes_zeros():
         assert x.to_dense().equal(ad.zeros(2, 3))
     with pytest.raises(TypeError, match="or a size"):
         ad.sparse_coo_tensor()
+
+
+def test_legacy_types_make_and_name_sparse_tensors():
+    indices, values = ad.tensor([[0, 1, 1], [2, 0, 2]]), ad.tensor([3.0, 4.0, 5.0])
+    made = ad.sparse.FloatTensor(indices, values, ad.Size([2, 3]))
+    assert made.to_dense().tolist() == [[0, 0, 3], [4, 0, 5]]
+    assert ad.sparse.FloatTensor(indices, values).shape == (2, 3)
+    assert ad.sparse.DoubleTensor(2, 3).dtype is ad.float64
+    assert isinstance(made, ad.sparse.FloatTensor)
+    assert not isinstance(made, ad.sparse.DoubleTensor)
+    assert not isinstance(values, ad.sparse.FloatTensor)
+    with pytest.raises(TypeError, match=r"expected values of adjoint.float64, got adjoint.float32"):
+        ad.sparse.DoubleTensor(indices, values, (2, 3))
