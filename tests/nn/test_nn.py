@@ -892,3 +892,15 @@ def test_attention_under_a_mask_and_causal():
             attend = t.nn.functional.scaled_dot_product_attention
             found.append(attend(x, x, x, attn_mask=t.from_numpy(mask), is_causal=True).numpy())
         assert np.allclose(*found, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_refuses_another_number_of_channels(count, training):
+    norm = nn.BatchNorm2d(count).train(training)
+    with pytest.raises(
+        ad.ShapeError, match=f"running_mean should contain 4 elements.* not {count}"
+    ):
+        norm(ad.ones(2, 4, 2, 2))
+    with pytest.raises(ad.ShapeError, match="bias should contain 4 elements"):
+        ad.nn.functional.batch_norm(ad.ones(2, 4), None, None, bias=ad.ones(count), training=True)
