@@ -429,3 +429,13 @@ def test_operators_have_names():
     for name in ("__add__", "__sub__", "__mul__", "__truediv__", "__iadd__", "__iand__",
                  "__rfloordiv__", "__eq__", "__rand__", "__mod__", "__ilshift__"):  # fmt: skip
         assert getattr(ad.Tensor, name).__name__ == name
+
+
+@pytest.mark.parametrize(
+    ("space", "name", "meant"),
+    [("nn", "Lstm", "LSTM"), ("nn", "gru", "GRU"), ("optim", "ADAM", "Adam"), ("", "Ones", "ones")],
+)
+def test_names_that_differ_by_capitals_are_found(space, name, meant):
+    owner = getattr(ad, space) if space else ad
+    with pytest.raises(ad.MissingName, match=f"did you mean {meant}\\?"):
+        getattr(owner, name)

@@ -104,7 +104,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     import difflib  # which costs an import that nobody else makes
 
     alike = [each for each in names if abs(len(each) - len(name)) < 3]
-    swapped = [each for each in alike if sorted(each) == sorted(name)]
+    lower = name.lower()
+    swapped = [each for each in alike if sorted(each.lower()) == sorted(lower)]
     return (swapped or difflib.get_close_matches(name, alike, 1, 0.75) or [""])[0]
 
 

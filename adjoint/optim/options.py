@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, InvalidType
 from ..core.symbolic_scalar import SymbolicFloat, SymbolicNumber
 from ..tensor import Tensor
 
@@ -35,9 +35,14 @@ def checked(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_not_negative(**options: Any) -> None:
-    """Refuse a learning rate, epsilon, weight decay, ... below zero."""
+    """Refuse a learning rate, epsilon, weight decay, ... below zero, or one that is text (as YAML
+    reads 1e-3) or no number otherwise.
+    """
     names = {"lr": "learning rate", "eps": "epsilon value"}
     for name, value in options.items():
+        wrong = value is None or isinstance(value, (list, tuple, dict))
+        if isinstance(value, str) or (wrong and name == "lr"):
+            raise InvalidType(f"{name}: expected a number, got {value!r}; give float(...) of it")
         if isinstance(value, Tensor) and value.numel() != 1:
             raise InvalidArgument(
                 f"Tensor {name} must be 1-element, got one of shape {tuple(value.shape)}"

@@ -920,3 +920,15 @@ def test_a_hook_without_the_module_is_pickled_and_follows_a_copy():
 def test_a_class_whose_to_calls_cpu():
     m = Shifted()
     assert m.to("cpu") is m
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_refuses_another_number_of_channels(count, training):
+    norm = nn.BatchNorm2d(count).train(training)
+    with pytest.raises(
+        ad.ShapeError, match=f"running_mean should contain 4 elements.* not {count}"
+    ):
+        norm(ad.ones(2, 4, 2, 2))
+    with pytest.raises(ad.ShapeError, match="bias should contain 4 elements"):
+        ad.nn.functional.batch_norm(ad.ones(2, 4), None, None, bias=ad.ones(count), training=True)

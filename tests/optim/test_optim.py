@@ -420,3 +420,10 @@ def test_another_optimizers_state_says_when_loaded_what_it_lacks(name):
         else:
             optimizer.step()  # it has all that a step reads
     assert 6 < refused < len(KEEPING)
+
+
+@pytest.mark.parametrize("value", ["1e-3", None, [0.1]])
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"])
+def test_a_learning_rate_that_is_no_number_is_refused(kind, value):
+    with pytest.raises(TypeError, match=r"lr: expected a number"):
+        getattr(ad.optim, kind)([ad.ones(1, requires_grad=True)], lr=value)

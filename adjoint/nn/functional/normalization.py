@@ -152,6 +152,7 @@ def batch_norm(
         "batch_norm", FLOATING, input=input, running_mean=running_mean, running_var=running_var,
         weight=weight, bias=bias,
     )  # fmt: skip
+    _assert_channels(input, running_mean, running_var, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise InvalidArgument(
@@ -173,6 +174,19 @@ def batch_norm(
         variance, count = over_size(variance, count, input, *axes, bessel=True), None
     _update_running(running_mean, running_var, mean, variance, momentum, count)
     return result
+
+
+def _assert_channels(input: Tensor, *of_channels: Tensor | None) -> None:
+    """Refuse tensors that have another number of elements than `input` has channels."""
+    channels = input._data.shape[1]
+    for name, each in zip(
+        ("running_mean", "running_var", "weight", "bias"), of_channels, strict=True
+    ):
+        if each is not None and each._data.size != channels:
+            raise ShapeError(
+                f"batch_norm: {name} should contain {channels} elements, one for each channel of "
+                f"the input {tuple(input.shape)}, not {each.numel()}"
+            )
 
 
 def _update_running(

@@ -11,6 +11,7 @@ from ...autograd.modes import no_grad
 from ...core.argument_errors import assert_tensor
 from ...core.dtype import finfo, float32, float64, int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
+from ...core.keywords import concealing, unexpected
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...ops.argument_dtypes import FLOATING, INTEGERS, assert_dtypes
 from ...ops.create.exchange import from_numpy
@@ -30,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@naming
+@concealing
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -39,6 +40,7 @@ def embedding(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
+    **others: object,
 ) -> Tensor:
     """Rows of a matrix, looked up by indices.
 
@@ -66,6 +68,8 @@ def embedding(
     tensor([[2.],
             [1.]])
     """
+    if others:
+        raise unexpected(embedding, others)
     if FOLLOWED and concerns(input, weight):
         options = {
             "padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type,

@@ -13,6 +13,7 @@ from ...core import config
 from ...core import dtype as dt
 from ...core.device import CPU, as_device, device, register_backend, transfer
 from ...core.errors import InvalidArgument, InvalidType, LayoutError
+from ...core.keywords import unexpected
 from ...core.op import Op, Sample
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.package import NAME
@@ -86,6 +87,7 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: MemoryFormat | None = None,
+    **others: object,
 ) -> Tensor:
     """The tensor in another dtype or on another device; itself where nothing changes.
 
@@ -98,6 +100,8 @@ def to(
     >>> ad.tensor([1.5, -1.5]).to(ad.int32)
     tensor([ 1, -1], dtype=adjoint.int32)
     """
+    if others:
+        raise unexpected(METHODS["to"], others)
     if len(args) == 1 and type(args[0]) is dt.dtype and not copy:
         return cast(self, args[0])
     rest = list(args)
@@ -146,7 +150,7 @@ def to(
 _Device = device  # `to` has an argument of this name
 
 
-@public()
+@public(plain=True)
 def cpu(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """The tensor in the CPU's memory; itself where it is there already.
 
@@ -158,7 +162,7 @@ def cpu(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     return to(self, "cpu", memory_format=memory_format)
 
 
-@public()
+@public(plain=True)
 def cuda(
     self: Tensor,
     device: DeviceLike | None = None,
@@ -289,7 +293,7 @@ def new(self: Tensor, *data: Any, device: DeviceLike | None = None) -> Tensor:
     return legacy_new(self.dtype, data, self.device if device is None else device)
 
 
-@public(method="type")
+@public(method="type", plain=True)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of this tensor's type, or this tensor in another dtype.
 

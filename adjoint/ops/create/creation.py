@@ -10,12 +10,13 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import as_device
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.keywords import concealing, unexpected
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden, unusual
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
-from ...runtime.public import explaining, naming, public
+from ...runtime.public import explaining, public
 from ..memory_formats import assert_memory_format
 from .allocation import (
     _full_of,
@@ -52,7 +53,7 @@ __all__ = [
 # ---- from values ---------------------------------------------------------------------------------
 
 
-@naming
+@concealing
 def tensor(
     data: Any,
     *,
@@ -60,6 +61,7 @@ def tensor(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """A new tensor that copies `data`: numbers, nested sequences, arrays or tensors.
 
@@ -76,6 +78,8 @@ def tensor(
     >>> ad.tensor([True, 2, 3.5])
     tensor([1.0000, 2.0000, 3.5000])
     """
+    if others:
+        raise unexpected(tensor, others)
     if FOLLOWED and concerns(None):
         options = unusual(
             dtype=(dtype, None), device=(device, None), requires_grad=(requires_grad, False),

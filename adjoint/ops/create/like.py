@@ -11,6 +11,7 @@ from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.device import CPU, as_device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
+from ...core.keywords import unexpected
 from ...core.op import Op
 from ...core.spec import Spec
 from ...core.symbolic_scalar import SymbolicNumber
@@ -185,6 +186,7 @@ def new_tensor(
     requires_grad: bool = False,
     layout: Layout | None = None,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """A new tensor that copies `data`, in this tensor's dtype unless another is given.
 
@@ -194,6 +196,8 @@ def new_tensor(
     >>> ad.ones(1).new_tensor([1, 2])
     tensor([1., 2.])
     """
+    if others:
+        raise unexpected(new_tensor, others)
     assert_strided("new_tensor", layout)
     d = target(dtype) or self.dtype
     return _finished(self, array_from(data, d, copy=True), _beside(self, device), requires_grad)
@@ -249,6 +253,7 @@ def new_zeros(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """Zeros in this tensor's dtype.
 
@@ -257,6 +262,8 @@ def new_zeros(
     >>> ad.tensor([1]).new_zeros(2)
     tensor([0, 0])
     """
+    if others:
+        raise unexpected(new_zeros, others)
     assert_strided("new_zeros", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_zeros")
@@ -274,6 +281,7 @@ def new_ones(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """Ones in this tensor's dtype.
 
@@ -282,6 +290,8 @@ def new_ones(
     >>> ad.tensor([1]).new_ones(2)
     tensor([1, 1])
     """
+    if others:
+        raise unexpected(new_ones, others)
     assert_strided("new_ones", layout)
     d = target(dtype) or self.dtype
     place = _beside(self, device)
@@ -299,6 +309,7 @@ def new_empty(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """Uninitialised memory in this tensor's dtype.
 
@@ -307,6 +318,8 @@ def new_empty(
     >>> ad.ones(1).new_empty(2, 3).shape
     adjoint.Size([2, 3])
     """
+    if others:
+        raise unexpected(new_empty, others)
     assert_strided("new_empty", layout)
     d = target(dtype) or self.dtype
     shape = sizes_from(sizes, size, "new_empty")
@@ -350,6 +363,7 @@ def new_full(
     device: DeviceLike | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    **others: object,
 ) -> Tensor:
     """A tensor filled with one value, of this tensor's dtype.
 
@@ -359,6 +373,8 @@ def new_full(
     >>> ad.ones(1).new_full((2,), 7)
     tensor([7., 7.])
     """
+    if others:
+        raise unexpected(new_full, others)
     assert_strided("new_full", layout)
     shape = sizes_from((tuple(size),), None, "new_full")
     value = fill_number(fill_value, "new_full")

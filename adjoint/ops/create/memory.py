@@ -456,7 +456,7 @@ def is_shared(self: Tensor) -> bool:
     return UntypedStorage(self).is_shared()
 
 
-@public()
+@public(plain=True)
 def pin_memory(self: Tensor, device: DeviceLike | None = None) -> Tensor:
     """A copy in page-locked memory, from which CUDA copies while the program goes on; itself where
     it is there already.
@@ -473,7 +473,7 @@ def pin_memory(self: Tensor, device: DeviceLike | None = None) -> Tensor:
     return finish(pinned(FUNCTIONS["clone"](self)._data), CPU)
 
 
-@public()
+@public(plain=True)
 def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
     """Whether the memory is page-locked.
 

@@ -46,7 +46,7 @@ def _assert_replaceable(x: Any, name: str) -> None:
         raise AutogradError(f"{name}: the tensor requires grad; detach() it first")
 
 
-@public()
+@public(plain=True)
 def resize_(self: Tensor, *sizes: Dims, memory_format: MemoryFormat | None = None) -> Tensor:
     """Change this tensor's shape in place; elements that still fit keep their values. A view shows
     that much of the memory that it is a part of, from where it begins. Where memory grows, all
@@ -166,7 +166,7 @@ def resize_as_(self: Tensor, other: Tensor, memory_format: MemoryFormat | None =
     return resize_(self, tuple(other.shape), memory_format=memory_format)  # type: ignore[no-any-return]
 
 
-@public()
+@public(plain=True)
 def set_(
     self: Tensor,
     source: Any = None,

@@ -221,7 +221,7 @@ subtract = alias(sub, "subtract")
 
 
 @explaining
-@public()
+@public(plain=True)
 def rsub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """other - alpha * input.
 
@@ -374,7 +374,7 @@ divide = alias(div, "divide")
 
 
 @explaining
-@public(inplace=True)
+@public(inplace=True, plain=True)
 def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """input / other; integers divide to floats.
 
@@ -604,7 +604,7 @@ def _as_given(value: Any, to: Any) -> Any:
 _SMALL = range(-128, 128)
 
 
-@public(inplace=True, out=True)
+@public(inplace=True, out=True, plain=True)
 def addcmul(input: Operand, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2.
 
@@ -624,7 +624,7 @@ def addcmul(input: Operand, tensor1: Tensor, tensor2: Tensor, *, value: Number =
     return result  # type: ignore[no-any-return]
 
 
-@public(inplace=True, out=True)
+@public(inplace=True, out=True, plain=True)
 def addcdiv(input: Operand, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2.
 

@@ -396,7 +396,7 @@ _clamp_min, _clamp_max = binary(CLAMP_MIN), binary(CLAMP_MAX)
 
 
 @explaining
-@public(inplace=True)
+@public(inplace=True, plain=True)
 def clamp_min(input: Operand, min: Operand, *, out: Tensor | None = None) -> Tensor:
     """The elements, raised to `min` where they are smaller.
 
@@ -412,7 +412,7 @@ def clamp_min(input: Operand, min: Operand, *, out: Tensor | None = None) -> Ten
 
 
 @explaining
-@public(inplace=True)
+@public(inplace=True, plain=True)
 def clamp_max(input: Operand, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """The elements, lowered to `max` where they are greater.
 

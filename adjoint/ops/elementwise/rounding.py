@@ -147,7 +147,7 @@ fix = alias(trunc, "fix")
 _round = unary(Round(), floating=False, name="round")
 
 
-@public(inplace=True, out=True)
+@public(inplace=True, out=True, plain=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The elements rounded to a number of decimals; halves go to the even neighbour.
 

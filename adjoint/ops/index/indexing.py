@@ -852,7 +852,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return apply(Index((0,)), hold_sizes("masked_select", input).expand(shape).reshape(-1), chosen)
 
 
-@public(out=True)
+@public(out=True, plain=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: one row each, or a tuple of one vector per
     dimension where `as_tuple`.

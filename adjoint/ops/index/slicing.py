@@ -640,7 +640,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 @explaining
-@public()
+@public(plain=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of the diagonal of two dimensions, as the last dimension.
 
@@ -757,7 +757,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 @explaining
 @rebinding
-@public()
+@public(plain=True)
 def as_strided(
     input: Tensor, size: Dims, stride: Dims, storage_offset: int | None = None
 ) -> Tensor:

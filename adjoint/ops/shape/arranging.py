@@ -14,6 +14,7 @@ from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.device import is_device_array
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
+from ...core.keywords import unexpected
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axes, normalize_axis
 from ...core.tensor_type import Tensor
@@ -120,7 +121,7 @@ class Roll(Movement):
 
 @explaining
 @public()
-def flip(input: Tensor, *axes: Dims, dims: Dims | None = None) -> Tensor:
+def flip(input: Tensor, *axes: Dims, dims: Dims | None = None, **others: object) -> Tensor:
     """A copy with the elements in reverse order along `dims`.
 
     Errors: IndexingError for a dim out of range; ShapeError for one that appears twice.
@@ -129,6 +130,8 @@ def flip(input: Tensor, *axes: Dims, dims: Dims | None = None) -> Tensor:
     >>> ad.flip(ad.tensor([1, 2, 3]), (0,))
     tensor([3, 2, 1])
     """
+    if others:
+        raise unexpected(flip, others)
     wanted = sizes_of(axes if dims is None else (dims,), "flip")
     return apply(_flipping(wanted, input._data.ndim), input)
 
@@ -178,7 +181,7 @@ def _ints(value: Any, name: str) -> tuple[int, ...]:
 
 @explaining
 @public()
-def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
+def roll(input: Tensor, shifts: Dims, dims: Dims | None = None, **others: object) -> Tensor:
     """The elements shifted along `dims`, those pushed over the end coming in at the start; as one
     flat sequence without `dims`.
 
@@ -188,6 +191,8 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     >>> ad.roll(ad.tensor([1, 2, 3]), 1)
     tensor([3, 1, 2])
     """
+    if others:
+        raise unexpected(roll, others)
     moves = _ints(shifts, "roll")
     if dims is None or dims == ():
         if len(moves) != 1:

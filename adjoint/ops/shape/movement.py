@@ -397,7 +397,7 @@ def reshape(input: Tensor, *sizes: Dims, shape: Dims | None = None) -> Tensor:
     return _fitted(input, infer_size(wanted, input._data.size, "reshape"), wanted)
 
 
-@public()
+@public(plain=True)
 def view(
     input: Tensor, *sizes: Dims, size: Dims | None = None, dtype: dt.dtype | None = None
 ) -> Tensor:
@@ -898,7 +898,7 @@ def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor
     return apply(_CLONE_C, input)
 
 
-@public()
+@public(plain=True)
 def contiguous(input: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """The tensor itself where its memory is row-major without gaps, otherwise a copy that is.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import InvalidArgument, InvalidType, ShapeError
+from ...core.keywords import unexpected
 from ...core.op import Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
@@ -107,7 +108,7 @@ def repeat(input: Tensor, *repeats: Dims) -> Tensor:
 
 @explaining
 @public()
-def tile(input: Tensor, *repeats: Dims, dims: Dims | None = None) -> Tensor:
+def tile(input: Tensor, *repeats: Dims, dims: Dims | None = None, **others: object) -> Tensor:
     """Copies of the tensor side by side; missing entries of `dims` in front count as 1.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.tile.html
@@ -115,6 +116,8 @@ def tile(input: Tensor, *repeats: Dims, dims: Dims | None = None) -> Tensor:
     >>> ad.tile(ad.tensor([1, 2]), (2,))
     tensor([1, 2, 1, 2])
     """
+    if others:
+        raise unexpected(tile, others)
     times = sizes_of(repeats if dims is None else (dims,), "tile")
     times = (1,) * (input._data.ndim - len(times)) + times
     return repeat(input, times)

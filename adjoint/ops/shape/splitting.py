@@ -13,6 +13,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.errors import IndexingError, InvalidType, ShapeError
+from ...core.keywords import unexpected
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis
 from ...core.tensor_base import TensorBase
@@ -189,7 +190,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return _parts(tensor, _equal_sizes(length, size), axis)
 
 
-def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def _split(self: Tensor, split_size: Any, dim: int = 0, **others: object) -> tuple[Tensor, ...]:
     """`adjoint.split`, whose argument PyTorch calls otherwise where it is a method.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.split.html
@@ -197,6 +198,8 @@ def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     >>> ad.arange(3).split(split_size=2)
     (tensor([0, 1]), tensor([2]))
     """
+    if others:
+        raise unexpected(_split, others)
     return split(self, split_size, dim)
 
 

@@ -439,7 +439,7 @@ class Logit(Elementwise):
         yield Sample(cls(), (special,), "special", gradients=False)
 
 
-@public(inplace=True, out=True)
+@public(inplace=True, out=True, plain=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)) of each element x, which is first kept `eps` away from 0 and 1.
 

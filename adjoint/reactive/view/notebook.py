@@ -52,7 +52,10 @@ def _short(shown: object) -> str:
 
 def _still(shown: object, snapshot: Snapshot) -> dict[str, str]:
     note = f"{shown!r}: too large to unfold here; save_html(path) or draw(path) writes the page"
-    text = f"<div>{folded_svg(snapshot)}<p><small>{html.escape(note)}</small></p></div>"
+    frame = '<div style="max-height:420px;overflow:auto">'
+    text = (
+        f"<div>{frame}{folded_svg(snapshot)}</div><p><small>{html.escape(note)}</small></p></div>"
+    )
     return {"text/plain": repr(shown), "text/html": text}
 
 

@@ -332,3 +332,11 @@ def test_both_color_schemes(browser, tmp_path):
         papers.append(browser.run("readColors(), colors.paper"))
     assert papers[0] != papers[1]
     browser.call("Emulation.setEmulatedMedia", features=[])
+
+
+@in_browser
+@pytest.mark.parametrize(("op", "word"), [("output", "output"), ("detach", "detached")])
+def test_the_legend_calls_ends_by_what_they_are(browser, tmp_path, op, word):
+    nodes = [NodeInfo(0, "input", "x", "input"), NodeInfo(1, op, "y", "boundary")]
+    open_page(browser, Snapshot(nodes, [Edge(0, 1, 0)]), tmp_path)
+    assert browser.run("[...$('legend').children].map(x => x.innerText)")[1:2] == [word]

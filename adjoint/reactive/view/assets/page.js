@@ -876,7 +876,8 @@ function legend() {
   };
   const made = ["op", "parameter", "frozen", "input", "constant"].filter(kind => kinds.has(kind))
     .map(kind => entry(kind, colors[kind], colors[kind + "-line"]));
-  if (kinds.has("boundary")) made.push(entry("detached", colors.boundary, colors["boundary-line"], "dashed"));
+  const ends = new Set(nodes.filter(node => node.kind === "boundary").map(node => node.op === "output" ? "output" : "detached"));
+  for (const end of ends) made.push(entry(end, colors.boundary, colors["boundary-line"], "dashed"));
   if (states.has("stale") || data.live) made.push(entry("stale", colors.op, colors.stale, "dashed"));
   if (data.live) made.push(entry("computed just now", colors.run, colors.run));
   if (groups.length > 1) made.push(entry("module, click to unfold", colors.folded, colors["folded-line"]));
