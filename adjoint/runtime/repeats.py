@@ -129,8 +129,10 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
                 kept = above
     if kept is not None and any(cell.planned for cell in needed):
         _warn_of_kept_draw(kept)
+    if not repeating:
+        return
     repeating.sort(key=_order)
-    changing = _changing(repeating)
+    changing = _changing(stale)
     state.before_run = None  # what is done computes cells
     try:
         for cell in repeating:
@@ -163,20 +165,12 @@ def _may_be_due(state: GraphState) -> bool:
 _order = attrgetter("order")
 
 
-def _changing(repeating: list[Cell]) -> set[Cell]:
-    """Those of these cells, and of the stale ones above them, whose inputs will have other versions
-    than they have seen.
+def _changing(stale: list[Cell]) -> set[Cell]:
+    """Those of these stale cells, with all stale ones above them, whose inputs will have other
+    versions than they have seen.
     """
-    stale = list(repeating)
-    met = set(stale)
-    for cell in stale:
-        for above in cell.cells:
-            if above.stale and above not in met:
-                met.add(above)
-                stale.append(above)
-    stale.sort(key=_order)
     changing: set[Cell] = set()
-    for cell in stale:
+    for cell in sorted(stale, key=_order):
         seen = cell.seen
         if seen is None:
             changing.add(cell)
