@@ -969,3 +969,22 @@ def test_errors_of_super_are_those_of_python():
     kept = collections.OrderedDict()
     with pytest.raises(AttributeError, match="'super' object has no attribute 'missing'"):
         compiled(ad.ones(1))
+
+
+def test_guards_run_no_methods_of_users_classes():
+    asked = []
+
+    class Told:
+        def __init__(self):
+            self.scale = 2.0
+
+        def __getattribute__(self, name):
+            asked.append(name)
+            return object.__getattribute__(self, name)
+
+    told = Told()
+    compiled = ad.compile(lambda x: x * told.scale)
+    for _ in range(2):
+        with contextlib.suppress(Unsupported):  # since a list from outside grows
+            compiled(ad.ones(1))
+        assert "__class__" not in asked
