@@ -130,7 +130,7 @@ FUNCTIONS = frozenset(map(type, READ_ANY_NAME))
 LOCK = type(threading.Lock())
 
 
-def reads_given_names(x: Any) -> bool:
+def reads_given_names(x: object) -> bool:
     """Whether an object is a function in C that reads attributes by names that it is given, such as
     a bound `__getattribute__`.
     """
@@ -138,7 +138,7 @@ def reads_given_names(x: Any) -> bool:
         return True
     if is_kind(x, operator.methodcaller):
         return not ANY_NAME.isdisjoint(gotten_by(x))
-    if is_kind(x, (types.MethodWrapperType, types.BuiltinMethodType)):  # bound
+    if is_kind(x, types.MethodWrapperType) or is_kind(x, types.BuiltinMethodType):  # bound
         return x.__name__ in ANY_NAME
     return False
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 def is_kind(x: object, kinds: type[T]) -> TypeGuard[T]: ...
 @overload
 def is_kind(x: object, kinds: tuple[type, ...]) -> bool: ...
-def is_kind(x: object, kinds: Any) -> bool:
+def is_kind(x: object, kinds: type | tuple[type, ...]) -> bool:
     """Whether an object is of one of these types. The type alone is asked: `isinstance` reads
     `__class__`, by the `__getattribute__` of a user's class.
     """
