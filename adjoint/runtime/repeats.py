@@ -111,12 +111,24 @@ def _is_unset(source: Cell | None) -> bool:
 
 def before_run(state: GraphState, needed: list[Cell]) -> None:
     """Do what is due before a walk that computes `needed`."""
-    many = len(state.repeating) > policy.REPEATS_SEEN
-    repeating, kept = _met_above(state, needed) if many else _leading_to(state, needed)
+    if not _may_be_due(state):
+        return
+    repeating: list[Cell] = []
+    stale = [cell for cell in needed if cell.stale]
+    met = set(stale)
+    kept = None
+    for cell in stale:
+        if cell.rare is not None and cell.rare.repeats:
+            repeating.append(cell)
+        for above in cell.cells:
+            if above.stale:
+                if above not in met:
+                    met.add(above)
+                    stale.append(above)
+            elif not above.cells and above.op is not None and above.order < state.set_last:
+                kept = above
     if kept is not None and any(cell.planned for cell in needed):
         _warn_of_kept_draw(kept)
-    if not repeating:
-        return
     repeating.sort(key=_order)
     changing = _changing(repeating)
     state.before_run = None  # what is done computes cells
@@ -135,69 +147,17 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
         state.before_run = before_run
 
 
-def _leading_to(state: GraphState, needed: list[Cell]) -> tuple[list[Cell], Cell | None]:
-    """The stale cells with repeats that `needed` depend on, and a draw for no tensor that stays;
-    none where a glance tells that nothing is due. From few such cells it is found sooner which lead
-    to `needed` than from there what is above: a whole backward has many cells, all below them.
-    """
-    repeating = [cell for reference in state.repeating if (cell := reference()) is not None]
-    if not any(repeat.may_be_due(cell) for cell in repeating for repeat in cell.repeats):
-        return [], None
-    goals = {cell for cell in needed if cell.stale}
-    found: list[Cell] = []
-    kept = None
-    others: set[Cell] = set()
-    for cell in sorted(repeating, key=_order, reverse=True):
-        if cell not in goals and not _leads_to(cell, goals, others):
-            continue
-        if cell.stale:
-            found.append(cell)
-            goals.add(cell)
-        elif cell.order < state.set_last:
-            kept = cell
-    return found, kept
-
-
-def _leads_to(cell: Cell, goals: set[Cell], others: set[Cell]) -> bool:
-    """Whether one of the stale `goals` depends on `cell` through stale cells; those from which no
-    way leads there are added to `others`.
-    """
-    stack, met = [cell], {cell}
-    while stack:
-        above = stack.pop()
-        for reference in above.users:
-            user = reference()
-            if user is None or not user.stale or user in met or user in others:
-                continue
-            if above not in user.cells:  # it was edited
-                continue
-            if user in goals:
-                return True
-            met.add(user)
-            stack.append(user)
-    others |= met
+def _may_be_due(state: GraphState) -> bool:
+    """Whether anything of the graph may be due, whatever is computed."""
+    if len(state.repeating) > policy.REPEATS_SEEN:
+        return True
+    for reference in state.repeating:
+        cell = reference()
+        if cell is not None:
+            for repeat in cell.repeats:
+                if repeat.may_be_due(cell):
+                    return True
     return False
-
-
-def _met_above(state: GraphState, needed: list[Cell]) -> tuple[list[Cell], Cell | None]:
-    """The stale cells with repeats above `needed`, and a draw for no tensor that stays. Where a
-    graph has very many such cells, a read of a few does not look at all of them.
-    """
-    repeating: list[Cell] = []
-    kept = None
-    stale = [cell for cell in needed if cell.stale]
-    met = set(stale)
-    for cell in stale:
-        if cell.rare is not None and cell.rare.repeats:
-            repeating.append(cell)
-        for above in cell.cells:
-            if above.stale:
-                if above not in met:
-                    met.add(above)
-                    stale.append(above)
-            elif not above.cells and above.op is not None and above.order < state.set_last:
-                kept = above
-    return repeating, kept
 
 
 _order = attrgetter("order")
