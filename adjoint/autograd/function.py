@@ -357,13 +357,21 @@ class Function:
         """Fill ctx after a forward that does not take it; to be overridden."""
         raise Unsupported("setup_context is not implemented.")
 
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The vector-Jacobian product; to be overridden."""
-        raise Unsupported(
-            "You must implement either the backward or vjp method for your custom "
-            "autograd.Function to use it with backward mode AD."
-        )
+    if TYPE_CHECKING:  # one of any arguments is overridden by one that names the gradients
+
+        @staticmethod
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            """The vector-Jacobian product; to be overridden."""
+
+    else:
+
+        @staticmethod
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            """The vector-Jacobian product; to be overridden."""
+            raise Unsupported(
+                "You must implement either the backward or vjp method for your custom "
+                "autograd.Function to use it with backward mode AD."
+            )
 
     @staticmethod
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:

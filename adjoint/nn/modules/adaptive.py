@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...core.errors import IndexingError, InvalidArgument, ShapeError
 from ...ops.shape.concatenation import cat
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .container import ModuleList, Sequential
 from .linear import Linear
@@ -99,7 +100,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             inner.reset_parameters()
             outer.reset_parameters()
 
-    def forward(self, input_: Any, target_: Any) -> Any:
+    def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         """Each target's log-probability, and the mean of minus them."""
         if target_.ndim not in (0, 1) or input_.ndim != target_.ndim + 1:
             raise ShapeError(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.create.creation import empty
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from ..parameter import Parameter
@@ -120,15 +121,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
-        key: Any,
-        value: Any,
-        key_padding_mask: Any = None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Any]:
         """The attention output, and the weights (None unless `need_weights`)."""
         swap = self.batch_first and query.ndim == 3
         if swap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import InvalidArgument
@@ -295,7 +296,7 @@ class _ConvTranspose(_ConvNd):
             groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Any, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The transposed convolution; `output_size` chooses among the sizes that fit."""
         extra = self.output_padding
         if output_size is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .criterion import _WeightedLoss
 from .linear import Linear
@@ -105,7 +106,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
         self.options = options
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Compute the loss."""
         shape = (self.num_classes, *self.out_features)
         bias = self.linear.bias

@@ -38,6 +38,7 @@ __all__ = [
     "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
 ]  # fmt: skip
 
+MYPY = False  # which mypy alone takes for True
 _EXTRA_STATE_KEY_SUFFIX = state.EXTRA_STATE  # packages know it by this name
 
 
@@ -62,6 +63,15 @@ if TYPE_CHECKING:
 
     class _HasForward(Protocol[P, R]):
         def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    class _Call(Protocol):
+        """Type of a module's call, for checkers: that of its class's `forward`. The module itself
+        can be given where a function is asked for.
+        """
+
+        def __get__(self, module: _HasForward[P, R], owner: object = None) -> Callable[P, R]: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 @explain_keywords
@@ -128,12 +138,14 @@ class Module:
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
-    if TYPE_CHECKING:  # a call has the arguments and the result of the class's `forward`
+    if TYPE_CHECKING and MYPY:  # which takes this for a function, and has no end with the other
 
         @property
         def __call__(self: _HasForward[P, R]) -> Callable[P, R]:
             """`forward`, with the hooks around it."""
 
+    elif TYPE_CHECKING:
+        __call__: ClassVar[_Call]
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:

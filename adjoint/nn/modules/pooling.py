@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...tensor import Tensor
@@ -406,7 +407,9 @@ class _MaxUnpool(Module):
         self.stride = per_dimension(kernel_size if stride is None else stride, self.rank)
         self.padding = per_dimension(padding, self.rank)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Tensor:
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
         """Zeros with the input at the indices."""
         return getattr(F, f"max_unpool{self.rank}d")(
             input, indices, self.kernel_size, self.stride, self.padding, output_size

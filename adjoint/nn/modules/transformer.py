@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.create.creation import full
+from ...tensor import Tensor
 from .. import functional as F  # noqa: N812 - the name everyone knows it by
 from .. import init
 from .attention import MultiheadAttention
@@ -113,9 +114,9 @@ class TransformerEncoderLayer(_Layer):
     attentions = ("self_attn",)
 
     def forward(
-        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None,
-        is_causal: bool = False,
-    ) -> Any:  # fmt: skip
+        self, src: Tensor, src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None, is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
         """The encoded sequence."""
 
         def attend(x: Any) -> Any:
@@ -163,15 +164,15 @@ class TransformerDecoderLayer(_Layer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The decoded sequence."""
 
         def attend(x: Any) -> Any:
@@ -229,9 +230,9 @@ class TransformerEncoder(Module):
         self.norm = norm
 
     def forward(
-        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None,
-        is_causal: bool | None = None,
-    ) -> Any:  # fmt: skip
+        self, src: Tensor, mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None,
+    ) -> Tensor:  # fmt: skip
         """The encoded sequence."""
         for layer in self.layers:
             src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
@@ -264,15 +265,15 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The decoded sequence."""
         for layer in self.layers:
             tgt = layer(
@@ -361,18 +362,18 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: Any,
-        tgt: Any,
-        src_mask: Any = None,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The decoded sequence."""
         batch = 0 if self.batch_first else 1
         if src.ndim == 3 and src.shape[batch] != tgt.shape[batch]:

@@ -70,7 +70,7 @@ class profile(_profile):  # noqa: N801 - PyTorch's name
             self.stop()
 
     @property
-    def function_events(self) -> EventList:
+    def function_events(self) -> EventList[FunctionEvent]:
         """List of all events."""
         return self.events()
 

@@ -6,13 +6,14 @@ import gzip
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...core.errors import ProfilerError, UnknownColumn
 from .activities import DeviceType
 
 OP, USER, PYTHON = "cpu_op", "user_annotation", "python_function"  # kinds, as traces call them
 MEMORY = "[memory]"  # what was freed outside of all events
+E = TypeVar("E", bound="FunctionEvent | FunctionEventAvg")  # what a list has
 _METRICS = ("self_cpu_time_total", "self_cuda_time_total", "self_device_time_total")
 
 
@@ -141,10 +142,10 @@ _ADDED = (
 )  # fmt: skip
 
 
-class EventList(list):
+class EventList(list[E]):
     """Events in the order in which they began, or sums of events."""
 
-    def __init__(self, events: Iterable[Any] = (), *, trace: Any = None) -> None:
+    def __init__(self, events: Iterable[E] = (), *, trace: Any = None) -> None:
         super().__init__(events)
         self.trace = trace  # the recording that they are of, or whose sums they are
 
@@ -188,7 +189,7 @@ class EventList(list):
         group_by_input_shapes: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
-    ) -> EventList:
+    ) -> EventList[FunctionEventAvg]:
         """The sums of events of one name; of one name and shapes, or lines of the program.
 
         Ops have no overloads: `group_by_overload_name` changes nothing.

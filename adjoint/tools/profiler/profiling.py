@@ -75,7 +75,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._metadata: dict[str, Any] = {}
         self._running = False
         self._recorder: EventRecorder | None = None  # of the window that is recorded
-        self._recorded: EventList | None = None
+        self._recorded: EventList[FunctionEvent] | None = None
         self._mark: FunctionEvent | None = None  # the event of the present step
 
     # ---- when ------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class profile:  # noqa: N801 - PyTorch's name
 
     # ---- what ------------------------------------------------------------------------------------
 
-    def events(self) -> EventList:
+    def events(self) -> EventList[FunctionEvent]:
         """All events, in the order in which they began.
 
         Errors: ProfilerError before anything was recorded.
@@ -236,7 +236,7 @@ class profile:  # noqa: N801 - PyTorch's name
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
-    ) -> EventList:
+    ) -> EventList[FunctionEventAvg]:
         """The sums of events of one name; of one name and shapes, or lines of the program.
 
         Ops have no overloads: `group_by_overload_name` changes nothing.
