@@ -23,7 +23,7 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 BATCH, CONTEXT = 16, 64
 
 
-def load(*modules):
+def load(*modules: str) -> torch.Tensor:
     """The source of standard modules, as numbers of characters."""
     folder = Path(sysconfig.get_path("stdlib"))
     text = "".join((folder / f"{name}.py").read_text("utf-8") for name in modules)
@@ -132,7 +132,8 @@ def write(model, begin, length, temperature=0.6):
         fresh = numbers[-1:] if read else numbers[-CONTEXT // 2 :]
         logits = model(torch.tensor([fresh]), past)[0, -1]
         read += len(fresh)
-        numbers.append(torch.multinomial(F.softmax(logits / temperature, dim=-1), 1).item())
+        drawn = torch.multinomial(F.softmax(logits / temperature, dim=-1), 1)
+        numbers.append(int(drawn.item()))
     return "".join(CHARACTERS[i] for i in numbers)
 
 

@@ -23,7 +23,7 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 ROWS, PIECE = 32, 40
 
 
-def load(*modules):
+def load(*modules: str) -> torch.Tensor:
     """The source of standard modules, as numbers of characters."""
     folder = Path(sysconfig.get_path("stdlib"))
     text = "".join((folder / f"{name}.py").read_text("utf-8") for name in modules)
@@ -86,7 +86,7 @@ def write(model, begin, length, temperature=0.6):
     for _ in range(length):
         logits, state = model(x, state)
         x = torch.multinomial(F.softmax(logits[:, -1] / temperature, dim=-1), 1)
-        text += CHARACTERS[x.item()]
+        text += CHARACTERS[int(x.item())]
     return text
 
 

@@ -10,6 +10,7 @@ Run: python examples/elastic_digits.py
 import os
 import signal
 import tempfile
+from typing import Any
 
 import ray
 from ddp_digits import BATCH, accuracy, build_model, load
@@ -39,7 +40,7 @@ def train(config):
     workers = dist.get_world_size()
     sampler = DistributedSampler(train_set, seed=0)
     loader = DataLoader(train_set, batch_size=BATCH // workers, sampler=sampler)
-    state = {"model": model, "optimizer": optimizer, "loader": loader,
+    state: dict[str, Any] = {"model": model, "optimizer": optimizer, "loader": loader,
              "epoch": 0, "step": 0, "sizes": []}  # fmt: skip
     resume(state)  # from any number of workers
     state["sizes"].append(workers)

@@ -10,6 +10,7 @@ Run: python examples/gan_graph.py
 """
 
 import os
+from typing import Any
 
 from interleaved import gain
 from sklearn.datasets import load_digits
@@ -73,13 +74,13 @@ class Eager:
 
         return fake, first, lambda: self.criterion(self.discriminator(fake), self.ones)
 
-    def losses(self):
+    def losses(self) -> Any:
         """The losses on the next batch, as functions."""
         return self.forward(*next(self.batches))[1:]
 
-    def step(self):
+    def step(self) -> list[float]:
         """Both steps on the next batch; returns both losses."""
-        found = []
+        found: list[float] = []
         for loss, optimizer in zip(self.losses(), self.optimizers, strict=True):
             loss = loss()
             found.append(loss.item())  # before the step: a node of a graph would follow it
@@ -101,7 +102,7 @@ class Reactive(Eager):
             self.fake, first, second = self.forward(self.real, self.noise)
             self.nodes = first(), second()
 
-    def losses(self):
+    def losses(self) -> Any:
         """The recorded losses, stale until they are asked for."""
         with self.graph.batch():
             for x, value in zip((self.real, self.noise), next(self.batches), strict=True):

@@ -7,31 +7,35 @@ import contextlib
 import os
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
 import adjoint as ad
 
 
-def gain(ours, theirs, rounds=15, calls=1):
+def gain(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 15, calls: int = 1
+) -> float:
     """How many times longer `theirs()` takes than `ours()`: the median over alternating rounds.
 
     Other work on the machine slows both alike, so the ratio means something where a time does not.
     """
 
-    def seconds(function):
+    def seconds(function: Callable[[], object]) -> float:
         begin = time.perf_counter()
         for _ in range(calls):
             function()
         return time.perf_counter() - begin
 
     ours(), theirs()  # what happens only once is not measured
-    ratios = []
+    ratios: list[float] = []
     for _ in range(1 if os.environ.get("ADJOINT_SMOKE") else rounds):
         mine = seconds(ours)
         ratios.append(seconds(theirs) / mine)
     return statistics.median(ratios)
 
 
-def in_steps(train, steps, few):
+def in_steps(train: Callable[..., Any], steps: int, few: int) -> Any:
     """The model of `train(block, steps)` with the steps of a graph as its blocks.
 
     It returns a model and its losses. They must be those of eager execution; what was reused is

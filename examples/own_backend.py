@@ -113,8 +113,10 @@ class Namespace(Absent):
         if callable(found) and not isinstance(found, (type, np.ufunc)):
             host = found
 
-            def found(*args: Any, **kwargs: Any) -> Any:
+            def on_arrays(*args: Any, **kwargs: Any) -> Any:
                 return wrapped(host(*bare(args), **bare(kwargs)))
+
+            found = on_arrays
 
         setattr(self, name, found)  # the same function each time, which ops may rely on
         return found

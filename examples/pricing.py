@@ -13,6 +13,7 @@ Run: python examples/pricing.py
 import math
 import os
 from functools import partial
+from typing import Any
 
 import numpy as np
 from interleaved import gain
@@ -69,7 +70,7 @@ class Book:
         quotes = [*self.spots, *self.volatilities]
         self.sensitivities = ad.autograd.grad(self.value, quotes)
 
-    def read(self):
+    def read(self) -> tuple[Any, Any]:
         """The value, and all sensitivities as one array."""
         self.graph.forward(self.value, *self.sensitivities)
         return self.value.item(), np.array([g.item() for g in self.sensitivities])

@@ -6,6 +6,7 @@ Run: python examples/ray_digits.py
 
 import os
 import tempfile
+from typing import Any
 
 import ray
 from ddp_digits import BATCH, accuracy, build_model, load
@@ -29,7 +30,7 @@ def train(config):
     train_set, test_set = load()
     model = DistributedDataParallel(build_model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
-    state = {"model": model.module, "optimizer": optimizer, "epoch": 0}
+    state: dict[str, Any] = {"model": model.module, "optimizer": optimizer, "epoch": 0}
     resume(state)  # where the last report was, if Ray has started the workers again
     sampler = DistributedSampler(train_set, seed=0)
     loader = DataLoader(train_set, batch_size=BATCH // dist.get_world_size(), sampler=sampler)

@@ -36,7 +36,7 @@ def examples():
 
 def figure_of(path, output):
     """The expected figure as text, the printed one, and whether it is good enough."""
-    name, relation, bound = EXPECTED.search(path.read_text()).groups()
+    name, relation, bound = EXPECTED.findall(path.read_text())[0]
     (printed,) = re.findall(rf"^{re.escape(name)}: (\S+)$", output, re.MULTILINE)
     value, limit = float(printed), float(bound)
     good = value >= limit if relation == "least" else value <= limit

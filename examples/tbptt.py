@@ -28,9 +28,9 @@ class Predictor(nn.Module):
         self.cell = nn.GRUCell(1, HIDDEN)
         self.out = nn.Linear(HIDDEN, 1)
 
-    def forward(self, window, state):
+    def forward(self, window: ad.Tensor, state: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
         """The loss of one window of shape (LENGTH + 1, ROWS), and the state after it."""
-        predictions = []
+        predictions: list[ad.Tensor] = []
         for x in window[:-1].unbind(0):
             state = self.cell(x[:, None], state)
             predictions.append(self.out(state)[:, 0])

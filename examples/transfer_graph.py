@@ -10,6 +10,7 @@ Run: python examples/transfer_graph.py
 """
 
 import os
+from typing import Any
 
 from interleaved import gain
 from sklearn.datasets import load_digits
@@ -71,14 +72,14 @@ class Eager:
         self.batches, self.optimizer = batches, optimizer_of(head)
         self.backbone, self.head = backbone, head
 
-    def losses(self):
+    def losses(self) -> Any:
         """The loss of each batch in turn."""
         for x, y in self.batches:
             yield F.cross_entropy(self.head(self.backbone(x)), y)
 
-    def epoch(self):
+    def epoch(self) -> list[float]:
         """One step for each batch; returns their losses."""
-        found = []
+        found: list[float] = []
         for loss in self.losses():
             found.append(loss.item())  # before the step: a node of a graph would follow it
             self.optimizer.zero_grad()
@@ -99,7 +100,7 @@ class Reactive(Eager):
                 for x, y in batches
             ]
 
-    def losses(self):
+    def losses(self) -> Any:
         """The recorded losses, computed as far as something has changed when they are asked for."""
         return map(self.graph.forward, self.recorded)
 

@@ -68,36 +68,45 @@ def write_programs(folder: Path) -> list[Path]:
     return sorted(folder / name for name in programs)
 
 
-def lines_left_out(text: str, lambdas: bool = False) -> set[int]:
-    """Lines that name other libraries, the program's own functions that say no result, or what
-    comes from either by assignment; and those of functions without annotations, `lambdas` too.
+def lines_left_out(text: str, lambdas: bool = False, bare: bool = True) -> set[int]:
+    """Lines that name other libraries, or what comes from them by assignment; `bare` ones, too:
+    those of the program's own functions without annotations (`lambdas` among them), and those that
+    name its functions that say no result.
     """
     tree = ast.parse(text)
     functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
-    others = {each.name for each in functions if each.returns is None}
+    others = {each.name for each in functions if each.returns is None and bare}
+    out: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             module = getattr(node, "module", "") or ""
             for name in node.names:
                 if (module or name.name).partition(".")[0] in OTHERS:
                     others.add((name.asname or name.name).partition(".")[0])
-    out: set[int] = set()
+                    out |= lines_of(node)
     for node in ast.walk(tree):
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        is_lambda = lambdas and isinstance(getattr(node, "value", None), ast.Lambda)
+        is_lambda = lambdas and bare and isinstance(getattr(node, "value", None), ast.Lambda)
         if isinstance(node, ast.Assign) and (others & names or is_lambda):
             targets = [each for target in node.targets for each in ast.walk(target)]
             others |= {each.id for each in targets if isinstance(each, ast.Name)}
         is_bare = isinstance(node, ast.FunctionDef) and not is_annotated(node)
         is_bare = is_bare or (lambdas and isinstance(node, ast.Lambda))
-        if is_bare or (isinstance(node, ast.Name) and node.id in others):
-            out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if (is_bare and bare) or (isinstance(node, ast.Name) and node.id in others):
+            out |= lines_of(node)
     return out
+
+
+def lines_of(node: ast.stmt | ast.expr) -> set[int]:
+    """The lines that a part of a program stands on."""
+    return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
 def is_annotated(function: ast.FunctionDef) -> bool:
     """Whether a function says a type of an argument or its result, or has no arguments."""
-    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    said = function.args
+    rest = [each for each in (said.vararg, said.kwarg) if each is not None]
+    given = [*said.posonlyargs, *said.args, *said.kwonlyargs, *rest]
     given = [each for each in given if each.arg != "self"]
     return not given or function.returns is not None or any(each.annotation for each in given)
 
@@ -117,26 +126,31 @@ class Known(NamedTuple):
 
 
 def pyright(folder: Path, programs: Sequence[Path]) -> list[tuple[str, int, str]]:
-    """The errors of pyright, with those of unknown types: file, line, text; but for lines that are
-    left out.
+    """The errors of pyright, with those of unknown types: file, line, text. Of lines that are left
+    out for what a program does not say itself, only unknown types are not among them.
     """
     rules = ("Argument", "Lambda", "Member", "Parameter", "Variable")
     settings = {
         "include": [str(program) for program in programs],
         "extraPaths": [str(folder / "package")],
         "typeCheckingMode": "standard", "reportMissingImports": False,
-        "strictDictionaryInference": True,
+        # What a list or dict of several types holds is known; otherwise it is called unknown.
+        "strictDictionaryInference": True, "strictListInference": True,
         "reportMissingModuleSource": False,
+        "reportPossiblyUnboundVariable": False,  # whether a loop runs at all: no matter of types
         **{f"reportUnknown{rule}Type": "error" for rule in rules},
     }  # fmt: skip
     (folder / "pyright.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "basedpyright", "-p", str(folder / "pyright.json"),
                "--outputjson", "--pythonpath", sys.executable]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    out = {str(program): lines_left_out(program.read_text(), lambdas=True) for program in programs}
+    texts = {str(program): program.read_text() for program in programs}
+    unsaid = {name: lines_left_out(text, lambdas=True) for name, text in texts.items()}
+    foreign = {name: lines_left_out(text, bare=False) for name, text in texts.items()}
     found = []
     for each in json.loads(done.stdout)["generalDiagnostics"]:
         line = each["range"]["start"]["line"] + 1
+        out = unsaid if each.get("rule", "").startswith("reportUnknown") else foreign
         if each["severity"] == "error" and line not in out[each["file"]]:
             found.append((Path(each["file"]).name, line, each["message"]))
     return found
