@@ -9,6 +9,7 @@ Source: https://docs.pytorch.org/docs/stable/distributed.html
 from .collectives import *  # noqa: F403 - its __all__ is the list
 from .group import *  # noqa: F403
 from .objects import *  # noqa: F403
+from .store import *  # noqa: F403
 from .survivors import *  # noqa: F403
 from .work import Future as Future
 from .work import Work as Work

@@ -20,6 +20,7 @@ from .protocol import Agreement as Agreement
 from .protocol import Engine as Engine
 from .protocol import ReduceOp
 from .protocol import Survival as Survival
+from .store import Store
 from .work import Work, seconds_of
 
 __all__ = [
@@ -269,6 +270,11 @@ def _engine(
         return world(seconds)
     from .engines.gloo import rendezvous
 
+    if isinstance(store, Store):
+        raise Unsupported(
+            "init_process_group: ranks do not meet by a store of adjoint's, which the engine gloo "
+            "does not read; give init_method='tcp://host:port', or a store of PyTorch's"
+        )
     return rendezvous(init_method, seconds, size, rank, store)
 
 
