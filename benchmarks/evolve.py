@@ -33,7 +33,7 @@ CONFIG = """
 fitness_criterion = max
 fitness_threshold = {goal}
 no_fitness_termination = False
-pop_size = 150
+pop_size = {size}
 reset_on_extinction = True
 seed = 0
 [DefaultGenome]
@@ -115,11 +115,12 @@ def peer() -> Any:
 
 def their_run(
     neat: Any, seed: int, fitness: Callable[[Any], float], generations: int, goal: float,
-    inputs: int, outputs: int, activation: str = "sigmoid",
+    inputs: int, outputs: int, activation: str = "sigmoid", size: int = 150,
 ) -> tuple[bool, int, float]:  # fmt: skip
     """Whether neat-python reached the goal, its evaluations, and its processor time."""
     with tempfile.NamedTemporaryFile("w", suffix=".cfg", delete=False) as file:
-        file.write(CONFIG.format(inputs=inputs, outputs=outputs, goal=goal, activation=activation))
+        form = {"inputs": inputs, "outputs": outputs, "goal": goal, "activation": activation}
+        file.write(CONFIG.format(size=size, **form))
     kinds = (
         neat.DefaultGenome, neat.DefaultReproduction, neat.DefaultSpeciesSet, neat.DefaultStagnation
     )  # fmt: skip
@@ -208,6 +209,23 @@ def speed(seeds: int, neat: Any) -> None:
         print(f"  {rows} rows: ours {statistics.median(ours):.2f} s{more}  {ratios}")
 
 
+def mean_return(make: Callable[[], Any], network: Any, episodes: int = 3) -> float:
+    """The mean return of neat-python's network, whose one output decides by 0.5, several by the
+    largest.
+    """
+    world, total = make(), 0.0
+    for episode in range(episodes):
+        seen, _ = world.reset(seed=episode)
+        over = False
+        while not over:
+            ys = network.activate(seen.tolist())
+            action = int(ys[0] > 0.5) if len(ys) == 1 else int(np.argmax(ys))
+            seen, reward, ended, cut, _ = world.step(action)
+            total += float(reward)
+            over = ended or cut
+    return total / episodes
+
+
 def pole(name: str, goal: float, seeds: int, neat: Any, outputs: int, inputs: int) -> None:
     import gymnasium
 
@@ -222,6 +240,10 @@ def pole(name: str, goal: float, seeds: int, neat: Any, outputs: int, inputs: in
             f"  seed {seed}: reached {reached}, {run.evaluations} evaluations, {seconds:.1f} s;"
             f" on 20 new episodes {scores['score']:.1f}; {run.best}"
         )
+        if neat is not None:
+            fitness = partial(mean_return, partial(gymnasium.make, name))
+            met, count, took = their_run(neat, seed, fitness, 30, goal, inputs, outputs, size=50)
+            print(f"  neat-python: reached {met}, {count} evaluations, {took:.1f} s", flush=True)
 
 
 def cartpole(seeds: int, neat: Any) -> None:

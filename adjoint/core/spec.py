@@ -10,6 +10,7 @@ from . import config, policy
 from .device import CPU, device
 from .dtype import dtype
 from .errors import IndexingError, InvalidType, ShapeError
+from .symbolic_scalar import SymbolicNumber
 
 
 class Size(tuple[int, ...]):
@@ -53,7 +54,9 @@ class Size(tuple[int, ...]):
 
 
 def _int_of(place: int, size: SupportsIndex) -> int:
-    """A size as an int: also of a bool, a NumPy number or a tensor of one."""
+    """A size as an int: also of a bool, a NumPy number or a tensor of one. A symbolic one stays."""
+    if type(size) is SymbolicNumber:
+        return size  # type: ignore[return-value]
     try:
         return operator.index(size)
     except TypeError:

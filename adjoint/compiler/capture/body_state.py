@@ -19,7 +19,7 @@ from ...core.tensor_base import TensorBase
 from ..guards.code_observer import is_known
 from ..guards.known_types import HEAP, is_iterator
 from ..guards.slot_values import CONTAINERS, equal, held_by, is_same, now
-from ..guards.slots import ABSENT, PLAIN, GuardSource
+from ..guards.slots import ABSENT, PLAIN, GuardSource, is_kind
 
 if TYPE_CHECKING:
     from ..guards.state_snapshot import StateSnapshot
@@ -72,7 +72,7 @@ class BodyState:
         waiting: list[tuple[Any, str]] = [(function, "")]
         while waiting:
             x, name = waiting.pop()
-            if type(x) in PLAIN or id(x) in seen or isinstance(x, TensorBase):
+            if type(x) in PLAIN or id(x) in seen or is_kind(x, TensorBase):
                 continue
             seen.add(id(x))
             if self._reads is not None and self._reads.has_met(x):
@@ -86,12 +86,12 @@ class BodyState:
 
 def _parts(x: Any, name: str) -> Iterator[tuple[Any, str]]:
     """Objects to which one leads, with the names of variables."""
-    if isinstance(x, types.FunctionType):
+    if is_kind(x, types.FunctionType):
         yield from zip(x.__closure__ or (), x.__code__.co_freevars, strict=True)
         yield from ((each, "") for each in x.__defaults__ or ())
-    elif isinstance(x, types.MethodType):
+    elif is_kind(x, types.MethodType):
         yield from ((each, "") for each in (x.__func__, x.__self__))
-    elif isinstance(x, functools.partial):
+    elif is_kind(x, functools.partial):
         yield from ((each, "") for each in (x.func, x.args, x.keywords))
     else:
         yield from ((each, name) for each in _contents(x) or ())
@@ -105,22 +105,22 @@ def _contents(x: Any) -> tuple[object, ...] | None:
             return (x.cell_contents,)
         except ValueError:
             return (ABSENT,)
-    if isinstance(x, (*CONTAINERS, np.ndarray)):
+    if is_kind(x, (*CONTAINERS, np.ndarray)):
         return held_by(x)
-    if isinstance(x, bytearray):
+    if is_kind(x, bytearray):
         return (bytes(x),)
     own = getattr(x, "__dict__", None)
-    if own is None or isinstance(x, types.ModuleType):
+    if own is None or is_kind(x, types.ModuleType):
         return None
-    if isinstance(x, type) and not x.__flags__ & HEAP:
+    if is_kind(x, type) and not x.__flags__ & HEAP:
         return None
-    kind = x if isinstance(x, type) else type(x)
+    kind = x if is_kind(x, type) else type(x)
     return None if is_known(str(kind.__module__)) else held_by(dict(own))
 
 
 def _now(slot: GuardSource) -> tuple[object, ...]:
     """Present contents of a slot, as two moments compare."""
-    if isinstance(slot.holder, (*CONTAINERS, np.ndarray)) and slot.kind not in ("dict", "item"):
+    if is_kind(slot.holder, (*CONTAINERS, np.ndarray)) and slot.kind not in ("dict", "item"):
         return held_by(slot.holder)
     return (now(slot),)
 

@@ -136,9 +136,11 @@ class _WatchedBuiltIns:
         cast(Any, builtins).super = _watched_super(self._named_by_super)
 
     def put_back(self) -> None:
-        """Put the functions back."""
+        """Put the functions back; what still has one of these asks nobody."""
         for name, function in self._originals.items():
             setattr(builtins, name, function)
+        self._thread = -1  # no thread's
+        del self._watch  # a class lives until the collector runs, and with this what a snapshot has
 
     def _called(self, function: Callable[..., R], *args: object, **kwargs: object) -> R:
         if threading.get_ident() == self._thread and sys.getprofile() is not None:

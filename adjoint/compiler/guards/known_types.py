@@ -26,20 +26,20 @@ import numpy as np
 from ...core.package import OURS
 from .code_names import ANY_NAME, WHOLE, reads_any_name
 from .code_observer import is_installed, is_known, is_library, is_users
-from .slots import ABSENT, PLAIN, GuardSource
+from .slots import ABSENT, PLAIN, GuardSource, is_kind
 
 
 def is_ours(function: object) -> bool:
     """Whether a function in Python is of this package."""
     code = getattr(function, "__code__", None)
-    return isinstance(code, types.CodeType) and code.co_filename.startswith(OURS)
+    return is_kind(code, types.CodeType) and code.co_filename.startswith(OURS)
 
 
 def is_of_library(x: object) -> bool:
     """Whether a value in a library's module is a part of it that only replacing it changes."""
-    if isinstance(x, types.FunctionType):
+    if is_kind(x, types.FunctionType):
         return not is_users(x.__code__)
-    if isinstance(x, types.ModuleType):
+    if is_kind(x, types.ModuleType):
         return False
     return type(x) in PLAIN or callable(x)
 
@@ -61,7 +61,7 @@ def is_named_by_library(slot: GuardSource) -> bool:
     reads any attribute: `RunningCode` sees that code run (`reads_whole`).
     """
     code = slot.needs
-    if slot.kind != "dict" or not isinstance(code, types.CodeType) or slot.key not in WHOLE:
+    if slot.kind != "dict" or not is_kind(code, types.CodeType) or slot.key not in WHOLE:
         return False
     return slot.key in code.co_names and is_installed(code.co_filename)
 
@@ -75,7 +75,7 @@ def members_of(x: type) -> list[tuple[str, object]]:
         for name, member in kind.__dict__.items()
         if not name.endswith("offset__")  # of a type in C, where it shows a pointer
         and (
-            isinstance(member, types.MemberDescriptorType)
+            is_kind(member, types.MemberDescriptorType)
             or not (callable(member) or hasattr(member, "__get__") or name[:2] == "__")
         )
     ]
@@ -84,7 +84,7 @@ def members_of(x: type) -> list[tuple[str, object]]:
 def is_method_of_library(x: object) -> bool:
     """Whether a class's member is a function of a library, in whatever wrapping."""
     function = getattr(x, "__func__", x)
-    return isinstance(function, types.FunctionType) and not is_users(function.__code__)
+    return is_kind(function, types.FunctionType) and not is_users(function.__code__)
 
 
 def is_users_module(x: types.ModuleType) -> bool:
@@ -104,7 +104,7 @@ def module_of(x: type) -> str:
 def is_library_class(x: type) -> bool:
     """Whether a class belongs to Python, or to what was installed."""
     file = getattr(sys.modules.get(str(x.__module__)), "__file__", None)
-    return isinstance(file, str) and is_library(file)
+    return is_kind(file, str) and is_library(file)
 
 
 # What shows the contents of another container.
@@ -136,9 +136,9 @@ def reads_given_names(x: object) -> bool:
     """
     if type(x) in FUNCTIONS and x in READ_ANY_NAME:
         return True
-    if isinstance(x, operator.methodcaller):
+    if is_kind(x, operator.methodcaller):
         return not ANY_NAME.isdisjoint(gotten_by(x))
-    if isinstance(x, (types.MethodWrapperType, types.BuiltinMethodType)):  # bound
+    if is_kind(x, types.MethodWrapperType) or is_kind(x, types.BuiltinMethodType):  # bound
         return x.__name__ in ANY_NAME
     return False
 
@@ -147,7 +147,7 @@ def facts_of(kind: type[BaseException]) -> set[str]:
     """Names of the attributes that exceptions of a class have in C."""
     in_c = types.MemberDescriptorType, types.GetSetDescriptorType
     built_in = [each for each in kind.__mro__ if each.__module__ == "builtins"]
-    names = {name for each in built_in for name, x in vars(each).items() if isinstance(x, in_c)}
+    names = {name for each in built_in for name, x in vars(each).items() if is_kind(x, in_c)}
     return names - {"__dict__", "__class__", "args"}
 
 
@@ -208,16 +208,16 @@ def can_change_class(x: object) -> bool:
 def gotten_by(getter: object) -> set[str]:
     """Names of the attributes that an attrgetter or a methodcaller reads of what it is given."""
     reduced = getter.__reduce__()
-    assert isinstance(reduced, tuple)
+    assert is_kind(reduced, tuple)
     maker, parts = reduced
     if type(getter) is operator.methodcaller:
-        parts = (maker.args if isinstance(maker, functools.partial) else parts)[:1]
+        parts = (maker.args if is_kind(maker, functools.partial) else parts)[:1]
     return {name for path in parts for name in path.split(".")}
 
 
 def contents_of(view: Iterable[object]) -> tuple[object, ...]:
     """The present contents of a view of a container."""
-    return tuple(view.items()) if isinstance(view, types.MappingProxyType) else tuple(view)
+    return tuple(view.items()) if is_kind(view, types.MappingProxyType) else tuple(view)
 
 
 def decimal_settings() -> tuple[object, ...]:
@@ -304,13 +304,13 @@ class Held:
 
 def is_bound(x: object) -> bool:
     """Whether an object is a method, in Python, of an object, whose attributes it may read."""
-    return isinstance(x, types.MethodType) and isinstance(x.__func__, types.FunctionType)
+    return is_kind(x, types.MethodType) and is_kind(x.__func__, types.FunctionType)
 
 
 def is_iterator(x: object) -> bool:
     """Whether an object gives its items once, or draws random numbers."""
-    gives = hasattr(type(x), "__next__") and not isinstance(x, io.IOBase)
-    return gives or isinstance(x, NUMPY_RANDOM)
+    gives = hasattr(type(x), "__next__") and not is_kind(x, io.IOBase)
+    return gives or is_kind(x, NUMPY_RANDOM)
 
 
 _OPAQUE: dict[type, bool] = {}  # types, and whether their objects are

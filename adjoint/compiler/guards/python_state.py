@@ -33,7 +33,7 @@ from .known_types import DecimalContext, decimal_settings, is_iterator, print_se
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
 from .running_code import UNFOLLOWED, RunningCode, unknown_code
 from .slot_values import equal, is_same, names_in, now, others, pairs_of, put_back
-from .slots import ABSENT, CONTENT, PLAIN, GuardSource, place_key
+from .slots import ABSENT, CONTENT, PLAIN, GuardSource, is_kind, place_key
 from .state_snapshot import StateSnapshot
 from .warned import Warned, WarningLog
 
@@ -112,7 +112,7 @@ class Guards:
             names = self._reads.later.get(id(holder), frozenset())
             if kind == "dict" and key in names:
                 slots.append(slot)
-            elif kind in ("items", "others") and isinstance(holder, dict):
+            elif kind in ("items", "others") and is_kind(holder, dict):
                 read = [name for name in holder if name in names and name not in (key or ())]
                 parent = slot.parent
                 slots += [
@@ -150,7 +150,7 @@ class Guards:
         if slot is None:
             return "", ""
         path = self._reads.path(slot)
-        name = slot.key if isinstance(slot.key, str) else path.rpartition(".")[2]
+        name = slot.key if is_kind(slot.key, str) else path.rpartition(".")[2]
         return path, _where(_READING, lambda each: each == name, self.codes)
 
 
@@ -186,11 +186,11 @@ def is_value(x: object) -> bool:
     """Whether a program may set a slot to `x`: a tensor, a constant or a computed number, or a
     tuple, list or dict of such.
     """
-    if isinstance(x, TensorBase) or type(x) in PLAIN or type(x) is SymbolicNumber:
+    if is_kind(x, TensorBase) or type(x) in PLAIN or type(x) is SymbolicNumber:
         return True
     if type(x) is dict:
         return all(map(is_value, x.values()))
-    return isinstance(x, (list, tuple)) and all(map(is_value, x))
+    return (is_kind(x, list) or is_kind(x, tuple)) and all(map(is_value, x))
 
 
 def moved(reads: StateSnapshot, changed: Iterable[GuardSource]) -> list[GuardSource] | None:
@@ -226,7 +226,7 @@ def _parts(reads: StateSnapshot, slot: GuardSource) -> list[GuardSource]:
     if slot.kind not in ("items", "others"):
         return []
     excluded = slot.key if slot.kind == "others" else ()  # keys of which others ask
-    if isinstance(holder, dict):
+    if is_kind(holder, dict):
         half = len(value) // 2
         before = dict(zip(value[:half], value[half:], strict=True))
         now_there = {key: x for key, x in pairs_of(holder) if key not in excluded}
@@ -273,7 +273,7 @@ def _put_back_and_refuse(
 
 def remedy_of(x: object) -> str:
     """Remedy where a function is refused for an object, in words."""
-    if isinstance(x, types.BuiltinFunctionType) and name_of(x) == "_warnings.warn":
+    if is_kind(x, types.BuiltinFunctionType) and name_of(x) == "_warnings.warn":
         return "call warnings.warn(), as an attribute of the module"
     if callable(x) and not is_iterator(x):
         return "call it outside of the function"
@@ -298,7 +298,7 @@ def _assert_guardable(reads: StateSnapshot, watch: CodeObserver, slot: GuardSour
             f"compile: the function may read {path}, a NumPy array of {x.nbytes:,} bytes that "
             f"others may write{line}; give it as a tensor"
         )
-    elif isinstance(x, types.BuiltinFunctionType):
+    elif is_kind(x, types.BuiltinFunctionType):
         name = name_of(x)
         text = f"call {path}, which is {name}(), of which a program knows nothing{line}"
     else:
@@ -320,7 +320,7 @@ def _where_read(reads: StateSnapshot, watch: CodeObserver, slot: GuardSource) ->
             return line
         place = reads.slots[place].parent
     first = getattr(reads.slots[0].value, "__code__", None)  # of the function itself
-    return place_in(first, first.co_firstlineno) if isinstance(first, types.CodeType) else ""
+    return place_in(first, first.co_firstlineno) if is_kind(first, types.CodeType) else ""
 
 
 def _assert_followed(reads: StateSnapshot, watch: CodeObserver) -> None:
@@ -472,7 +472,7 @@ def watched(
         for slot in reads.changed():
             put_back(slot)
         decimals.put_back()
-        if isinstance(error, Stopped):
+        if is_kind(error, Stopped):
             watch.assert_known()
             if running.refused is not None:
                 _assert_guardable(reads, watch, running.refused)

@@ -13,22 +13,20 @@ import numpy as np
 from .code_names import is_implied
 from .code_observer import is_known
 from .known_types import HEAP, Held, InContext, Writeable, is_library_class, module_of
-from .slots import ABSENT, PLAIN, GuardSource
+from .slots import ABSENT, PLAIN, GuardSource, is_kind
 
 
 def now(slot: GuardSource) -> Any:
     """The present value of a slot."""
     kind, holder, key = slot[:3]
     if kind in ("dict", "import"):
-        return (
-            dict.get(holder, key, ABSENT) if isinstance(holder, dict) else holder.get(key, ABSENT)
-        )
+        return dict.get(holder, key, ABSENT) if is_kind(holder, dict) else holder.get(key, ABSENT)
     if kind == "kind":
         return type(holder)
     if kind in ("call", "kept"):
         return holder()
     if kind == "item":
-        if isinstance(holder, dict):
+        if is_kind(holder, dict):
             return dict.get(holder, key, ABSENT)
         return holder[key] if key < len(holder) else ABSENT
     if kind == "class":
@@ -48,19 +46,19 @@ def held_by(x: Any) -> tuple[object, ...]:
     """Contents of a container, keys of a dict first; by no method that a class of the user's may
     have put in the place of its own, which would run here.
     """
-    if isinstance(x, np.ndarray):
+    if is_kind(x, np.ndarray):
         return tuple(x.ravel().tolist())
-    if isinstance(x, OrderedDict):  # which has an order of its own
+    if is_kind(x, OrderedDict):  # which has an order of its own
         return (*OrderedDict.keys(x), *OrderedDict.values(x))
-    if isinstance(x, dict):
+    if is_kind(x, dict):
         return (*dict.keys(x), *dict.values(x))
-    base = next(each for each in CONTAINERS if isinstance(x, each))
+    base = next(each for each in CONTAINERS if is_kind(x, each))
     return tuple(base.__iter__(x))
 
 
 def pairs_of(x: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
     """Keys and values of a dict, in its order."""
-    return OrderedDict.items(x) if isinstance(x, OrderedDict) else dict.items(x)
+    return OrderedDict.items(x) if is_kind(x, OrderedDict) else dict.items(x)
 
 
 def is_same(slot: GuardSource) -> bool:
@@ -71,7 +69,7 @@ def is_same(slot: GuardSource) -> bool:
     if kind == "import" and value is ABSENT:  # once, as eagerly
         return True
     if kind == "items":
-        if isinstance(holder, dict):
+        if is_kind(holder, dict):
             if 2 * dict.__len__(holder) != len(value):
                 return False
             present: Iterable[object] = held_by(holder)
@@ -137,7 +135,7 @@ def _put_back_names(kind: type, names: frozenset[str] | None, value: Any) -> Non
 
 def others(holder: Any, keys: Collection[Any]) -> tuple[Any, ...]:
     """The contents of a dict or list, except at some keys."""
-    if isinstance(holder, dict):
+    if is_kind(holder, dict):
         rest = {key: x for key, x in pairs_of(holder) if key not in keys}
         return (*rest, *rest.values())
     return (len(holder), *(x for key, x in enumerate(holder) if key not in keys))
@@ -163,21 +161,21 @@ def put_back(slot: GuardSource) -> None:
     """Restore a slot to its value at capture."""
     kind, holder, _, value = slot[:4]
     if kind == "items":
-        if isinstance(holder, dict):  # by no method of a class of the user's, such as Counter's
-            own = OrderedDict if isinstance(holder, OrderedDict) else dict
+        if is_kind(holder, dict):  # by no method of a class of the user's, such as Counter's
+            own = OrderedDict if is_kind(holder, OrderedDict) else dict
             half = len(value) // 2
             own.clear(holder)
             for each, x in zip(value[:half], value[half:], strict=True):
                 own.__setitem__(holder, each, x)
-        elif isinstance(holder, list):
+        elif is_kind(holder, list):
             list.__setitem__(holder, slice(None), value)
-        elif isinstance(holder, set):
+        elif is_kind(holder, set):
             set.clear(holder)
             set.update(holder, value)
-        elif isinstance(holder, deque):
+        elif is_kind(holder, deque):
             deque.clear(holder)
             deque.extend(holder, value)
-        elif isinstance(holder, np.ndarray):
+        elif is_kind(holder, np.ndarray):
             holder.flat[:] = value
     elif kind == "members":
         holder[:] = value
@@ -186,7 +184,7 @@ def put_back(slot: GuardSource) -> None:
     elif kind == "keys":
         for name in [name for name in holder if name not in value]:
             del holder[name]
-    elif kind == "call" and isinstance(holder, (Held, InContext, Writeable)):
+    elif kind == "call" and is_kind(holder, (Held, InContext, Writeable)):
         holder.put_back(value)
     elif kind == "array":
         if holder.shape != value.shape:
@@ -199,14 +197,14 @@ def put_back(slot: GuardSource) -> None:
 def put(slot: GuardSource, value: object) -> None:
     """Set a single-valued slot."""
     kind, holder, key = slot[:3]
-    if kind == "item" and isinstance(holder, list):
+    if kind == "item" and is_kind(holder, list):
         list.__setitem__(
             holder, slice(key, None if value is ABSENT else key + 1),
             () if value is ABSENT else (value,),
         )  # fmt: skip
     elif kind in ("dict", "item", "import"):
-        own = OrderedDict if isinstance(holder, OrderedDict) else dict
-        if not isinstance(holder, dict):
+        own = OrderedDict if is_kind(holder, OrderedDict) else dict
+        if not is_kind(holder, dict):
             own = type(holder)
         if value is ABSENT:
             own.pop(holder, key, None)

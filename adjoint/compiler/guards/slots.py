@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, TypeVar, overload
+
+T = TypeVar("T")
+
+
+@overload
+def is_kind(x: object, kinds: type[T]) -> TypeGuard[T]: ...
+@overload
+def is_kind(x: object, kinds: tuple[type, ...]) -> bool: ...
+def is_kind(x: object, kinds: type | tuple[type, ...]) -> bool:
+    """Whether an object is of one of these types. The type alone is asked: `isinstance` reads
+    `__class__`, by the `__getattribute__` of a user's class.
+    """
+    return issubclass(type(x), kinds)
+
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 
@@ -53,7 +67,7 @@ def path_of(slots: Sequence[GuardSource], slot: GuardSource) -> str:
             words.append(str(slot.key))
             break
         holder = slots[slot.parent]
-        is_variable = isinstance(slot.needs, types.CodeType)
+        is_variable = is_kind(slot.needs, types.CodeType)
         registry = holder.parent >= 0 and slots[holder.parent].key in REGISTRIES
         if slot.kind == "cell" or (slot.kind == "dict" and is_variable):
             words.append(str(slot.key))
@@ -75,7 +89,7 @@ def _place_in(slots: Sequence[GuardSource], holder: GuardSource, x: object) -> s
     container = holder.holder
     for i, each in enumerate(holder.value):
         if each is x or getattr(each, "__dict__", ABSENT) is x:
-            if not isinstance(container, dict):
+            if not is_kind(container, dict):
                 return f"[{i}]"
             key = holder.value[i - len(holder.value) // 2]
             hidden = holder.parent >= 0 and holder.key is None

@@ -71,7 +71,7 @@ from .known_types import (
 from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
 from .slot_values import CONTAINERS, held_by, is_same, names_in
-from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, path_of, reached_of
+from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, is_kind, path_of, reached_of
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
 # What functions and classes are besides their code and attributes.
@@ -187,7 +187,7 @@ class StateSnapshot:
             self._users.update(code.co_names, given_names(code))
             self._given |= given_names(code)
         for each in code.co_consts:
-            if isinstance(each, types.CodeType):
+            if is_kind(each, types.CodeType):
                 self._learn(each)
 
     def _name(self, names: Iterable[str]) -> None:
@@ -200,15 +200,15 @@ class StateSnapshot:
                 self._waiting.extend(self._unnamed.pop(name, ()))
 
     def _visit(self, x: Any, place: int) -> None:
-        if isinstance(x, TensorBase):
+        if is_kind(x, TensorBase):
             self._visit_tensor(x, place)
             return
-        self.decimals |= isinstance(x, decimal.Decimal) or x is decimal.Decimal
+        self.decimals |= is_kind(x, decimal.Decimal) or x is decimal.Decimal
         if reads_given_names(x) and not is_named_by_library(self.slots[place]):
             self._everything = self.any_name = True
-        if isinstance(x, np.void) and isinstance(x.base, np.ndarray):  # shows a row of it
+        if is_kind(x, np.void) and is_kind(x.base, np.ndarray):  # shows a row of it
             x = x.base
-        if isinstance(x, (Op, dtype, np.dtype, np.generic)) or self._is_seen(x, place):
+        if is_kind(x, (Op, dtype, np.dtype, np.generic)) or self._is_seen(x, place):
             return
         opaque = getattr(type(x), "_read_by_name", None)
         if opaque is not None:  # whose own code looks at what it holds each time
@@ -223,12 +223,12 @@ class StateSnapshot:
                     self._add("dict", x.__dict__, name, value, place, UserCodeName(name))
             for holder, key in x._members() if hasattr(x, "_members") else ():
                 self._hold(holder, key, place)
-        elif isinstance(x, types.FunctionType):
+        elif is_kind(x, types.FunctionType):
             self._visit_function(x, place)
-        elif isinstance(x, types.MethodType):
+        elif is_kind(x, types.MethodType):
             for name in ("__func__", "__self__"):
                 self._add("attr", x, name, getattr(x, name), place, None)
-        elif isinstance(x, functools.partial):
+        elif is_kind(x, functools.partial):
             for name in ("func", "args", "keywords"):
                 value = getattr(x, name)
                 if name != "func" and is_ours(x.func):  # such as a hook with a weak reference
@@ -236,16 +236,16 @@ class StateSnapshot:
                 else:
                     self._add("attr", x, name, value, place, None)
             self._visit_own(x, place)
-        elif isinstance(x, (staticmethod, classmethod, property)):
-            for name in ("fget", "fset") if isinstance(x, property) else ("__func__",):
+        elif is_kind(x, (staticmethod, classmethod, property)):
+            for name in ("fget", "fset") if is_kind(x, property) else ("__func__",):
                 self._add("attr", x, name, getattr(x, name), place, None)
-        elif isinstance(x, np.ndarray):
+        elif is_kind(x, np.ndarray):
             self._visit_array(x, place)
             if not is_known(module_of(type(x))):
                 self._visit_own(x, place)
-        elif isinstance(x, type):
+        elif is_kind(x, type):
             self._visit_class(x, place)
-        elif isinstance(x, types.ModuleType):
+        elif is_kind(x, types.ModuleType):
             if is_users_module(x) or x.__name__ in self.modules:
                 self._visit_names(x.__dict__, place, all_of_them=False)
                 if "__getattr__" in x.__dict__ or self._catches:
@@ -370,7 +370,7 @@ class StateSnapshot:
             self.slots.append(GuardSource("dict", own, name, value, place, UserCodeName(name)))
             if is_installed(str(own.get("__file__"))):
                 self._waiting.append((value, len(self.slots) - 1))
-            elif isinstance(value, type):
+            elif is_kind(value, type):
                 self._visit_kind(value, len(self.slots) - 1)
             elif not is_of_library(value) or is_bound(value):
                 self._waiting.append((value, len(self.slots) - 1))
@@ -421,7 +421,7 @@ class StateSnapshot:
         self._visit_facts(x, _FACTS, place)
         if module in ("adjoint", config.CALLED):  # does not change; the names in its code matter
             for name, member in x.__dict__.items():
-                if not isinstance(member, types.FunctionType):
+                if not is_kind(member, types.FunctionType):
                     continue
                 if name in self._names or name in OURS_IMPLIED:
                     self._visit(member, place)
@@ -434,7 +434,7 @@ class StateSnapshot:
             self._visit(base, place)
         if type(x) is not type:
             self._visit(type(x), place)
-        if isinstance(x, abc.ABCMeta) and module not in ("adjoint", config.CALLED):
+        if is_kind(x, abc.ABCMeta) and module not in ("adjoint", config.CALLED):
             read = abc.get_cache_token  # anything may be registered with it
             self._add("call", read, "the classes registered with ABCs", read(), place, None)
 
@@ -455,11 +455,11 @@ class StateSnapshot:
         if is_iterator(x):
             self._add("iterator", x, None, None, place, None)
             return False
-        if isinstance(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
-            if isinstance(x.__self__, types.MemberDescriptorType):  # `__get__` of a slot
+        if is_kind(x, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            if is_kind(x.__self__, types.MemberDescriptorType):  # `__get__` of a slot
                 self.gotten.add(x.__self__.__name__)
                 self._name((x.__self__.__name__,))
-            elif not isinstance(x.__self__, (types.ModuleType, type)):
+            elif not is_kind(x.__self__, (types.ModuleType, type)):
                 self._add("attr", x, "__self__", x.__self__, place, None)
             elif x.__name__ != "__new__" and has_effect(x, x.__self__):
                 # It may be called where the interpreter sees no call, as by map().
@@ -476,7 +476,7 @@ class StateSnapshot:
             self._add("dict", manager, "_disable", manager.get("_disable"), place, None)
         elif type(x) is contextvars.ContextVar and (value := InContext(x)()) is not ABSENT:
             self._add("call", InContext(x), x.name, value, place, None)
-        elif isinstance(x, VIEWS):
+        elif is_kind(x, VIEWS):
             read = functools.partial(contents_of, x)
             self._add("call", read, "contents", read(), place, None)
         elif type(x) in (operator.attrgetter, operator.methodcaller):
@@ -494,15 +494,15 @@ class StateSnapshot:
             self.slots.append(GuardSource("items", x, None, (*x.keys(), *x.values()), place, None))
             here = len(self.slots) - 1
             self._waiting.extend((each, here) for each in x.values() if not is_of_library(each))
-        elif isinstance(x, CONTAINERS):  # tuples: to visit their items
+        elif is_kind(x, CONTAINERS):  # tuples: to visit their items
             self._add("items", x, None, held_by(x), place, None)
         elif self._visit_in_c(x, place):
             return
-        if isinstance(x, defaultdict):
+        if is_kind(x, defaultdict):
             self._add("attr", x, "default_factory", x.default_factory, place, None)
         if type(x) is CACHED:
             self._visit_cache(x, place)
-        if isinstance(x, BaseException):
+        if is_kind(x, BaseException):
             self._add("attr", x, "args", x.args, place, None)
             self._visit_facts(x, facts_of(type(x)), place)
         if type(x) is types.CellType:
@@ -528,7 +528,7 @@ class StateSnapshot:
             return
         self._visit(type(x), of_class)
         for name, member in self._members_of(type(x)):
-            if isinstance(member, types.MemberDescriptorType):
+            if is_kind(member, types.MemberDescriptorType):
                 value = getattr(x, name, ABSENT)
                 self._add("attr", x, name, value, place, name)
             elif type(own) is dict and name not in own and name in self._names:

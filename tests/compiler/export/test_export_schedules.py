@@ -250,7 +250,7 @@ def test_what_a_file_says_wrongly_of_schedules_is_named():
         (
             lambda x: {**x, "lr": None},
             ("optimizers", 0, "groups", 1, "options"),
-            "learning rate|'<",
+            "learning rate|lr: expected a number|'<",
         ),
     ):
         assert_refused(found, path, change, says)

@@ -43,6 +43,8 @@ import textwrap
 import threading
 import types
 import typing
+import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -969,3 +971,41 @@ def test_errors_of_super_are_those_of_python():
     kept = collections.OrderedDict()
     with pytest.raises(AttributeError, match="'super' object has no attribute 'missing'"):
         compiled(ad.ones(1))
+
+
+def test_guards_run_no_methods_of_users_classes():
+    asked = []
+
+    class Told:
+        def __init__(self):
+            self.scale = 2.0
+
+        def __getattribute__(self, name):
+            asked.append(name)
+            return object.__getattribute__(self, name)
+
+    told = Told()
+    compiled = ad.compile(lambda x: x * told.scale)
+    for _ in range(2):
+        with contextlib.suppress(Unsupported):  # since a list from outside grows
+            compiled(ad.ones(1))
+        assert "__class__" not in asked
+
+
+@pytest.mark.parametrize("fallback", ["eager", "error"])
+def test_a_refused_capture_keeps_nothing_alive(fallback):
+    held = [ad.tensor([2.0, 1.0], requires_grad=True)]
+    gone = weakref.ref(held[0])
+    compiled = ad.compile(lambda x: x * held[0] * (gone() is not None), fallback=fallback)
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(Unsupported), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a fallback says so
+            compiled(ad.ones(2))
+        held[0] = held[0].detach()
+        assert gone() is None
+    finally:
+        if collects:
+            gc.enable()

@@ -113,5 +113,5 @@ def test_a_sum_of_gradients_lies_where_it_is_wanted(kept, monkeypatch):
     for gradient, expected in held:
         ad.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-3)
     [program] = step.programs
-    assert not program.copies and not program.late
+    assert not program.bindings.copies and not program.late
     assert step.explain(x).memory < layer.weight.nbytes

@@ -423,8 +423,9 @@ def test_lazy_and_graph_modes_record_the_ops() -> None:
         graph = ad.Graph()
         with graph:
             z = _layer_norm(x, w, b)
+        assert len(graph.nodes) > 1
         np.testing.assert_allclose(z.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
-    assert run.count == 0
+    assert run.count == 1  # of the graph, whose walk calls the composite for its nodes together
 
 
 def test_backward_inside_lazy() -> None:
