@@ -104,12 +104,12 @@ lint: .venv/.test
 	$(BIN)/python tools/house.py
 	$(BIN)/mypy
 
-oracle: .venv/.built  ## the bits, nodes and launches of BASE=<commit>, compared with those of here
+oracle: .venv/.test  ## the bits, nodes and launches of BASE=<commit>, both interpreted, compared with those of here
 	@test -n "$(BASE)" || { echo "which commit was before? make oracle BASE=<commit>"; exit 2; }
 	git worktree add --force --detach build/oracle/base $(BASE)
-	PYTHONPATH=build/oracle/base $(BIN)/python tests/oracle.py record build/oracle/bits; \
+	ADJOINT_COMPILED=0 PYTHONPATH=build/oracle/base $(BIN)/python tests/oracle.py record build/oracle/bits; \
 		status=$$?; git worktree remove --force build/oracle/base; exit $$status
-	$(BIN)/python -m tests.oracle compare build/oracle/bits
+	ADJOINT_COMPILED=0 $(BIN)/python -m tests.oracle compare build/oracle/bits
 
 bench: .venv/.peers .venv/.built  ## ratios to PyTorch, measured interleaved
 	$(BIN)/python -m benchmarks
