@@ -371,7 +371,7 @@ COUNTS = (
     Count("circles of rooms", 0, circles_of_rooms, "cut the import that goes back up"),
     Count("largest circle of files", 5, largest_circle_of_files,
           "cut one import of the circle, also where it is for types only"),
-    Count("files over 600 lines", 22, over("lines", 600, "lines"), "split the file by subject"),
+    Count("files over 600 lines", 21, over("lines", 600, "lines"), "split the file by subject"),
     Count("functions over 60 lines", 5, over("functions", 60, "lines"),
           "split the function: its steps have names"),
     Count("named tuples over 10 fields", 0, over("tuples", 10, "fields"),

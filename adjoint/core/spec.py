@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, cast, overload
 
 from . import config, policy
 from .device import CPU, device
@@ -56,7 +56,7 @@ class Size(tuple[int, ...]):
 def _int_of(place: int, size: SupportsIndex) -> int:
     """A size as an int: also of a bool, a NumPy number or a tensor of one. A symbolic one stays."""
     if type(size) is SymbolicNumber:
-        return size  # type: ignore[return-value]
+        return cast("int", size)
     try:
         return operator.index(size)
     except TypeError:
