@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from adjoint.core import fork_safety, policy
 from adjoint.core.mode import DEFAULT, MODE
 from adjoint.core.signal_deferral import DEFERRED, complete
 
+from .native import needs_native
 from .signal_storm import RATES, WORKLOADS
 from .sweep import few_or_many
 
@@ -319,3 +321,36 @@ def test_children_of_a_process_whose_threads_work_do_not_hang(work: str, count: 
     with another_thread(run), another_thread(run):
         assert _forks(count, child) == 0
     assert fork_safety.given_up[0] == given_up  # each got all locks in time
+
+
+@needs_native
+def test_what_a_handler_raises_leaves_the_lock_of_llvm_free() -> None:
+    """The lock that finalizers of its objects take, too, wherever they run."""
+    import llvmlite.binding as llvm
+
+    (ad.ones(3000) * 2.5 + 1).sum()  # LLVM is ready to use
+    lock = llvm.ffi.lib._lock
+
+    class Alarmed(Exception):
+        pass
+
+    def alarm(number: int, frame: Any) -> None:
+        raise Alarmed
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    rng, raised = random.Random(0), 0
+    try:
+        while raised < 300:
+            with contextlib.suppress(Alarmed):
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 3e-4))
+                while True:
+                    with lock:
+                        raised += 0
+            raised += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    other = threading.Thread(target=llvm.get_default_triple, daemon=True)
+    other.start()
+    other.join(10)
+    assert not other.is_alive()

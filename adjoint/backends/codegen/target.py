@@ -14,6 +14,7 @@ from typing import Any
 from adjoint.core import config, debug, fork_safety, policy
 from adjoint.core.arrays import keep
 from adjoint.core.errors import InvalidArgument, Unsupported
+from adjoint.core.signal_deferral import DEFERRED
 
 from . import cache
 
@@ -57,6 +58,25 @@ class Target:
         return module
 
 
+class _LLVMLock:
+    """The lock around each call of llvmlite, also by finalizers: a handler that raises between its
+    lines would leave it held for ever, a fork by another thread would leave it held in the child.
+    """
+
+    def __init__(self) -> None:
+        self._own = fork_safety.lock()
+
+    def acquire(self) -> None:
+        """Take it, and hold handlers back."""
+        DEFERRED.begin()
+        self._own.acquire()
+
+    def release(self) -> None:
+        """Give it back, then let handlers run."""
+        self._own.release()
+        DEFERRED.end()
+
+
 @functools.lru_cache(maxsize=1)
 def _llvm() -> Any:
     """llvmlite's binding, ready to use.
@@ -67,6 +87,7 @@ def _llvm() -> Any:
         import llvmlite.binding as llvm
     except ImportError as error:
         raise Unsupported("the kernel compiler needs llvmlite: pip install llvmlite") from error
+    llvm.ffi.lib._lock._lock = _LLVMLock()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
