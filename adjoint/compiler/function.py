@@ -510,7 +510,8 @@ class CompiledFunction:
             told = _told(error)
             if self._fallback == "eager":
                 return self._give_up(told.removeprefix("compile: "), *given)
-            raise Unsupported(told).with_traceback(error.__traceback__) from None
+            error.args = (told,)
+            raise error from None
 
     def _compiled_and_run(
         self,

@@ -17,7 +17,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.compiler.capture.step_capture import CAPTURING
 from adjoint.core import policy
-from adjoint.core.errors import AutogradError, InvalidArgument, ShapeError, Unsupported
+from adjoint.core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError, Unsupported
 from adjoint.runtime.lazy import LazyValue
 from adjoint.utils.checkpoint import checkpoint
 from tests.native import needs_native
@@ -253,6 +253,21 @@ def test_fallback_and_the_line_of_what_cannot_be_captured():
     with pytest.warns(UserWarning, match="branches runs eagerly: the function reads a value"):
         assert eager(ad.ones(2)).tolist() == [2, 2]
     assert eager(-ad.ones(2)).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("held", [np.float64(2.0), {1, 2}, len, np.ones(2)])
+def test_a_result_that_programs_do_not_return_is_refused_or_falls_back(held):
+    def both(x):
+        return x * 2, held
+
+    with pytest.raises(InvalidType, match="the function returned a"):
+        ad.compile(both)(ad.ones(2))
+    with pytest.raises(Unsupported, match="the function returned a"):
+        ad.compile(both)(ad.ones(2))
+    eager = ad.compile(both, fallback="eager")
+    with pytest.warns(UserWarning, match="both runs eagerly: the function returned a"):
+        y, other = eager(ad.ones(2))
+    assert y.tolist() == [2, 2] and other is held
 
 
 def test_errors_of_the_function_are_its_own_and_change_nothing():

@@ -24,13 +24,11 @@ from ...core.tensor_type import Tensor
 from ...ops.index.selected import Selected, of_selected
 from ...ops.promotion import with_wide_numbers
 from ...ops.random.draws import Draw
-from ...runtime.fused import Declared
 from ...runtime.lazy import LazyValue
 from ...runtime.tensors import wrap
 from ..guards.code_observer import place_of_caller
 from .capturing import Capturing
 from .random_state import CapturedGenerators
-from .routine_ops import recorded
 
 if TYPE_CHECKING:
     from ...ops.random.random import Generator
@@ -113,9 +111,8 @@ class BodyRecorder(Capturing):
         self.scope = scope
         self.wants = wants  # whether a tensor from outside wants a gradient
         self.met: dict[int, _OutsideTensor] = {}
-        self.places = dict.fromkeys(map(id, arguments), "")  # where they are written
+        self.places = dict.fromkeys(map(id, arguments), "")  # arguments: where they are written
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
-        self.arguments = set(map(id, arguments))
         self.reads = reads  # of a function that is one node: what it reads is guarded there
         self.mode = MODE.get()
         self.outer = self.mode.executor
@@ -140,14 +137,6 @@ class BodyRecorder(Capturing):
         for y in result if type(result) is tuple else (result,):
             self.scope.add(y)
         return result
-
-    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
-        """Record a composite and return its result; NotImplemented where its own ops are to be
-        recorded.
-        """
-        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
-            return NotImplemented
-        return recorded(self, declared, args)
 
     def _met(self, x: TensorBase, by_view: bool = False) -> TensorBase:
         """The tensor for which an op is recorded: the symbol of an outside tensor, so that nodes
@@ -262,7 +251,7 @@ class BodyRecorder(Capturing):
         """
         if isinstance(self.outer, Capturing):
             self.outer.note_gradient_read(x)
-        elif id(x) in self.arguments:
+        elif id(x) in self.places:
             self._refuse("reads the gradient of an operand", "give it as another operand")
         elif self._is_outside(x):
             self.note_setting(lambda: x._leaf is not None and x._leaf.grad is not None)
@@ -274,7 +263,7 @@ class BodyRecorder(Capturing):
 
     def note_fact(self, what: str, x: TensorBase) -> None:
         """Refuse to say what a tensor is, besides its values, that the body has not computed."""
-        if self._is_outside(x) or id(x) in self.arguments:
+        if self._is_outside(x) or id(x) in self.places:
             self._refuse(
                 f"reads {what} of a tensor from outside", "read it outside, and give what follows"
             )

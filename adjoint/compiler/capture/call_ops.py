@@ -126,13 +126,7 @@ class _Recorded:
         with nodes.refusing(), CAPTURING:
             while True:
                 try:
-                    body, guards = watched(
-                        nodes.function,
-                        roots,
-                        lambda _, reads: capture.made(run, arguments, reads),
-                        (),
-                        names,
-                    )
+                    body, guards = watched(nodes.function, roots, made, (), names)
                     break
                 except RetraceToFollow as error:
                     if error.names <= names:

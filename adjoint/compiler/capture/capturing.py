@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import Unsupported
 from ...core.mode import Mode
+from ...core.op import Op
 from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
+from ...ops.index.selected import Selected
+from ...runtime.fused import Declared
+from .routine_ops import recorded
 
 if TYPE_CHECKING:
     from ...ops.random.random import Generator
@@ -26,10 +31,22 @@ if TYPE_CHECKING:
 
 
 class Capturing(ABC):
-    """Executor that captures. Each method is called before Python goes on.
+    """Executor that captures. Those below record; the others are told before Python goes on.
 
     Errors: Unsupported from each, for what cannot be captured.
     """
+
+    @abstractmethod
+    def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Any:
+        """Record an op and return its result."""
+
+    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        """Record a composite and return its result; NotImplemented where its own ops are to be
+        recorded.
+        """
+        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
+            return NotImplemented
+        return recorded(self, declared, args)
 
     @abstractmethod
     def meet(self, x: TensorBase) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...core.tree import TreeSpec
 from ..run.bindings import end_all, tensors_of
@@ -37,9 +37,7 @@ class ComputedResult(TreeSpec):
 
     def new(self, values: object) -> object:
         """Return the tensor that this run computed."""
-        assert isinstance(values, RunValues)
-        made = values
-        return made.computed[self.place]
+        return cast("RunValues", values).computed[self.place]
 
 
 class ArgumentResult(ComputedResult):
@@ -49,9 +47,7 @@ class ArgumentResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the argument of this run."""
-        assert isinstance(values, RunValues)
-        made = values
-        return made.arguments[self.place]
+        return cast("RunValues", values).arguments[self.place]
 
 
 class NumberResult(ComputedResult):
@@ -61,9 +57,7 @@ class NumberResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the number of this run."""
-        assert isinstance(values, RunValues)
-        made = values
-        return made.numbers[self.place]
+        return cast("RunValues", values).numbers[self.place]
 
 
 class ContainerResult(ComputedResult):
@@ -73,9 +67,7 @@ class ContainerResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the caller's own."""
-        assert isinstance(values, RunValues)
-        made = values
-        return made.numbers[-self.place]
+        return cast("RunValues", values).numbers[-self.place]
 
 
 class Results:

@@ -25,13 +25,17 @@ from ..guards.slots import PLAIN
 from .result_tree import ArgumentResult, ComputedResult, NumberResult, Results
 
 
+class UnsupportedResult(Unsupported, InvalidType):
+    """A result of a type that programs do not return: a gap, for which `fallback` serves."""
+
+
 class Returned:
     """The tensors that a function returned, and the tree spec that rebuilds its result in
     each run.
 
     Tensors that existed before (a parameter, an argument) are returned themselves, not as copies;
     an object that occurs twice remains one object.
-    Errors: InvalidType for a result that is no tensor, constant, or container of these.
+    Errors: UnsupportedResult for a result that is no tensor, constant, or container of these.
     """
 
     def __init__(
@@ -129,7 +133,7 @@ class Returned:
             spec = container(part, lambda x, name: self._of(x))
             if spec is not None:
                 return spec
-        raise InvalidType(
+        raise UnsupportedResult(
             f"compile: the function returned a {kind.__name__}; what is returned are tensors and "
             "constants, in tuples, lists, dicts and dataclasses"
         )

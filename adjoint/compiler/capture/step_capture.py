@@ -29,7 +29,6 @@ from ...core.overrides import asks
 from ...core.signal_deferral import DEFERRED, complete
 from ...core.spec import Spec
 from ...core.tensor_base import TensorBase
-from ...core.tensor_type import Tensor
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
 from ...nn import Module
@@ -40,7 +39,6 @@ from ...ops.promotion import with_wide_numbers
 from ...ops.random.draws import Draw
 from ...ops.random.generators import default_generator
 from ...runtime.cells import Cell
-from ...runtime.fused import Declared
 from ...runtime.lazy import LazyValue, record, run
 from ...runtime.memory_order import memory_like
 from ...runtime.node import INFERENCE, Item, Version
@@ -55,7 +53,6 @@ from .module_places import ModulePlaces
 from .number_indices import take_numbers
 from .random_state import AdvanceGenerator, CapturedGenerators
 from .returned_tensors import Returned
-from .routine_ops import recorded
 from .trace import Assumptions, Effects, Trace, TraceInputs
 
 if TYPE_CHECKING:
@@ -217,14 +214,6 @@ class StepRecorder(Capturing):
         return any(y.device == CPU for y in results) and any(
             isinstance(x, TensorBase) and x.device == self.device for x in inputs
         )
-
-    def composite(self, declared: Declared, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
-        """Record a composite and return its result; NotImplemented where its own ops are to be
-        recorded.
-        """
-        if any(isinstance(x, TensorBase) and type(x._data) is Selected for x in args):
-            return NotImplemented
-        return recorded(self, declared, args)
 
     def note(self, value: object, executed: bool = True) -> None:
         """Note the order of a recorded value: now, if an op has `executed`. Values that it depends

@@ -461,6 +461,11 @@ def is_library(path: str) -> bool:
     return path.startswith(("<frozen", *_LIBRARIES))
 
 
+def is_standard(path: str) -> bool:
+    """Whether a file is one of Python's own library."""
+    return path.startswith(_LIBRARIES) and not path.startswith(_INSTALLED)
+
+
 def is_installed(path: str) -> bool:
     """Whether a file was installed, and is not what this package itself is built on."""
     return path.startswith(_INSTALLED) and not path.startswith((*OURS, *_OWN_LIBRARIES))

@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import dis
-import os
-import sysconfig
 import types
 from collections.abc import Iterable
 
 from .code_names import globals_of
+from .code_observer import is_standard
 from .slots import PLAIN
 
-_FOLDERS = tuple(os.path.abspath(sysconfig.get_path(n)) + os.sep for n in ("stdlib", "platstdlib"))
-_ELSEWHERE = tuple(os.path.abspath(sysconfig.get_path(n)) + os.sep for n in ("purelib", "platlib"))
 # Modules whose variables are tables that stay, caches of results, or guarded by themselves.
 _CONSTANT_MODULES = (
     "abc ast bisect calendar codecs collections contextlib copy copyreg dataclasses decimal dis "
@@ -30,10 +27,8 @@ def state_read_by(code: types.CodeType, own: dict[str, object]) -> str:
     """A variable of its module that a function of Python's library reads and that may change: one
     that is no constant, or that a function there sets. '' for none, and for other code.
     """
-    path, module = code.co_filename, str(own.get("__name__"))
-    if not path.startswith(_FOLDERS) or path.startswith(_ELSEWHERE):
-        return ""
-    if module.partition(".")[0] in _CONSTANT:
+    module = str(own.get("__name__"))
+    if not is_standard(code.co_filename) or module.partition(".")[0] in _CONSTANT:
         return ""
     names = [name for name in globals_of(code) if name in own]
     changing = {name for name in names if not callable(own[name]) and type(own[name]) not in _STAYS}
