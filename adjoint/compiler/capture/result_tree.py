@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...core.tree import TreeSpec
 from ..run.bindings import end_all, tensors_of
@@ -37,7 +37,8 @@ class ComputedResult(TreeSpec):
 
     def new(self, values: object) -> object:
         """Return the tensor that this run computed."""
-        return cast("RunValues", values).computed[self.place]
+        assert isinstance(values, RunValues)  # a cast would be a call of Python's for each leaf
+        return values.computed[self.place]
 
 
 class ArgumentResult(ComputedResult):
@@ -47,7 +48,8 @@ class ArgumentResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the argument of this run."""
-        return cast("RunValues", values).arguments[self.place]
+        assert isinstance(values, RunValues)
+        return values.arguments[self.place]
 
 
 class NumberResult(ComputedResult):
@@ -57,7 +59,8 @@ class NumberResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the number of this run."""
-        return cast("RunValues", values).numbers[self.place]
+        assert isinstance(values, RunValues)
+        return values.numbers[self.place]
 
 
 class ContainerResult(ComputedResult):
@@ -67,7 +70,8 @@ class ContainerResult(ComputedResult):
 
     def new(self, values: object) -> object:
         """Return the caller's own."""
-        return cast("RunValues", values).numbers[-self.place]
+        assert isinstance(values, RunValues)
+        return values.numbers[-self.place]
 
 
 class Results:
