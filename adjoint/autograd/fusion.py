@@ -32,7 +32,7 @@ from ..core.symbolic_sizes import Filling, KernelGraph, all_known, guessing
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..ir.compute import quietly
-from ..ir.executable import Executable, find, keep_family, keep_sized
+from ..ir.executable import Executable, keep_family, keep_sized, peek
 from ..ir.passes import drawn, small
 from ..ir.program import Program, Value
 from ..ir.variants import Variants
@@ -86,7 +86,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
     if call is None:
         return function(*args)
     key = (places, casting and casting.signature, call)
-    plan = declared.plans.get(key)
+    plan = declared.plans.find(key)
     family = None
     if plan is None:
         family = _family(declared, key)
@@ -96,9 +96,7 @@ def execute(declared: fused.Declared, args: tuple[Any, ...]) -> Tensor | tuple[T
         plan = _made(declared, args, inputs, wants, casting, family, call)
         if isinstance(plan, str) or not plan.symbols:
             family = None
-            if len(declared.plans) >= policy.COMPOSITES:
-                declared.plans.clear()
-            declared.plans[key] = plan
+            declared.plans.put(key, plan)
         if dispatch_log.on and not isinstance(plan, str):
             dispatch_log.said(_named(function, inputs), plan.way, plan.why)
     if isinstance(plan, str):
@@ -181,11 +179,10 @@ def _family(declared: fused.Declared, key: tuple[Any, Any, _Key]) -> Variants | 
     if places or declared.native or not floats:
         return None
     others = alike, shapes
-    variants = declared.families.get((casting, others))
+    variants = declared.families.find((casting, others))
     if variants is None:
-        if len(declared.families) >= policy.COMPOSITES:
-            declared.families.clear()
-        variants = declared.families[casting, others] = Variants()
+        variants = Variants()
+        declared.families.put((casting, others), variants)
     return variants
 
 
@@ -202,7 +199,7 @@ def _keep_numbered(
     numbers: list[Any] = []
     arrays: list[Any] = []
     key = signature(declared, args, get_mode().grad, arrays, None, False, numbers)
-    if key is None or find(key) is not None:
+    if key is None or peek(key) is not None:
         return
     keep_family(key, declared, _numbered(family, plan, numbers, arrays))
 
@@ -308,7 +305,7 @@ def _sized(
     key = varies, casting and casting.signature, call.alike, () if varies else call.floats
     patterns: PlanPatterns[Fused] | None = declared.patterns.get(key)
     if patterns is None:
-        if len(declared.patterns) >= policy.COMPOSITES:
+        if len(declared.patterns) >= policy.PATTERNS:
             declared.patterns.clear()
         patterns = declared.patterns[key] = PlanPatterns()
     function = declared.function
@@ -513,6 +510,11 @@ class Fused(Op, abstract=True):
         """The kernels of the gradient, if there is one."""
         like, fill, values = self._filling
         return None if like.backward is None else like.backward.sized(fill, values)
+
+    @property
+    def sized_bytes(self) -> int:
+        """About how many bytes the plan takes beyond its kernels."""
+        return (2 if self.differentiable else 1) * self.forward.sized_bytes
 
     def with_numbers(self, floats: Sequence[float]) -> Fused | None:
         """The plan with the same kernels for other floats among the arguments; None where a
@@ -723,6 +725,11 @@ class HandWritten(Fused, abstract=True):
     routine: Routine
 
     way = "routine"
+
+    @property
+    def sized_bytes(self) -> int:
+        """About how many bytes the plan takes beyond the routine's code."""
+        return policy.COMPOSITE_BYTES
 
     def _prepare(self) -> None:
         """Look up the routine, instead of compiling kernels."""

@@ -275,7 +275,7 @@ def _by_pattern(
     key = owner, tuple(kwargs), tuple(kinds), without
     patterns = _patterns.get(key)
     if patterns is None:
-        if len(_patterns) >= policy.COMPOSITES:
+        if len(_patterns) >= policy.PATTERNS:
             _patterns.clear()
         patterns = _patterns[key] = PlanPatterns()
 

@@ -23,6 +23,7 @@ MODULES = (
     "adjoint.core.tensor_base",
     "adjoint.core.mode",
     "adjoint.core.signal_deferral",
+    "adjoint.core.sized_tables",
     "adjoint.core.overrides",
     "adjoint.core.arrays",
     "adjoint.core.elements",

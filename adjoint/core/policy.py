@@ -264,26 +264,23 @@ SCATTER_PART_BYTES = _threshold("SCATTER_PART_BYTES", 256, "operations --rows in
 
 # ---- what is kept --------------------------------------------------------------------------------
 
-# kernels and launchers, by op or by shapes and strides
-LAUNCHERS = _bound("LAUNCHERS", 4096)
-SOUND = _bound("SOUND", 1024)  # ops on specs that `infer` had nothing against
-PROGRAMS = _bound("PROGRAMS", 4096)
+# bytes of all that is kept by sizes and strides for the case that they come again; about how many
+# an executable or another launcher takes, a composite's plan beside its launchers, what is a key
+# and little else (a step of 17 executables, with their plans, takes 60 KiB)
+SIZED_BYTES = _bound("SIZED_BYTES", 32 << 20)
+EXECUTABLE_BYTES = _bound("EXECUTABLE_BYTES", 2 << 10)
+COMPOSITE_BYTES = _bound("COMPOSITE_BYTES", 2 << 10)
+KEY_BYTES = _bound("KEY_BYTES", 1 << 9)
+PATTERNS = _bound("PATTERNS", 4096)  # kinds of calls of ops, and of one composite, but for sizes
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
 SIZE_VARIANTS = _bound("SIZE_VARIANTS", 32)  # kernels for one key, between which sizes decide
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
 LINKED_TOGETHER = _bound("LINKED_TOGETHER", 32)  # of it, in one engine, which goes with the last
-COMPOSITES = _bound("COMPOSITES", 1024)  # plans of one composite
-CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came, or their kernels
+CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came
 CHAINS_MADE = _bound("CHAINS_MADE", 4)  # of them at one refresh: that is milliseconds each
 NUMBERS = _bound("NUMBERS", 64)  # of one call, remembered to see which come again
-EXECUTABLES = _bound("EXECUTABLES", 8192)  # of each of two generations: ops, composites, calls
-COMPOSITE_STRIDES = _bound("COMPOSITE_STRIDES", 256)  # launchers of one composite
-KERNEL_STRIDES = _bound("KERNEL_STRIDES", 4096)  # combinations of shapes and strides of a kernel
-ATTENTION_STRIDES = _bound("ATTENTION_STRIDES", 256)
-READY_PRODUCTS = _bound("READY_PRODUCTS", 4096)
-# bytes of plans: one takes 50 to 300 KiB, so that some 1,500 sizes of images are known; twice as
-# much where products are remembered besides
-ONEDNN_PLAN_BYTES = _bound("ONEDNN_PLAN_BYTES", 256 << 20)
+# primitives that oneDNN keeps by itself, of some 40 KiB each: equal layers of a program share them
+ONEDNN_PRIMITIVES = _bound("ONEDNN_PRIMITIVES", 64)
 # bytes that a scan keeps for its gradient; beyond, it keeps what segments begin with, and runs them
 # again: a forward more
 SCAN_KEEPS = _bound("SCAN_KEEPS", 1 << 30)

@@ -23,6 +23,7 @@ from ..core.dtype import LOW_PRECISION, from_numpy_dtype
 from ..core.errors import AdjointError, OutOfMemoryError, Unsupported
 from ..core.mode import DEFAULT, MODE
 from ..core.op import Op
+from ..core.sized_tables import SizedTable
 from ..core.spec import Spec, assert_possible
 from . import executable
 from .executable import known
@@ -195,7 +196,7 @@ def remember_numbered(
     numbers: list[Any] = []
     alike = op.without_numbers(numbers)
     key = signature(alike, arrays, False, [], None, True, numbers)
-    if key is None or not _is_kept(arrays, result) or executable.find(key) is not None:
+    if key is None or not _is_kept(arrays, result) or executable.peek(key) is not None:
         return
     records = _records(op, result)
 
@@ -274,16 +275,14 @@ _BOOL = np.dtype(bool)
 
 # Cached random draws: (class, fields after seed and draw, but the device) -> a function from seed
 # and draw to the array.
-draws: dict[Any, Any] = {}
+draws: SizedTable[Any] = SizedTable("draws", lambda draw: policy.EXECUTABLE_BYTES)
 executable.forgettable(draws.clear)
 
 
 def remember_draw(op: Op, draw: Callable[[int, int], Any]) -> None:
     """Cache `draw` for eager calls of such an op without inputs on the CPU."""
-    if len(draws) >= policy.LAUNCHERS:
-        draws.clear()
     _, _, *fields, _ = op._attributes()
-    draws[type(op), tuple(fields)] = draw
+    draws.put((type(op), tuple(fields)), draw)
 
 
 forget = executable.forget
@@ -302,7 +301,8 @@ def _as_array(compute: Callable[..., Any], xp: Any, *arrays: Any) -> np.ndarray:
     return np.asarray(compute(xp, *arrays))
 
 
-_sound: dict[Any, Op] = {}  # ops, by identity, on arrays that `infer` had nothing against
+# Ops, by identity, on arrays that `infer` had nothing against.
+_sound: SizedTable[Op] = SizedTable("checked specs", lambda op: policy.KEY_BYTES)
 
 
 def _assert_sound(op: Op, arrays: list[Any]) -> None:
@@ -311,11 +311,9 @@ def _assert_sound(op: Op, arrays: list[Any]) -> None:
         op.infer(*map(spec_of, arrays))
         return
     key = (id(op), *[(a.shape, a.dtype) for a in arrays])
-    if key not in _sound:
+    if _sound.find(key) is None:
         op.infer(*map(spec_of, arrays))
-        if len(_sound) >= policy.SOUND:
-            _sound.clear()
-        _sound[key] = op
+        _sound.put(key, op)
 
 
 def compute_elsewhere(op: Op, xp: Any, arrays: list[Any]) -> Any:

@@ -1,5 +1,6 @@
 cimport cython
 from ..core.arrays cimport CachedLaunch, PhiloxState, CachedView, CachedViews, signature
+from ..core.sized_tables cimport SizedTable
 
 cdef class Executable:
     cdef public object launch, owner, op, constants, seen
@@ -10,11 +11,9 @@ cdef class Executable:
     cdef public CachedViews viewers
     cdef public bint records
 
-cdef class _Cache:
-    cdef public dict young, old
-
-cdef _Cache _cache
+cdef SizedTable _cache
 cpdef Executable find(object key)
+cpdef Executable peek(object key)
 cpdef keep(object key, Executable executable)
 cpdef tuple inputs_of(Executable executable, object tensors)
 @cython.locals(numbers=list, family=Executable, executable=Executable)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import policy
 from ..core.arrays import CachedLaunch, CachedView, CachedViews, signature
 from ..core.op import Op
+from ..core.sized_tables import SizedTable
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -64,38 +65,29 @@ class Executable:
         self.seen = None
 
 
-class _Cache:
-    """Two generations of executables. Those used move to the younger one; when it is full it
-    becomes the older one, and executables not used since the last change are dropped.
-    """
-
-    __slots__ = ("old", "young")
-
-    def __init__(self) -> None:
-        self.young: dict[Any, Executable] = {}
-        self.old: dict[Any, Executable] = {}
+def _weigh(executable: Executable) -> int:
+    """About how many bytes an executable takes, with the plan of its composite."""
+    return policy.EXECUTABLE_BYTES + getattr(executable.op, "sized_bytes", 0)
 
 
-_cache = _Cache()
+_cache = SizedTable("executables", _weigh)
 _forgettable: list[Callable[[], object]] = []
 
 
 def find(key: Hashable) -> Executable | None:
     """The cached executable with this signature, or None."""
     executable = _cache.young.get(key)
-    if executable is None and _cache.old:
-        executable = _cache.old.get(key)
-        if executable is not None:
-            keep(key, executable)
-    return executable
+    return _cache.again(key) if executable is None else executable
+
+
+def peek(key: Hashable) -> Executable | None:
+    """`find` that does not count as a use: what was cached in this very call came once."""
+    return _cache.peek(key)
 
 
 def keep(key: Hashable, executable: Executable) -> None:
     """Cache an executable by its signature."""
-    if len(_cache.young) >= policy.EXECUTABLES:
-        _cache.old = _cache.young
-        _cache.young = {}
-    _cache.young[key] = executable
+    _cache.put(key, executable)
 
 
 def keep_family(key: Hashable, owner: object, make: Maker) -> None:
@@ -147,7 +139,7 @@ def keep_sized(owner: object, args: Iterable[Any], make: SizedMaker, grad: bool 
     """
     alike = owner.without_numbers([]) if isinstance(owner, Op) else owner
     key = signature(alike, args, grad, [], None, True, [], [])
-    if key is not None and find(key) is None:
+    if key is not None and peek(key) is None:
         family = Executable(make, alike, None, False)
         family.seen = _SIZED
         keep(key, family)
@@ -193,7 +185,7 @@ def known(op: Op, arrays: list[Any]) -> Any:
 
 def forget_calls() -> None:
     """Empty the cache."""
-    _cache.young, _cache.old = {}, {}
+    _cache.clear()
 
 
 def forget() -> None:
@@ -211,7 +203,7 @@ def forgettable(clear: Callable[[], object]) -> None:
 def counts() -> dict[str, int]:
     """The number of cached executables by the name of their op or function."""
     numbers: dict[str, int] = {}
-    for executable in (*_cache.young.values(), *_cache.old.values()):
+    for executable in _cache.values():
         if executable.seen is _SIZED:
             continue
         owner = executable.owner

@@ -18,7 +18,7 @@ from ..core.dtype import dtype
 from ..core.op import Op
 from ..core.tensor_base import TensorBase
 from ..ir.compute import draws
-from ..ir.executable import Executable, find, keep
+from ..ir.executable import Executable, keep, peek
 from . import tensors as making
 from .tensors import get_mode, ndarray
 
@@ -53,7 +53,7 @@ def learn(owner: object, args: tuple[Any, ...], what: Any, inputs: list[Any]) ->
             constants = tuple([None if isinstance(x, TensorBase) else x for x in inputs])
     else:
         key = signature(what.declared, inputs, mode.grad, [])
-    executable = None if key is None else find(key)
+    executable = None if key is None else peek(key)
     if executable is None or (constants is not None and executable.launcher is None):
         return
     passed: list[Any] = []
@@ -109,7 +109,7 @@ def learn_new(
         keep(key, Executable(data.copy().copy, owner, None, False))
         return
     kind, stream = draw
-    draw_function = draws.get((kind, (data.shape, y.dtype)))
+    draw_function = draws.peek((kind, (data.shape, y.dtype)))
     if stream.twister is not None:
         call = functools.partial(_followed, stream, kind.__name__.lower(), data.shape, y.dtype)
         keep(key, Executable(call, owner, None, False))

@@ -16,6 +16,7 @@ from ..core import dispatch_log, policy
 from ..core.device import CPU
 from ..core.dtype import LOW_PRECISION
 from ..core.errors import AdjointError, NotTraceable
+from ..core.sized_tables import SizedTable
 from ..core.symbolic_scalar import ScalarGraph
 from ..ir import compute as core_compute
 from ..ir.executable import forgettable
@@ -23,6 +24,7 @@ from ..ir.program import Node, Program, Value
 from .lazy import LazyValue, run
 
 if TYPE_CHECKING:
+    from ..backends.native.lowering.composite import Composite
     from ..core.protocols import Observer
     from .cells import Cell, GraphState
 
@@ -134,9 +136,13 @@ def given(cell: Cell) -> list[Any]:
     return [x.array if isinstance(x, LazyValue) else x for x in cell.inputs]
 
 
+def _weigh(kept: tuple[tuple[Composite, Any] | None]) -> int:
+    return policy.KEY_BYTES + (0 if kept[0] is None else kept[0][0].sized_bytes)
+
+
 # By the ops of chains, shapes and dtypes: the kernel for any numbers, and the function from these
 # to the kernel's numbers; None where there is none.
-_kernels: dict[Any, tuple[Any, Any] | None] = {}
+_kernels: SizedTable[tuple[tuple[Composite, Any] | None]] = SizedTable("kernels of chains", _weigh)
 _states: WeakSet[Any] = WeakSet()  # states whose `chains` hold kernels
 
 
@@ -171,16 +177,16 @@ def _made(cells: list[Any]) -> tuple[Any, list[tuple[int, int]]]:
                 key.append((type(x), x))
         names[cell] = ~k
     chain_key = tuple(key)
-    if chain_key not in _kernels:
-        if len(_kernels) >= policy.CHAINS:
-            _kernels.clear()
-        _kernels[chain_key] = _compiled(cells, places)
-    made = _kernels[chain_key]
+    kept = _kernels.find(chain_key)
+    if kept is None:
+        kept = (_compiled(cells, places),)
+        _kernels.put(chain_key, kept)
+    made = kept[0]
     values = None if made is None else made[1](*numbers)
     return (None if made is None or values is None else made[0].with_numbers(values)), places
 
 
-def _compiled(cells: list[Any], places: list[tuple[int, int]]) -> tuple[Any, Any] | None:
+def _compiled(cells: list[Any], places: list[tuple[int, int]]) -> tuple[Composite, Any] | None:
     arithmetic = ScalarGraph()
     values = {cells[k].inputs[j]: Value(cells[k].inputs[j].spec) for k, j in places}
     inputs, nodes = list(values.values()), []

@@ -19,6 +19,7 @@ from ..core.dtype import float32, get_default_dtype
 from ..core.mode import MODE
 from ..core.op import Op
 from ..core.overrides import ABSENT, FOLLOWED, overridden
+from ..core.sized_tables import SizedTable
 from ..ir import compute
 from ..ir.executable import forgettable
 from ..ir.variants import Variants
@@ -77,8 +78,8 @@ class Declared:
     )  # fmt: skip
 
     run: Callable[..., Any]  # the public function, which calls this one or its kernels
-    plans: dict[Any, Any]  # by arguments and casts: the fused op, or the reason why there is none
-    families: dict[Any, Variants]  # variants of such ops, by the same without numbers
+    plans: SizedTable[Any]  # by arguments and casts: the fused op, or the reason why there is none
+    families: SizedTable[Variants]  # variants of such ops, by the same without numbers
     patterns: dict[Any, Any]  # what makes such ops for any sizes, by the same without these, too
 
     def __init__(
@@ -88,10 +89,19 @@ class Declared:
         self.native = native
         self.always = always
         self.apart = apart
-        self.plans = {}
-        self.families = {}
+        self.plans = SizedTable("plans of composites", _weigh_plan)
+        self.families = SizedTable("families of composites", _weigh_family)
         self.patterns = {}
         _every.add(self)
+
+
+def _weigh_plan(plan: Any) -> int:
+    """About how many bytes a plan takes, or the reason why there is none."""
+    return policy.KEY_BYTES + getattr(plan, "sized_bytes", 0)
+
+
+def _weigh_family(variants: Variants) -> int:
+    return policy.KEY_BYTES + max(policy.COMPOSITE_BYTES, sum(map(_weigh_plan, variants.made)))
 
 
 _every: weakref.WeakSet[Declared] = weakref.WeakSet()

@@ -65,7 +65,6 @@ WAITING = {
     ("backends/native/lowering/multi_tensor.py", "CHUNK"): "OPTIMIZER_CHUNK",
     ("backends/native/lowering/multi_tensor.py", "_TABLES"): "OPTIMIZER_TABLES",
     ("backends/codegen/run.py", "QUICK"): "KERNEL_QUICK",
-    ("backends/codegen/run.py", "REMEMBERED"): "KERNEL_STRIDES",
 }
 NUMBERS_IN_PLACE = {"INTERNED", "INTERNED_TYPED"}  # as yet
 

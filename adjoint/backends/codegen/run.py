@@ -19,6 +19,7 @@ import numpy as np
 from adjoint.core import debug, fork_safety, policy
 from adjoint.core.arrays import addresses, call
 from adjoint.core.errors import DTypeError, InvalidArgument, ShapeError
+from adjoint.core.sized_tables import SizedTable
 
 from . import cache, ir, linear, target
 from .analysis import cost, in_place
@@ -42,7 +43,6 @@ Runner: TypeAlias = Callable[[int, bytes, int], None]
 
 NUMPY = {name: np.dtype(name) for name in ir.STORAGE if name != "bfloat16"}
 NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
-REMEMBERED = 4096  # combinations of shapes and strides a kernel keeps
 QUICK = 65536  # additions below which the GIL is kept
 
 
@@ -234,6 +234,10 @@ class Pair:
         return [*(x.transpose(self.order) for x in parts), *(arrays[k] for k in self.positions)]
 
 
+def _weigh(entry: KernelEntry | Pair) -> int:
+    return policy.EXECUTABLE_BYTES
+
+
 class Compiled:
     """A kernel that can be called with arrays.
 
@@ -249,7 +253,7 @@ class Compiled:
         kernel.close()
         self.kernel = kernel = linear.flattened(kernel)
         kernel.close()
-        self._entries: dict[tuple, KernelEntry | Pair] = {}
+        self._entries = SizedTable("calls of kernels", _weigh)  # by shapes and strides
         self._plans = {False: PlanFamily(), True: PlanFamily()}  # True: with outputs that are given
         self._flat: list[RowMajorPlan] = []  # the latest first
         self._flat_asked = 0
@@ -289,16 +293,14 @@ class Compiled:
             key = (key, tuple([(x.shape, x.strides, x.dtype) for x in outs]))
         if shape is not None:
             key = (key, tuple(shape))
-        entry = self._entries.get(key)
+        entry = self._entries.find(key)
         if entry is None:
             if len(scalars) != len(self.kernel.scalars):
                 wanted = len(self.kernel.scalars)
                 raise InvalidArgument(f"kernel: takes {wanted} scalars, not {len(scalars)}")
             entry = self._prepare(arrays, None if out is None else outs, shape)
             entry.forget()
-            if len(self._entries) >= REMEMBERED:
-                self._entries.clear()
-            self._entries[key] = entry
+            self._entries.put(key, entry)
         if out is None:
             outs = entry.allocate()
             if isinstance(entry, KernelEntry):  # the shortest way, which cannot find an overlap

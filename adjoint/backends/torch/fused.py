@@ -13,12 +13,13 @@ import linecache
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from ...core import policy
 from ...core.errors import NotTraceable
+from ...core.sized_tables import SizedTable
 from ...ir.partition import Device, kernels
 from ...ir.program import Program
 from ..codegen import triton as text
@@ -58,6 +59,13 @@ def reason_off(device: Any) -> str:
     return "Triton's kernels are for GPUs; TRITON_INTERPRET=1 lets its interpreter run them"
 
 
+_Launching: TypeAlias = "tuple[Any, Any, text.Text, list[list[int]]]"
+
+
+def _weigh(known: _Launching) -> int:
+    return policy.EXECUTABLE_BYTES + 2 * len(known[2].source)
+
+
 class Launch:
     """A kernel with the sizes of its axes and the values of its scalars, to be run on tensors.
 
@@ -76,7 +84,7 @@ class Launch:
         self.shapes = [tuple(self.sizes[a] for a in o.axes) for o in made]
         self.dtypes = [torch_dtype(_numpy(o.dtype)) for o in made]
         # By strides: the functions, and how outputs lie.
-        self.made: dict[Any, tuple[Any, Any, text.Text, list[list[int]]]] = {}
+        self.made = SizedTable("launchers of a device", _weigh)
         self.written()  # whether it can be
 
     def written(
@@ -103,7 +111,7 @@ class Launch:
         1. Those that would lie as `outs` do are written there.
         """
         key = tuple([t.stride() for t in given])
-        known = self.made.get(key)
+        known = self.made.find(key)
         if known is None:
             strides = [
                 list(t.stride()) if t.ndim == len(v.axes)
@@ -115,9 +123,7 @@ class Launch:
             end = function_of(written.source, f"{self.name}_end") if written.shares else None
             made = [_strides(o.axes, self.sizes, order) for o in self.kernel.outputs]
             known = function_of(written.source, self.name), end, written, made
-            if len(self.made) >= policy.COMPOSITE_STRIDES:
-                self.made.clear()
-            self.made[key] = known
+            self.made.put(key, known)
         function, end, how, made = known
         device = given[0].device
         outputs = [

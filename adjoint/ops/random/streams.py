@@ -316,7 +316,7 @@ def drawn(
     else:
         number = next_draw(generator)
     if plain and place is CPU and core_compute.accelerate is not None:
-        known = core_compute.draws.get((kind, fields))
+        known = core_compute.draws.find((kind, fields))
         found = None if known is None else known(*number)
         if found is not None:
             return fresh(found)  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from ....core import policy
 from ....core.arrays import address as place_of
 from ....core.arrays import addresses
 from ....core.errors import NotTraceable, Unsupported
+from ....core.sized_tables import SizedTable
 from ....core.spec import Spec
 from ..runtime.pool import default_pool
 from . import attention_code as machine
@@ -37,6 +38,10 @@ def plan(specs: Sequence[Spec], statics: Sequence[Any], wants: Sequence[bool]) -
         return Attention(specs, statics[-2], statics[-1], wants)
     except Unsupported as error:
         raise NotTraceable(str(error)) from None
+
+
+def _weigh(words: bytes) -> int:
+    return policy.KEY_BYTES + len(words)
 
 
 class Attention:
@@ -96,7 +101,8 @@ class Attention:
             *(1, 1, 1, *self.heads)[-2:], *sizes, blocks * tile_passes.BLOCK, spans, self.groups,
             int(causal), self.mask, machine.bits(factor),
         )  # fmt: skip
-        self.words: dict[Any, bytes] = {}  # all but addresses, by the arrays' strides
+        # All but addresses, by the arrays' strides.
+        self.words = SizedTable("words of attention", _weigh)
 
     def run(self, address: int, chunks: int, arrays: list[Any]) -> None:
         """Run a kernel."""
@@ -107,15 +113,13 @@ class Attention:
         which come last.
         """
         key = tuple([x.strides for x in arrays])
-        words = self.words.get(key)
+        words = self.words.find(key)
         if words is None:
-            if len(self.words) >= policy.ATTENTION_STRIDES:
-                self.words.clear()
             steps = [step for x in arrays for step in _steps(x)]
             if address == self.code.backward:
                 steps += [x.strides[0] for x in arrays[-2:]]  # from group to group
             words = struct.pack(f"{len(self.sizes) + len(steps)}q", *self.sizes, *steps)
-            self.words[key] = words
+            self.words.put(key, words)
         return words
 
     def forward(self, arrays: list[Any], into: Any = None) -> tuple[list[Any], list[Any]]:

@@ -20,6 +20,7 @@ from ....core import policy
 from ....core.arrays import address
 from ....core.errors import InvalidArgument, ShapeError, Unsupported
 from ....core.op import Op
+from ....core.sized_tables import SizedTable
 from ....ir.compute import launcher_of, quietly, remember
 from ..onednn import api as onednn
 from ..onednn.api import BIAS, DST, SRC, WEIGHTS, Descriptor, Primitive
@@ -31,6 +32,7 @@ from ..onednn.plan import (
     PrimitiveStep,
     aligned,
     bytes_of,
+    forget_plan,
     planned,
     threads,
 )
@@ -472,7 +474,11 @@ class _Ready(NamedTuple):
     workers: int  # of the pool for which it was made; 0: it does not matter
 
 
-_ready: dict[Any, _Ready] = {}
+def _weigh(ready: _Ready) -> int:
+    return policy.KEY_BYTES if ready.run is None else bytes_of(_plan_of(ready.run))
+
+
+_ready = SizedTable("products", _weigh)
 
 
 def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Ready | None:
@@ -481,7 +487,7 @@ def ready_for(a: Any, b: Any, bias: Any = None, library: str = "product") -> _Re
     """
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return None
-    ready = _ready.get(_key(a, b, bias, library))
+    ready = _ready.find(_key(a, b, bias, library))
     if ready is None or (ready.workers and ready.workers != threads()):
         return None
     if bias is not None:
@@ -595,7 +601,9 @@ def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -
     by_place = np.may_share_memory(a, x) and np.may_share_memory(b, y)
     if run is not None and library != "product" and (not by_place or type(run) is _OnCopies):
         run = functools.partial(_run_on_operands, library, run)
-    _put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
+    if library != "product":
+        _ready.pop(_key(a, b, bias))  # one of both is asked next time, and counts
+    _ready.put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
 
 
 def _run_on_operands(library: str, run: Any, x: Any, y: Any, *others: Any) -> None:
@@ -618,17 +626,7 @@ def _key(a: Any, b: Any, bias: Any, library: str = "product") -> Any:
 
 def _remember(a: Any, b: Any, bias: Any, run: Any, shape: Sizes) -> None:
     always = run is None and a.shape[-2] * a.shape[-1] * b.shape[-1] <= policy.PRODUCT_SMALL
-    _put(_key(a, b, bias), _Ready(run, shape, a.dtype, 0 if always else threads()))
-
-
-def _put(key: Any, ready: _Ready) -> None:
-    if len(_ready) >= policy.READY_PRODUCTS:
-        _ready.clear()
-    _ready[key] = ready
-    if isinstance(_plan_of(ready.run), OneDnnPlan):  # which take more than all else
-        size = sum(bytes_of(_plan_of(r.run)) for r in _ready.values())
-        if size > policy.ONEDNN_PLAN_BYTES:
-            _ready.clear()
+    _ready.put(_key(a, b, bias), _Ready(run, shape, a.dtype, 0 if always else threads()))
 
 
 def _plan_of(run: Any) -> Any:
@@ -672,11 +670,14 @@ def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str |
 
 def _planned(a: Any, b: Any, bias: Any, activation: str | None, batch: Sizes) -> Any:
     """The plan, and which operands it wants as contiguous copies; None where there is none."""
-    key = (
+    return planned(_plan_key(a, b, bias, activation), _prepare, a, b, batch, bias, activation)
+
+
+def _plan_key(a: Any, b: Any, bias: Any, activation: str | None) -> Any:
+    return (
         "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
         None if bias is None else bias.shape, activation, threads(),
     )  # fmt: skip
-    return planned(key, _prepare, a, b, batch, bias, activation)
 
 
 def _library(
@@ -689,6 +690,7 @@ def _library(
     shape = (*batch, a.shape[-2], b.shape[-1])
     if out is None and activation is None:
         _remember(a, b, bias, _run_of(plan, copy_a, copy_b), shape)
+        forget_plan(_plan_key(a, b, bias, None))  # which `_ready` has
     if copy_a:
         a = np.ascontiguousarray(a)
     if copy_b:

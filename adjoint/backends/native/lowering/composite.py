@@ -14,6 +14,7 @@ import numpy as np
 
 from ....core import policy
 from ....core.errors import NotTraceable
+from ....core.sized_tables import SizedTable
 from ....core.spec import prod
 from ....core.symbolic_scalar import ScalarGraph
 from ....core.symbolic_sizes import SYMBOLS, all_known
@@ -42,6 +43,10 @@ _Step: TypeAlias = "tuple[LaunchFunction, int, Callable[[Sequence[Any]], Any] | 
 _Launching: TypeAlias = "tuple[list[_Step], Dims]"
 
 
+def _weigh(launching: _Launching) -> int:
+    return policy.KEY_BYTES + len(launching[0]) * policy.EXECUTABLE_BYTES
+
+
 def _step(launch: LaunchFunction, places: Sequence[int], stage: int = -1) -> _Step:
     return launch, places[0], itemgetter(*places) if len(places) > 1 else None, stage
 
@@ -57,7 +62,8 @@ class Composite:
     # (*inputs) -> the outputs by the launchers, checked: an array from `direct`, else a list; None
     # for inputs that lie otherwise.
     launch: Callable[..., Any] | None
-    remembered: dict[Any, _Launching]  # by strides
+    _known: tuple[Any, _Launching] | None  # launchers for the strides that came first
+    _others: SizedTable[_Launching] | None  # for further ones
     program: Program | None = None  # where it is known by that; keeps the ops
 
     def __init__(
@@ -136,7 +142,7 @@ class Composite:
     def _begin(self) -> None:
         """Prepares for calls, now that the sizes are known."""
         self.small = all(n < block_cache.SMALLEST // 2 for n in self.nbytes)
-        self.remembered = {}
+        self._known = self._others = None
         self._forget_launch()
 
     def sized(self, fill: Callable[[Any], Any], values: Sequence[float] | None = None) -> Composite:
@@ -204,7 +210,7 @@ class Composite:
 
     def launch_for(self, key: Any) -> Callable[..., Any] | None:
         """The launch for arrays with such a key; None where there is none yet."""
-        known = self.remembered.get(key)
+        known = self._find(key)
         if known is not None:
             self._use(*known)
         return None if known is None else self.launch
@@ -248,21 +254,40 @@ class Composite:
     def _first(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs for arrays that lie as none did lately, by launchers for such arrays."""
         key = self.key_of(arrays)
-        known = self.remembered.get(key)
+        known = self._find(key)
         if known is None:
-            if len(self.remembered) >= policy.COMPOSITE_STRIDES:
-                self.remembered.clear()
-            known = self.remembered[key] = self._prepared(arrays)
+            known = self._prepared(arrays)
+            self._remember(key, known)
         self._use(*known)
         outputs = self._launch(arrays)
         return self._run(list(arrays)) if outputs is None else outputs
 
     def prepare(self, arrays: Sequence[Any]) -> Callable[..., Any] | None:
         """The launch for arrays like these, which are large enough, without running it."""
-        key = self.key_of(arrays)
-        known = self.remembered[key] = self._prepared(arrays)
+        known = self._prepared(arrays)
+        self._remember(self.key_of(arrays), known)
         self._use(*known)
         return self.launch
+
+    def _find(self, key: Any) -> _Launching | None:
+        """The launchers for arrays with such a key; None where there are none yet."""
+        if self._known is not None and self._known[0] == key:
+            return self._known[1]
+        return None if self._others is None else self._others.find(key)
+
+    def _remember(self, key: Any, known: _Launching) -> None:
+        """Keep launchers: those that come first with the composite, further ones in the budget."""
+        if self._known is None or self._known[0] == key:
+            self._known = key, known
+            return
+        if self._others is None:
+            self._others = SizedTable("launchers of composites", _weigh)
+        self._others.put(key, known)
+
+    @property
+    def sized_bytes(self) -> int:
+        """About how many bytes it takes beyond its kernels, with its first launchers."""
+        return policy.COMPOSITE_BYTES + len(self.stages) * policy.EXECUTABLE_BYTES
 
     def key_of(self, arrays: Sequence[Any]) -> Any:
         """The key of a launch: the strides of those arrays that are read."""

@@ -14,6 +14,7 @@ from ....core import dispatch_log, policy
 from ....core.dtype import bfloat16
 from ....core.errors import AdjointError, NotTraceable
 from ....core.op import Op
+from ....core.sized_tables import SizedTable
 from ....ir import compute as core_compute
 from ....ir.compute import quietly, spec_of
 from ....ir.executable import forgettable
@@ -33,9 +34,18 @@ ndarray = np.ndarray
 
 _FLOAT32 = np.dtype(np.float32)
 # By op, shapes, dtypes and numbers: what needs to know these, or the reason why there is none.
-_programs: dict[Any, KernelCall | str] = {}
-_families: dict[Any, Variants] = {}  # by the same but for the numbers: programs for others, too
+_programs: SizedTable[KernelCall | str] = SizedTable(
+    "kernels of ops", lambda program: policy.EXECUTABLE_BYTES
+)
+# By the same but for the numbers: programs for others, too.
+_families: SizedTable[Variants] = SizedTable(
+    "families of ops", lambda variants: policy.EXECUTABLE_BYTES
+)
 _patterns: dict[Any, Variants] = {}  # by the same but for sizes, too: kernels for others
+
+
+def _weigh_launcher(launch: tuple[LaunchFunction | None]) -> int:
+    return policy.EXECUTABLE_BYTES
 
 
 class KernelCall:
@@ -56,9 +66,8 @@ class KernelCall:
         self.values = values
         self.varies = None in pattern.fixed
         self.scalars = values(*pattern.floats(numbers))
-        self.launchers: dict[
-            Any, LaunchFunction | None
-        ] = {}  # by the arrays' strides, for any numbers
+        # By the arrays' strides, for any numbers; there may be none for some.
+        self.launchers = SizedTable("launchers of kernels", _weigh_launcher)
 
     def with_numbers(self, numbers: Sequence[Any]) -> tuple[KernelCall, Sequence[float]] | None:
         """The program and the kernel's scalars for these; None where it is not their kernel."""
@@ -73,17 +82,12 @@ class KernelCall:
         pattern = self.pattern
         given = [a for a in pattern.boxed(arrays) if type(a) is ndarray]
         key = tuple([a.strides for a in given])
-        if key not in self.launchers:
-            if len(self.launchers) >= policy.PROGRAMS:
-                self.launchers.clear()
-            self.launchers[key] = launcher(
-                pattern.compiled,
-                given,
-                self.shapes,
-                scalars=scalars,
-                parallel=self.parallel,
+        if self.launchers.find(key) is None:
+            launch = launcher(
+                pattern.compiled, given, self.shapes, scalars=scalars, parallel=self.parallel,
                 outs=self._outs(given),
-            )
+            )  # fmt: skip
+            self.launchers.put(key, (launch,))
         launch = self.launcher(key, scalars)
         result = None if launch is None else launch(*given)
         if result is not None:
@@ -97,7 +101,8 @@ class KernelCall:
 
     def launcher(self, key: Any, scalars: Sequence[float]) -> Any:
         """The launcher for arrays of such strides; None where there is none yet."""
-        launch = self.launchers.get(key)
+        kept = self.launchers.peek(key)
+        launch = None if kept is None else kept[0]
         return launch.numbered(scalars) if launch is not None and self.scalars else launch
 
     def _remember(
@@ -233,7 +238,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     given, arrays = arrays, _with_floats(arrays)
     key = (op, *[(a.shape, a.dtype) if type(a) is ndarray else _number(a) for a in arrays])
     try:
-        program = _programs.get(key)
+        program = _programs.find(key)
     except TypeError:
         return NotImplemented  # an array among the op's fields
     numbers = numbers_of(op, arrays)
@@ -243,9 +248,7 @@ def accelerate(op: Op, arrays: Sequence[Any]) -> Any:
     if program is None and variant is None:
         program = _prepare(op, arrays)
         if isinstance(program, str) or not program.varies:
-            if len(_programs) >= policy.PROGRAMS:
-                _programs.clear()
-            _programs[key] = program
+            _programs.put(key, program)
         if dispatch_log.on:
             what = dispatch_log.named(op.name, arrays)
             if isinstance(program, KernelCall):
@@ -304,11 +307,10 @@ def _family(op: Op, arrays: Sequence[Any]) -> Variants:
             for a in arrays
         ],
     )
-    variants = _families.get(key)
+    variants = _families.find(key)
     if variants is None:
-        if len(_families) >= policy.PROGRAMS:
-            _families.clear()
-        variants = _families[key] = Variants()
+        variants = Variants()
+        _families.put(key, variants)
     return variants
 
 
@@ -363,7 +365,7 @@ def pattern_call(op: Op, arrays: Sequence[Any], vary: bool = False, box: Any = N
     key = pattern_key(op, arrays, vary, box)
     variants = _patterns.get(key)
     if variants is None:
-        if len(_patterns) >= policy.PROGRAMS:
+        if len(_patterns) >= policy.PATTERNS:
             _patterns.clear()
         variants = _patterns[key] = Variants()
     for pattern in variants.made:

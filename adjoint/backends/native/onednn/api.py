@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from typing import Any
 
-from ....core import config, fork_safety
+from ....core import config, fork_safety, policy
 from ....core.errors import AdjointError, Unsupported
 
 PACKAGE = "onednn-cpu-gomp"
@@ -160,6 +160,8 @@ class Library:
         self.lock = fork_safety.lock()
         engine = c_void_p()
         self.check(self.dll.dnnl_engine_create(byref(engine), 1, 0), "making an engine")
+        kept = self.dll.dnnl_set_primitive_cache_capacity(policy.ONEDNN_PRIMITIVES)
+        self.check(kept, "keeping primitives")
         self.engine = engine
 
     def _version(self) -> tuple[str, int]:

@@ -8,7 +8,6 @@ and at which offset. A generated loop sets the addresses and executes the steps 
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import functools
@@ -22,6 +21,7 @@ import numpy as np
 from ....core import dispatch_log, policy
 from ....core.arrays import address, addresses, array_at, call
 from ....core.errors import InvalidArgument, Unsupported
+from ....core.sized_tables import SizedTable
 from ...codegen.emit import Module, Reg
 from ..runtime import signals
 from ..runtime.launch_list import Launch
@@ -431,33 +431,17 @@ def _placed(
     return PrimitiveStep(step.primitive, arguments)
 
 
-class Plans(collections.OrderedDict[Hashable, Any]):
-    """Plans by their keys, the last used last; together they take `ONEDNN_PLAN_BYTES` at most."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nbytes = 0
-
-    def put(self, key: Hashable, plan: Any) -> None:
-        """Keep a plan, and drop those that were not used for longest, but never this one."""
-        self[key] = plan
-        self.nbytes += bytes_of(plan)
-        while self.nbytes > policy.ONEDNN_PLAN_BYTES and len(self) > 1:
-            self.nbytes -= bytes_of(self.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Drop all."""
-        super().clear()
-        self.nbytes = 0
-
-
 def bytes_of(plan: Any) -> int:
     """About how many bytes what was planned takes, alone or with what belongs to it."""
     each = plan if isinstance(plan, tuple) else (plan,)
     return sum((x.nbytes for x in each if isinstance(x, OneDnnPlan)), _PLAN_BYTES)
 
 
-_plans = Plans()
+def _weigh(kept: tuple[Any]) -> int:
+    return bytes_of(kept[0])
+
+
+_plans = SizedTable("plans of oneDNN", _weigh)
 
 
 def release_memory() -> None:
@@ -467,22 +451,25 @@ def release_memory() -> None:
         work.array = np.empty(0, np.uint8)
 
 
+def forget_plan(key: Hashable) -> None:
+    """Drop the plan of this key: another table has it."""
+    _plans.pop(key)
+
+
 def planned(key: Hashable, build: Callable[..., Any], *arguments: Any) -> Any:
     """The plan of this key, build(*arguments) when first asked for; None where that is Unsupported.
 
-    The plans used last are kept.
+    Plans are kept in the budget of all that is kept by size.
     """
-    try:
-        plan = _plans[key]
-        _plans.move_to_end(key)
-    except KeyError:
+    kept = _plans.find(key)
+    if kept is None:
         there = onednn.unavailable() is None
         with onednn.single_threaded(onednn.library()) if there else contextlib.nullcontext():
-            if key in _plans:  # another thread was quicker
-                return _plans[key]
-            try:
-                plan = build(*arguments)
-            except Unsupported:
-                plan = None
-            _plans.put(key, plan)
-    return plan
+            kept = _plans.find(key)  # another thread may have been quicker
+            if kept is None:
+                try:
+                    kept = (build(*arguments),)
+                except Unsupported:
+                    kept = (None,)
+                _plans.put(key, kept)
+    return kept[0]

@@ -21,6 +21,7 @@ import numpy as np
 from ....core import policy
 from ....core.errors import NotTraceable, Unsupported
 from ....core.op import Op
+from ....core.sized_tables import SizedTable
 from ....ir import compute as core_compute
 from ....ir.compute import quietly
 from ... import numpy as reference
@@ -105,9 +106,24 @@ def over(op: Op, names: Any, x: Any) -> Draw:
     return Draw(*draw.asked, x)
 
 
-@functools.lru_cache(maxsize=1024)
+def _weigh(kept: tuple[Draw | None]) -> int:
+    return policy.KEY_BYTES if kept[0] is None else policy.EXECUTABLE_BYTES
+
+
+_draws = SizedTable("draws of arrays", _weigh)
+
+
 def _draw(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: bytes) -> Draw | None:
     """The draw of such an array; None where NumPy is to draw it."""
+    key = kind, shape, dtype, numbers
+    kept = _draws.find(key)
+    if kept is None:
+        kept = (_made(*key),)
+        _draws.put(key, kept)
+    return kept[0]
+
+
+def _made(kind: Kind, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: bytes) -> Draw | None:
     if not math.prod(shape) or (kind.layered and platform.machine() not in ("x86_64", "AMD64")):
         return None  # elsewhere NumPy's compiler may have joined products and sums
     try:

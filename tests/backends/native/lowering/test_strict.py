@@ -24,14 +24,13 @@ from adjoint.runtime.fused import fused
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
-from adjoint.backends.native.lowering import kernel_execution, tracing
+from adjoint.backends.native.lowering import tracing
 
 ROOT = pathlib.Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_execution, "_programs", {})
+def _nothing_is_known() -> None:
     compute.forget()
 
 

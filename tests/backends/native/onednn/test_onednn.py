@@ -20,7 +20,7 @@ from adjoint.backends.native.gemm import products
 from adjoint.backends.native.onednn import api as onednn
 from adjoint.backends.native.onednn import eager_convolution, pooling_plans
 from adjoint.backends.native.onednn import plan as onednn_plan
-from adjoint.core import policy
+from adjoint.core import policy, sized_tables
 from adjoint.core.errors import Unsupported
 
 from .onednn_cases import needs_onednn, workers  # noqa: F401
@@ -165,7 +165,8 @@ def test_several_python_threads_at_once(workers, monkeypatch):  # noqa: F811
 @needs_onednn
 def test_without_generated_code_the_same_steps_run(monkeypatch):
     arrays = operands()
-    monkeypatch.setattr(onednn_plan, "_plans", type(onednn_plan._plans)())
+    table = sized_tables.SizedTable("plans of oneDNN", onednn_plan._plans.weigh)
+    monkeypatch.setattr(onednn_plan, "_plans", table)
     pool = onednn_plan._pool()
     before = pool.num_threads
     pool.set_num_threads(1)
@@ -257,9 +258,18 @@ def test_memory_does_not_grow(workers):  # noqa: F811
     assert resident() - before < 2 << 20
 
 
+@pytest.fixture
+def few_plans(monkeypatch):
+    """A budget with room for a MiB beside what is there."""
+    for _ in range(2):
+        sized_tables.turn()
+    onednn_plan._plans.clear()
+    products._ready.clear()
+    monkeypatch.setattr(policy, "SIZED_BYTES", sized_tables.kept_bytes() + (1 << 20))
+
+
 @needs_onednn
-def test_plans_are_bounded_by_their_bytes_and_the_last_used_stay(monkeypatch):
-    monkeypatch.setattr(onednn_plan, "_plans", onednn_plan.Plans())
+def test_plans_are_bounded_by_their_bytes_and_those_that_come_again_stay(few_plans):
     w = np.ones((16, 3, 3, 3), np.float32)
 
     def images(n):
@@ -267,29 +277,26 @@ def test_plans_are_bounded_by_their_bytes_and_the_last_used_stay(monkeypatch):
         eager_convolution.conv(x, w, None, (1, 1), ((0, 0),) * 2, (1, 1), 1, (n - 2, n - 2))
 
     images(20)
-    [one] = onednn_plan._plans.values()
-    size = onednn_plan.bytes_of(one)
-    assert 32 << 10 < size < 1 << 20
-    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 4 * size)
+    plans = onednn_plan._plans
+    [(one,)] = plans.values()
+    assert 32 << 10 < onednn_plan.bytes_of(one) < 1 << 20
     for n in range(21, 40):
         images(20)
         images(n)
-        plans = onednn_plan._plans
-        assert plans.nbytes == sum(map(onednn_plan.bytes_of, plans.values())) <= 4 * size
-    assert one in plans.values() and 1 < len(plans) < 19
-    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 0)
-    images(50)
-    assert len(plans) == 1  # the one in use
-    plans.clear()
-    assert plans.nbytes == 0
+        assert plans.measured() <= sized_tables.kept_bytes() <= policy.SIZED_BYTES
+    assert one in [plan for (plan,) in plans.values()] and 1 < len(plans) < 19
+
+
+@needs_onednn
+def test_the_library_keeps_few_primitives_itself():
+    kept = ctypes.c_int()
+    onednn.library().dll.dnnl_get_primitive_cache_capacity(ctypes.byref(kept))
+    assert kept.value == policy.ONEDNN_PRIMITIVES
 
 
 @needs_onednn
 @pytest.mark.skipif(not target.host().has("avx512bw"), reason="oneDNN's bfloat16 needs AVX-512")
-def test_products_that_are_remembered_are_bounded_by_their_bytes(monkeypatch):
-    monkeypatch.setattr(onednn_plan, "_plans", onednn_plan.Plans())
-    monkeypatch.setattr(products, "_ready", {})
-    monkeypatch.setattr(policy, "ONEDNN_PLAN_BYTES", 1 << 20)
+def test_products_that_are_remembered_are_bounded_by_their_bytes(few_plans, monkeypatch):
     made = []
     plan = onednn_plan.OneDnnPlan.run
 
