@@ -1,15 +1,17 @@
-"""What is kept for the case that a size comes again, in one budget: `policy.SIZED_BYTES` over all
-tables together.
+"""What is kept for the case that a size comes again, in one budget over all tables together:
+`policy.SIZED_BYTES` of what came once, `policy.REPEATED_BYTES` of what came again.
 
 Sentences, images and last batches have other sizes with each call. What was made for one is kept in
-a `SizedTable`. Its entries are *fresh* until they are found again, and then *young*. When all
-tables together would take more than the budget, there is a *turn* of all of them: what came once is
-dropped; and where the rest takes more than half of the budget, what was not found since the last
-turn is dropped, too. So sizes that never come again do not drive out those that do.
+a `SizedTable`. Its entries are *fresh* until they are found again, and then *young*. When a budget
+would be exceeded there is a *turn* of all tables: what came once is dropped; and where the rest
+takes more than half of its budget, what was not found since the last turn is dropped, too. So sizes
+that never come again do not drive out those that do. Of what was dropped a hash stays: what is made
+a second time has come again, as where a program's sizes together take more than the first budget.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 
@@ -19,12 +21,19 @@ from . import policy
 class _Budget:
     """The tables, and how many bytes they take together."""
 
-    __slots__ = ("nbytes", "tables", "turns")
+    __slots__ = ("again", "dropped", "known", "once", "turns")
 
     def __init__(self) -> None:
-        self.nbytes = 0  # of what was put, also into tables that are gone since
+        self.once = 0  # bytes of what is fresh, also in tables that are gone since
+        self.again = 0  # of the rest
         self.turns = 0
-        self.tables: weakref.WeakSet[SizedTable] = weakref.WeakSet()
+        self.known: dict[int, weakref.ref[SizedTable]] = {}
+        self.dropped: set[int] = set()  # hashes of keys that came once
+
+    def tables(self) -> list[SizedTable]:
+        """All that are not gone."""
+        found = [reference() for reference in list(self.known.values())]
+        return [table for table in found if table is not None]
 
 
 _budget = _Budget()
@@ -56,7 +65,7 @@ class SizedTable:
         self.fresh = {}
         self.old = {}
         self.weigh = weigh
-        _budget.tables.add(self)
+        _budget.known[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
 
     def find(self, key: Hashable) -> object:
         """The value of a key, which then has been found again; None without one."""
@@ -66,7 +75,11 @@ class SizedTable:
     def again(self, key: Hashable) -> object:
         """`find` for a key that is not young."""
         value = self.fresh.pop(key, None)
-        if value is None and self.old:
+        if value is not None:
+            nbytes = self.weigh(value)
+            _budget.once -= nbytes
+            _budget.again += nbytes
+        elif self.old:
             value = self.old.pop(key, None)
         if value is not None:
             self.young[key] = value
@@ -80,23 +93,32 @@ class SizedTable:
         return self.old.get(key) if value is None else value
 
     def put(self, key: Hashable, value: object) -> None:
-        """Keep a value. Where the budget is used up, this is what the next turn begins with."""
+        """Keep a value. Where its budget is used up, this is what the next turn begins with."""
         nbytes = self.weigh(value)
-        if _budget.nbytes + nbytes > policy.SIZED_BYTES:
-            turn()
-        _budget.nbytes += nbytes
-        if self.young.pop(key, None) is None and self.old.pop(key, None) is None:
-            self.fresh[key] = value
+        if self.pop(key) or id(self) ^ hash(key) in _budget.dropped:
+            if _budget.again + nbytes > policy.REPEATED_BYTES:
+                turn()
+            _budget.again += nbytes
+            self.young[key] = value
         else:
-            self.fresh.pop(key, None)
-            self.young[key] = value  # another value for what came again
+            if _budget.once + nbytes > policy.SIZED_BYTES:
+                turn()
+            _budget.once += nbytes
+            self.fresh[key] = value
 
-    def pop(self, key: Hashable) -> None:
-        """Drop the value of a key, if it has one."""
-        for each in (self.young, self.fresh, self.old):
-            value = each.pop(key, None)
-            if value is not None:
-                _budget.nbytes -= self.weigh(value)
+    def pop(self, key: Hashable) -> bool:
+        """Drop the value of a key, if it has one; whether that had come again."""
+        value = self.fresh.pop(key, None)
+        if value is not None:
+            _budget.once -= self.weigh(value)
+            return False
+        value = self.young.pop(key, None)
+        if value is None:
+            value = self.old.pop(key, None)
+        if value is None:
+            return False
+        _budget.again -= self.weigh(value)
+        return True
 
     def clear(self) -> None:
         """Drop all."""
@@ -117,19 +139,26 @@ class SizedTable:
         return len(self.young) + len(self.fresh) + len(self.old)
 
 
+def _forget(number: int, reference: weakref.ref[SizedTable]) -> None:
+    _budget.known.pop(number, None)
+
+
 def turn() -> None:
     """Drop what came once, from all tables; and what was not found again since the last turn, where
-    the rest takes more than half of the budget.
+    the rest takes more than half of its budget.
     """
-    tables = list(_budget.tables)
+    tables = _budget.tables()
     for table in tables:
+        if len(_budget.dropped) > policy.DROPPED_KEYS:
+            _budget.dropped.clear()
+        _budget.dropped.update([id(table) ^ hash(key) for key in list(table.fresh)])
         table.fresh.clear()
     left = sum(table.measured() for table in tables)
-    if 2 * left > policy.SIZED_BYTES:
+    if 2 * left > policy.REPEATED_BYTES:
         for table in tables:
             table.old, table.young = table.young, {}
         left = sum(table.measured() for table in tables)
-    _budget.nbytes = left
+    _budget.once, _budget.again = 0, left
     _budget.turns += 1
 
 
@@ -140,13 +169,13 @@ def turns() -> int:
 
 def kept_bytes() -> int:
     """About how many bytes all that is kept by size takes."""
-    return sum(table.measured() for table in list(_budget.tables))
+    return sum(table.measured() for table in _budget.tables())
 
 
 def inventory() -> dict[str, tuple[int, int]]:
     """The number of entries and their bytes, by the tables' names."""
     listed: dict[str, tuple[int, int]] = {}
-    for table in list(_budget.tables):
+    for table in _budget.tables():
         count, nbytes = listed.get(table.name, (0, 0))
         listed[table.name] = count + len(table), nbytes + table.measured()
     return listed

@@ -70,7 +70,7 @@ def results(rows: int) -> list[bytes]:
 
 def fresh_entries() -> int:
     """How many entries came once."""
-    return sum(len(table.fresh) for table in list(sized_tables._budget.tables))
+    return sum(len(table.fresh) for table in sized_tables._budget.tables())
 
 
 class Counted:
