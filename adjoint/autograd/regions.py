@@ -103,11 +103,11 @@ class Region:
         """Call the composite; give outputs their values, and release what lies between."""
         began = time.perf_counter_ns()
         results = self._call([x.array for x in self.inputs])
-        self._assert_agree(results)
+        outputs = [reference() for reference in self.outputs]
+        self._assert_agree(outputs, results)
         self.seen = versions_of(self.inputs)
         changed = pass_over(self.cells)
-        for reference, y in zip(self.outputs, results, strict=True):
-            output = reference()
+        for output, y in zip(outputs, results, strict=True):
             if output is not None and output.array is None:
                 output.array = y
         state.runs += len(changed)
@@ -119,10 +119,9 @@ class Region:
             for cell in changed:
                 cell.let_inputs_go()
 
-    def _assert_agree(self, results: Sequence[Any]) -> None:
+    def _assert_agree(self, outputs: Sequence[Cell | None], results: Sequence[Any]) -> None:
         """Refuse results of other shapes or dtypes than the graph has inferred."""
-        for reference, y in zip(self.outputs, results, strict=True):
-            cell = reference()
+        for cell, y in zip(outputs, results, strict=True):
             if cell is not None and (y.shape != cell.shape or y.dtype != cell.dtype):
                 raise GraphError(
                     f"{self.declared.function.__name__}: gives shape {tuple(y.shape)} and "

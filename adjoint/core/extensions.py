@@ -33,6 +33,7 @@ MODULES = (
     "adjoint.runtime.lazy",
     "adjoint.runtime.chains",
     "adjoint.runtime.cells",
+    "adjoint.runtime.repeats",
     "adjoint.runtime.tensors",
     "adjoint.runtime.views",
     "adjoint.runtime.record",

@@ -360,7 +360,8 @@ class Cell(LazyValue):
         """Raise GraphError, on behalf of the operation `name`, if the cell was removed from its
         graph.
         """
-        if self.about and self.about.get("removed"):
+        about = None if self.rare is None else self.rare.about
+        if about and about.get("removed"):
             raise GraphError(
                 f"{name}: node {self.label!r} of shape {tuple(self.shape)} was removed from its "
                 "graph; build what you need again, or replace the node before removing it"
@@ -953,7 +954,8 @@ def _walk(state: GraphState, needed: list[Cell], chain: Chain, profiler: Observe
             raise _no_value(cell)
         if chaining:
             waiting = len(promised)
-            if not cell.fleeting and chain.takes(cell):
+            cutoff = rare is not None and rare.cutoff
+            if not (cell.fleeting or cutoff) and chain.takes(cell, cell.order):
                 if stale:
                     cell.seen = versions
                     cell.stale = False
