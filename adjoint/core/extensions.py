@@ -44,6 +44,7 @@ MODULES = (
     "adjoint.runtime.op_functions",
     "adjoint.autograd.engine",
     "adjoint.autograd.recording",
+    "adjoint.autograd.regions",
     "adjoint.ops.index.slicing",
     "adjoint.ops.index.indexing",
     "adjoint.ops.shape.movement",

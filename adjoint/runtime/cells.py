@@ -386,7 +386,8 @@ class Cell(LazyValue):
         """The Leaf where gradients of this cell end, or the node of the outside tensor through
         which they go on; None where the cell is computed, or its leaf is frozen.
         """
-        tensor = self.handle()
+        rare = self.rare
+        tensor = None if rare is None else rare.handle()
         node = None if tensor is None else tensor._node
         return None if node is self else node
 
@@ -1024,8 +1025,9 @@ def release(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.op is not None:
             cell.array = None
-            if cell.given:
-                cell.region.tape = None
+            rare = cell.rare
+            if rare is not None and rare.given:
+                rare.region.tape = None
 
 
 # ---- walks ---------------------------------------------------------------------------------------
