@@ -32,16 +32,7 @@ from .identity_guards import IdentityGuards, version_of
 from .known_types import DecimalContext, decimal_settings, is_iterator, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
 from .running_code import UNFOLLOWED, RunningCode, unknown_code
-from .slot_values import (
-    equal,
-    is_same,
-    names_now,
-    now,
-    others,
-    pairs_of,
-    put_back,
-    version_given,
-)
+from .slot_values import equal, is_same, names_now, now, others, pairs_of, put_back, version_given
 from .slots import ABSENT, CONTENT, PLAIN, GuardSource, is_kind, place_key
 from .state_snapshot import StateSnapshot
 from .warned import Warned, WarningLog

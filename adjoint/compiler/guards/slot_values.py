@@ -110,8 +110,8 @@ def version_given(kind: type) -> int:
 
 
 def names_now(kind: type, names: frozenset[str] | None) -> tuple[Any, ...]:
-    """What `names_in` gives, and the version of the class by which that is seen at once; 0 where it
-    has none.
+    """Names of a class, as `names_in` has them, and its version, by which it is seen at once that
+    they are the same; 0 where it has none.
     """
     version = version_given(kind)
     return (*names_in(kind, names), version)
