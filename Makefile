@@ -59,7 +59,8 @@ test: .venv/.peers .venv/.built  ## every op, every module, every promise once
 	$(PYTEST) tests/backends/codegen
 
 test-all: .venv/.peers .venv/.built  ## what is left: many cases of each, and other ways to compute (docs/testing.md)
-	$(OTHERS) -m sweep --ignore=tests/backends/native
+	$(OTHERS) -m sweep $(filter-out tests/backends/%,$(FORKS))
+	$(OTHERS) -m sweep $(addprefix --ignore=,tests/backends/native $(FORKS))
 	$(PYTEST) -m sweep tests/backends/codegen
 	$(PYTEST) -m "" tests/backends/native
 	ADJOINT_BACKEND=numpy $(PYTEST) -m "" $(BOTH) tests/test_differential.py
@@ -73,7 +74,8 @@ TURN = $$($(BIN)/python -m tests.turn $(1))
 
 test-turn: .venv/.peers .venv/.built  ## of test-all, what the commit's hash chooses (tests/turn.py), and the core interpreted
 	@$(BIN)/python -m tests.turn
-	$(OTHERS) -m sweep --seventh $(call TURN,seventh) --ignore=tests/backends/native
+	$(OTHERS) -m sweep --seventh $(call TURN,seventh) $(filter-out tests/backends/%,$(FORKS))
+	$(OTHERS) -m sweep --seventh $(call TURN,seventh) $(addprefix --ignore=,tests/backends/native $(FORKS))
 	$(PYTEST) -m "" --seventh $(call TURN,seventh) tests/backends/codegen tests/backends/native
 	$(BIN)/python -m tests.turn on $(call TURN,processor) env ADJOINT_OPTIMIZE=0 $(PYTEST) $(NARROW)
 	ADJOINT_COMPILED=0 $(PYTEST) $(CORE)

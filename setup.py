@@ -56,7 +56,7 @@ def marked(step: str) -> Iterator[bool]:
     """A step with a mark on disk until it has ended; yields whether the last one was interrupted,
     in which case files that look newer than their sources may lack their ends.
     """
-    mark = ROOT / "build" / f"{step}.{sys.implementation.cache_tag}.unfinished"
+    mark = ROOT / "build" / f"{step}.unfinished"
     interrupted = mark.exists()
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
@@ -85,7 +85,7 @@ class Build(build_ext):
             if all((ROOT / name).exists() for name in names):
                 return
         note.unlink(missing_ok=True)  # first: what follows may be interrupted
-        with marked("extensions") as interrupted:
+        with marked(f"extensions.{sys.implementation.cache_tag}") as interrupted:
             self.force = self.force or interrupted
             super().run()
         if all(Path(self.get_ext_fullpath(each.name)).exists() for each in self.extensions):
@@ -100,6 +100,7 @@ def made() -> list[Extension]:
         return []
     try:
         import numpy
+        from Cython import __version__ as version
         from Cython.Build import cythonize
     except ImportError:
         return []
@@ -134,11 +135,12 @@ def made() -> list[Extension]:
         "always_allow_keywords": True,
         "warn.unreachable": False,
     }
-    # Cython declares what the NumPy that it finds has, so another NumPy's C files do not compile.
-    place = f"build/cython/{sys.implementation.cache_tag}-numpy-{numpy.__version__}"
-    with marked("cython") as interrupted:
+    # Cython declares what the NumPy that it finds has, so another NumPy's C files do not compile;
+    # another Python's do.
+    place = f"cython/{version}-numpy-{numpy.__version__}"
+    with marked(place.replace("/", "-")) as interrupted:
         found = cythonize(
-            each, build_dir=place, compiler_directives=directives, quiet=True,
+            each, build_dir=f"build/{place}", compiler_directives=directives, quiet=True,
             include_path=[str(ROOT)], force=interrupted or None, nthreads=os.cpu_count() or 1,
         )  # fmt: skip
     for extension in found:

@@ -9,7 +9,6 @@ region: the reverse walk over the tape of that call.
 
 from __future__ import annotations
 
-import copy
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -82,7 +81,10 @@ class Region:
         cells = [copies[cell] for r in self.cells if (cell := r()) is not None and cell in copies]
         if not self.usable or not all(x in copies for x in self.inputs):
             return
-        other = copy.copy(self)
+        other = Region.__new__(Region)
+        other.declared, other.statics, other.usable = self.declared, self.statics, True
+        other.attached, other.flows = self.attached, self.flows
+        other.wanted, other.seen = self.wanted, self.seen
         other.inputs = tuple([copies[x] for x in self.inputs])
         other.outputs = tuple([_NOTHING if x is None else x.reference for x in outputs])
         other.cells = tuple([x.reference for x in cells])
@@ -102,14 +104,17 @@ class Region:
     def run(self, state: GraphState) -> None:
         """Call the composite; give outputs their values, and release what lies between."""
         began = time.perf_counter_ns()
-        results = self._call([x.array for x in self.inputs])
-        self._assert_agree(results)
+        arrays: list[Any] = []
+        for cell in self.inputs:
+            arrays.append(cell.array)
+        results = self._call(arrays)
+        outputs = [reference() for reference in self.outputs]
+        self._assert_agree(outputs, results)
         self.seen = versions_of(self.inputs)
         changed = pass_over(self.cells)
-        for reference, y in zip(self.outputs, results, strict=True):
-            output = reference()
+        for n, output in enumerate(outputs):
             if output is not None and output.array is None:
-                output.array = y
+                output.array = results[n]
         state.runs += len(changed)
         if state.observer is not None:
             each = (time.perf_counter_ns() - began) // max(len(changed), 1)
@@ -119,10 +124,10 @@ class Region:
             for cell in changed:
                 cell.let_inputs_go()
 
-    def _assert_agree(self, results: Sequence[Any]) -> None:
+    def _assert_agree(self, outputs: list[Cell | None], results: list[Any]) -> None:
         """Refuse results of other shapes or dtypes than the graph has inferred."""
-        for reference, y in zip(self.outputs, results, strict=True):
-            cell = reference()
+        for n, cell in enumerate(outputs):
+            y = results[n]
             if cell is not None and (y.shape != cell.shape or y.dtype != cell.dtype):
                 raise GraphError(
                     f"{self.declared.function.__name__}: gives shape {tuple(y.shape)} and "
@@ -132,17 +137,20 @@ class Region:
 
     # ---- the call --------------------------------------------------------------------------------
 
-    def _call(self, arrays: Sequence[Any]) -> list[Any]:
+    def _call(self, arrays: list[Any]) -> list[Any]:
         """The arrays of the outputs; the tape is kept where a backward will ask for gradients."""
         leaves: dict[int, Leaf] = {}
-        inputs: list[Any] = []
-        for i, array in enumerate(arrays):
-            x: Any = wrap(array)
-            if i in self.wanted:
-                x._node = x._leaf = leaves[i] = Leaf(x)
-            inputs.append(x)
-        tensors = iter(inputs)
-        args = [next(tensors) if x is _UNKNOWN else x for x in self.statics]
+        args: list[Any] = []
+        n = 0
+        for static in self.statics:
+            if static is not _UNKNOWN:
+                args.append(static)
+                continue
+            x: Any = wrap(arrays[n])
+            if n in self.wanted:
+                x._node = x._leaf = leaves[n] = Leaf(x)
+            args.append(x)
+            n += 1
         mode = MODE.get()
         try:
             MODE.set(_GRAD if leaves else _NO_GRAD)
@@ -166,7 +174,7 @@ class Region:
             or not tape[1].keys() >= set(wants)
         ):
             self.wanted = self.wanted.union(wants)
-            self._call(arrays)
+            self._call(list(arrays))
             tape, self.tape = self.tape, None
             assert tape is not None
         nodes, leaves = tape

@@ -102,6 +102,8 @@ cpdef bint copy_memory(object to, object source) except -1
 @cython.locals(handle=TensorBase, count=int64_t, owned=bint)
 cpdef int64_t references(object tensor) except -1
 
+cpdef int64_t identity(object it) except -1
+
 @cython.locals(place=p_int64, kernel=kernel_t, run=run_t, at=int64_t, state=int64_t)
 cpdef object call(int64_t code, int64_t chunks, object words, object pool, bint quick)
 

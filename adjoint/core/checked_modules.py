@@ -25,6 +25,7 @@ WHAT = "a function of adjoint"
 STATE: dict[str, tuple[tuple[str, str, object], ...]] = {WHAT: ()}
 _ABSENT = object()
 _originals: dict[tuple[str, str], object] = {}
+_imported = [True]  # whether modules were imported that nobody has looked at
 
 
 class Watched(types.ModuleType):
@@ -33,6 +34,8 @@ class Watched(types.ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
         before = self.__dict__.get(name, _ABSENT)
         super().__setattr__(name, value)
+        if isinstance(value, types.ModuleType):  # Python gives a package what was imported of it
+            _imported[0] = True
         if not _is_ours_that_sets():
             _note(self.__name__, name, before, value)
 
@@ -71,6 +74,9 @@ def watch_modules() -> None:
     """Watch all modules of this library that have been imported, but for backends, whose namespaces
     are told apart by their types.
     """
+    if not _imported[0]:
+        return
+    _imported[0] = False
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != NAME or name.startswith(f"{NAME}.backends."):
             continue

@@ -97,7 +97,7 @@ def compute(op: Op, arrays: list[Any]) -> Any:
     """The result of `op` on arrays and numbers: by the cached executable for such inputs, otherwise
     by `compute_anew`.
     """
-    result = known(op, arrays)
+    result = None if op.view else known(op, arrays)  # views are cached where they are made
     return compute_anew(op, arrays) if result is None else result
 
 

@@ -46,6 +46,9 @@ cpdef object refresh(object targets)
 @cython.locals(reached=list, cell=Cell)
 cpdef object push(Cell changed)
 
+@cython.locals(cell=Cell, rare=Rare)
+cpdef object release(object cells)
+
 @cython.locals(missing=list, cell=Cell)
 cpdef list missing_of(tuple cells, dict promised)
 

@@ -360,7 +360,8 @@ class Cell(LazyValue):
         """Raise GraphError, on behalf of the operation `name`, if the cell was removed from its
         graph.
         """
-        if self.about and self.about.get("removed"):
+        about = None if self.rare is None else self.rare.about
+        if about and about.get("removed"):
             raise GraphError(
                 f"{name}: node {self.label!r} of shape {tuple(self.shape)} was removed from its "
                 "graph; build what you need again, or replace the node before removing it"
@@ -385,7 +386,8 @@ class Cell(LazyValue):
         """The Leaf where gradients of this cell end, or the node of the outside tensor through
         which they go on; None where the cell is computed, or its leaf is frozen.
         """
-        tensor = self.handle()
+        rare = self.rare
+        tensor = None if rare is None else rare.handle()
         node = None if tensor is None else tensor._node
         return None if node is self else node
 
@@ -953,7 +955,8 @@ def _walk(state: GraphState, needed: list[Cell], chain: Chain, profiler: Observe
             raise _no_value(cell)
         if chaining:
             waiting = len(promised)
-            if not cell.fleeting and chain.takes(cell):
+            cutoff = rare is not None and rare.cutoff
+            if not (cell.fleeting or cutoff) and chain.takes(cell, cell.order):
                 if stale:
                     cell.seen = versions
                     cell.stale = False
@@ -1022,8 +1025,9 @@ def release(cells: Iterable[Cell]) -> None:
     for cell in cells:
         if cell.op is not None:
             cell.array = None
-            if cell.given:
-                cell.region.tape = None
+            rare = cell.rare
+            if rare is not None and rare.given:
+                rare.region.tape = None
 
 
 # ---- walks ---------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 cimport cython
+from .lazy cimport LazyValue
 
 cdef class Chain:
     cdef public object state
@@ -7,11 +8,13 @@ cdef class Chain:
     cdef dict _known
     cdef object _shape
     cdef Py_ssize_t _most, _made
-    cpdef bint takes(self, object cell) except -1
-    @cython.locals(cells=list, done=Py_ssize_t)
+    @cython.locals(cells=dict)
+    cpdef bint takes(self, LazyValue cell, Py_ssize_t order) except -1
+    @cython.locals(cells=list, done=Py_ssize_t, cell=LazyValue)
     cpdef compute(self)
     cpdef forget(self, Py_ssize_t kept=*)
-    @cython.locals(key=tuple, arrays=list, places=list)
+    @cython.locals(key=tuple, arrays=list, places=list, x=LazyValue)
     cdef object _by_kernel(self, list cells)
 
-cpdef list given(object cell)
+@cython.locals(arrays=list, x=LazyValue)
+cpdef list given(LazyValue cell)

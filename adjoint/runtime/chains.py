@@ -41,21 +41,20 @@ class Chain:
     def __init__(self, state: GraphState, profiler: Observer | None) -> None:
         self.state = state
         self._profiler = profiler  # None: nobody wants to see what is computed
-        self.cells: dict[Any, None] = {}
+        self.cells: dict[Any, int] = {}  # with their `order`
         self._known = state.chains
         self._shape: Any = None  # of the promised cells
         self._most = 0  # the largest number of cells in the chain
         self._made = 0  # kernels that this walk has asked for
 
-    def takes(self, cell: Any) -> bool:
+    def takes(self, cell: LazyValue, order: int) -> bool:
         """Promise a cell if it can be part of a chain, computing the cells promised before where it
         does not fit them.
         """
-        op, shape, rare = cell.op, cell.shape, cell.rare
+        op: Any = cell.op
         if not op.pointwise or op.strict or cell.device is not CPU:
             return False
-        if rare is not None and rare.cutoff:
-            return False
+        shape = cell.shape
         cells = self.cells
         if shape != self._shape:
             if cells:
@@ -69,7 +68,7 @@ class Chain:
             if not self._most:
                 return False
             self.compute()
-        cells[cell] = None
+        cells[cell] = order
         return True
 
     def compute(self) -> None:
@@ -77,7 +76,7 @@ class Chain:
 
         Errors: what ops raise; then what was not computed is stale again.
         """
-        cells = list(self.cells)
+        cells: list[Any] = list(self.cells)
         done = 0
         try:
             results = self._by_kernel(cells) if len(cells) > 1 else None
@@ -98,15 +97,16 @@ class Chain:
 
     def forget(self, kept: int = 0) -> None:
         """Withdraw the promises, except the first `kept`, which were fulfilled."""
-        for cell in list(self.cells)[kept:]:
-            cell.stale, cell.seen = True, None
+        if kept < len(self.cells):
+            for cell in list(self.cells)[kept:]:
+                cell.stale, cell.seen = True, None
         self.cells.clear()
 
     def _by_kernel(self, cells: list[Any]) -> Sequence[Any] | None:
         """The arrays of all cells by one kernel; None if there is none, or the chain has not come
         often enough.
         """
-        key = tuple([cell.order for cell in cells])
+        key = tuple(self.cells.values())
         entry = self._known.get(key, 0)
         if type(entry) is int:
             if entry < policy.CHAIN_SEEN:
@@ -122,10 +122,13 @@ class Chain:
         kernel, places = entry
         if kernel is None:
             return None
-        arrays = [cells[k].inputs[j].array for k, j in places]
-        for x in arrays:
-            if not x.flags.c_contiguous:  # apart, results lie as these do
+        arrays = []
+        for k, j in places:
+            x = cells[k]
+            x = x.inputs[j]
+            if not x.array.flags.c_contiguous:  # apart, results lie as these do
                 return None
+            arrays.append(x.array)
         if self._profiler is None:
             return kernel(arrays)
         return self._profiler.chain([cell.op for cell in cells], arrays, kernel)
@@ -133,7 +136,14 @@ class Chain:
 
 def given(cell: Cell) -> list[Any]:
     """The arrays and numbers that a cell is computed from."""
-    return [x.array if isinstance(x, LazyValue) else x for x in cell.inputs]
+    arrays: list[Any] = []
+    for each in cell.inputs:
+        if isinstance(each, LazyValue):
+            x = each
+            arrays.append(x.array)
+        else:
+            arrays.append(each)
+    return arrays
 
 
 def _weigh(kept: tuple[tuple[Composite, Any] | None]) -> int:

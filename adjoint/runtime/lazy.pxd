@@ -1,3 +1,5 @@
+from ..core.arrays cimport identity
+
 cdef class LazyValue:
     cdef public object op
     cdef public tuple inputs

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.array_properties import ArrayProperties
+from ..core.arrays import identity
 from ..core.device import CPU, device_of, is_device_array, namespace_of, register_backend
 from ..core.device import device as Device  # noqa: N812 - recorded values have a field of that name
 from ..core.dtype import from_numpy_dtype
@@ -193,7 +194,7 @@ class LazyValue:
         return float(self.realize())
 
     def __hash__(self) -> int:
-        return id(self) >> 4
+        return identity(self)
 
     def __lt__(self, other: object) -> Any:
         return self.realize() < other

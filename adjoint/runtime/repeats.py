@@ -113,23 +113,7 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
     """Do what is due before a walk that computes `needed`."""
     if not _may_be_due(state):
         return
-    repeating: list[Cell] = []
-    stale = [cell for cell in needed if cell.stale]
-    met = set(stale)
-    kept = None
-    for cell in stale:
-        if cell.rare is not None and cell.rare.repeats:
-            repeating.append(cell)
-        for above in cell.cells:
-            if above.stale:
-                if above not in met:
-                    met.add(above)
-                    stale.append(above)
-            elif not above.cells and above.op is not None and above.order < state.set_last:
-                kept = above
-    if kept is not None and any(cell.planned for cell in needed):
-        _warn_of_kept_draw(kept)
-    repeating.sort(key=_order)
+    repeating = _repeating_above(state, needed)
     changing = _changing(repeating)
     state.before_run = None  # what is done computes cells
     try:
@@ -145,6 +129,36 @@ def before_run(state: GraphState, needed: list[Cell]) -> None:
                     repeat.last = state.stamp()
     finally:
         state.before_run = before_run
+
+
+def _repeating_above(state: GraphState, needed: list[Cell]) -> list[Cell]:
+    """The stale cells with repeats among `needed` and those that they depend on, in the order of
+    the program.
+    """
+    repeating: list[Cell] = []
+    stale: list[Cell] = []
+    kept = None
+    planned = False
+    for cell in needed:
+        if cell.stale:
+            stale.append(cell)
+        if cell.rare is not None and cell.rare.planned:
+            planned = True
+    met = set(stale)
+    for cell in stale:
+        if cell.rare is not None and cell.rare.repeats:
+            repeating.append(cell)
+        for above in cell.cells:
+            if above.stale:
+                if above not in met:
+                    met.add(above)
+                    stale.append(above)
+            elif not above.cells and above.op is not None and above.order < state.set_last:
+                kept = above
+    if kept is not None and planned:
+        _warn_of_kept_draw(kept)
+    repeating.sort(key=_order)
+    return repeating
 
 
 def _may_be_due(state: GraphState) -> bool:
@@ -178,11 +192,11 @@ def _changing(repeating: list[Cell]) -> set[Cell]:
     changing: set[Cell] = set()
     for cell in stale:
         seen = cell.seen
-        if seen is None:
+        if seen is None or len(seen) != len(cell.cells):
             changing.add(cell)
             continue
-        for above, version in zip(cell.cells, seen, strict=False):
-            if above in changing if above.stale else above.version != version:
+        for i, above in enumerate(cell.cells):
+            if above in changing if above.stale else above.version != seen[i]:
                 changing.add(cell)
                 break
     return changing
@@ -289,10 +303,10 @@ class BufferWrites(Repeat):
                 push(write.base)
             buffers.append((buffer, write.value))
         refresh([value for _, value in buffers])
-        for buffer, value in buffers:
-            if cell.state.undo is not None:
-                cell.state.undo.edits.append(partial(_write, buffer, buffer._data.copy()))
-            _write(buffer, value.array)
+        if cell.state.undo is not None:
+            for buffer, _ in buffers:
+                cell.state.undo.edits.append(partial(_write, [(buffer, buffer._data.copy())]))
+        _write([(buffer, value.array) for buffer, value in buffers])
 
     def copied(self, copy: GraphCopy) -> Repeat | None:
         """Return these writes by the copied cells, to the same buffers or to copies of them."""
@@ -308,12 +322,13 @@ class BufferWrites(Repeat):
         return BufferWrites(self.last, writes)
 
 
-def _write(buffer: Any, contents: Any) -> None:
-    """Set the contents of a buffer: what follows it is stale then."""
+def _write(buffers: list[tuple[Any, Any]]) -> None:
+    """Set the contents of buffers: what follows them is stale then."""
     mode = MODE.get()
     try:
         MODE.set(mode_with(mode, executor=None, blocks=(), grad=False, step=None))
-        buffer.copy_(wrap(contents))
+        for buffer, contents in buffers:
+            buffer.copy_(wrap(contents))
     finally:
         MODE.set(mode)
 

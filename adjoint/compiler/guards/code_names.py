@@ -47,6 +47,7 @@ _FOR_TYPES = frozenset((
 ))  # fmt: skip
 
 
+@functools.lru_cache(maxsize=1 << 14)  # each capture asks for all names of all classes it meets
 def is_implied(name: str) -> bool:
     """Whether a name is one that Python looks up by itself: of methods, and of what they read."""
     return name.startswith("__") and name.endswith("__") and name not in _FOR_TYPES

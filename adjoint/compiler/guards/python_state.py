@@ -32,19 +32,10 @@ from .identity_guards import IdentityGuards, version_of
 from .known_types import DecimalContext, decimal_settings, is_iterator, print_settings
 from .retraces import RetraceOnCache, RetraceOnRenewal, RetraceToFollow, RetraceToLift
 from .running_code import UNFOLLOWED, RunningCode, unknown_code
-from .slot_values import equal, is_same, names_in, now, others, pairs_of, put_back
+from .slot_values import equal, is_same, names_now, now, others, pairs_of, put_back, version_given
 from .slots import ABSENT, CONTENT, PLAIN, GuardSource, is_kind, place_key
 from .state_snapshot import StateSnapshot
 from .warned import Warned, WarningLog
-
-
-def _version_of(kind: type) -> int:
-    """The version of a class, which Python gives it when a name is looked up in it, as one is that
-    its own class does not have.
-    """
-    with contextlib.suppress(AttributeError):
-        type.__getattribute__(kind, "a name of nothing")
-    return version_of(kind)
 
 
 class Guards:
@@ -79,7 +70,7 @@ class Guards:
             kind = "dict" if slot.kind == "import" else slot.kind
             if kind == "names" or (slot.key == "__bases__" and kind == "attr"):
                 kind = "class"
-            if kind == "class" and not _version_of(slot.holder):
+            if kind == "class" and not version_given(slot.holder):
                 kind = ""
             if kind in ("keys", "members") or (kind == "items" and type(slot.holder) in _LISTED):
                 kind = "listed"
@@ -394,7 +385,7 @@ def guards_of(
             slot = slot._replace(kind="dict")
         if slot.kind == "names" and not names.everything:
             ran = frozenset(names.names if slot.key is None else slot.key & names.names)
-            slot = slot._replace(key=ran, value=names_in(slot.holder, ran))
+            slot = slot._replace(key=ran, value=names_now(slot.holder, ran))
         guarded.append(slot)
     return Guards(reads, guarded)
 

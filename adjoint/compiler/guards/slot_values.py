@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
 from collections import OrderedDict, deque
@@ -12,6 +13,7 @@ import numpy as np
 
 from .code_names import is_implied
 from .code_observer import is_known
+from .identity_guards import version_of
 from .known_types import HEAP, Held, InContext, Writeable, is_library_class, module_of
 from .slots import ABSENT, PLAIN, GuardSource, is_kind
 
@@ -84,6 +86,8 @@ def is_same(slot: GuardSource) -> bool:
             x is y or equal(x, y) for x, y in zip(rest, value, strict=True)
         )
     if kind == "names":
+        if value[2] and version_of(holder) == value[2]:
+            return True
         names, values = names_in(holder, slot.key)
         return bool(names == value[0]) and all(map(operator.is_, values, value[1]))
     if kind in ("keys", "members"):
@@ -94,6 +98,23 @@ def is_same(slot: GuardSource) -> bool:
         )
     present = now(slot)
     return present is value or equal(present, value)
+
+
+def version_given(kind: type) -> int:
+    """The version of a class, which Python gives it when a name is looked up in it, as one is that
+    its own class does not have.
+    """
+    with contextlib.suppress(AttributeError):
+        type.__getattribute__(kind, "a name of nothing")
+    return version_of(kind)
+
+
+def names_now(kind: type, names: frozenset[str] | None) -> tuple[Any, ...]:
+    """Names of a class, as `names_in` has them, and its version, by which it is seen at once that
+    they are the same; 0 where it has none.
+    """
+    version = version_given(kind)
+    return (*names_in(kind, names), version)
 
 
 def names_in(
@@ -122,7 +143,7 @@ def names_in(
 
 def _put_back_names(kind: type, names: frozenset[str] | None, value: Any) -> None:
     """Take away what classes have got since, and put back what a library's had."""
-    before = dict(zip(*value, strict=True))
+    before = dict(zip(*value[:2], strict=True))
     for pair, x in zip(*names_in(kind, names), strict=True):
         if pair not in before:
             delattr(pair[0], pair[1])

@@ -70,7 +70,7 @@ from .known_types import (
 )
 from .outside_tensors import OutsideTensors
 from .retraces import RetraceOnCache
-from .slot_values import CONTAINERS, held_by, is_same, names_in
+from .slot_values import CONTAINERS, held_by, is_same, names_now
 from .slots import ABSENT, PLAIN, REGISTRIES, GuardSource, is_kind, path_of, reached_of
 
 _OF_CLASSES = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"))
@@ -144,7 +144,7 @@ class StateSnapshot:
             if slot.kind == "names":
                 whole = self._everything or module_of(slot.holder) in ("adjoint", config.CALLED)
                 read = None if whole else self.lookups.names  # our own code has others
-                self.slots[n] = slot._replace(key=read, value=names_in(slot.holder, read))
+                self.slots[n] = slot._replace(key=read, value=names_now(slot.holder, read))
 
     def _lookups(self) -> Lookups:
         return Lookups(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -88,3 +91,21 @@ def test_a_name_at_the_top_and_settings(models: tuple[Any, Any]) -> None:
         assert [each[:2] for each in replaced.STATE[replaced.WHAT]] == [("adjoint", "tanh")]
     with mock.patch.object(ad, "pi", 3.0):
         assert replaced.STATE[replaced.WHAT] == before == ()
+
+
+def test_what_is_imported_after_a_capture_is_watched_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_functions.py").write_text("def twice(x):\n    return x * 2\n")
+    monkeypatch.setattr(ad.nn, "__path__", [*ad.nn.__path__, str(tmp_path)])
+    assert ad.compile(lambda x: x + 1)(ad.ones(2)).tolist() == [2.0, 2.0]
+    try:
+        for _ in range(2):  # and again, as another module
+            late = importlib.import_module("adjoint.nn.late_functions")
+            assert ad.compile(lambda x: x + 1)(ad.ones(2)).tolist() == [2.0, 2.0]
+            with mock.patch.object(late, "twice", None):
+                noted = replaced.STATE[replaced.WHAT]
+            assert noted == (("adjoint.nn.late_functions", "twice", None),)
+            del sys.modules["adjoint.nn.late_functions"]
+    finally:
+        sys.modules.pop("adjoint.nn.late_functions", None)
