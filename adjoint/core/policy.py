@@ -264,13 +264,13 @@ SCATTER_PART_BYTES = _threshold("SCATTER_PART_BYTES", 256, "operations --rows in
 
 # ---- what is kept --------------------------------------------------------------------------------
 
-# bytes of all that is kept by sizes and strides for the case that they come again: of what came
-# once, and of what came again (oneDNN's plans for five sizes of a ResNet-50 take 50 MiB); how many
-# keys of what was dropped are remembered; about how many bytes an executable or another launcher
-# takes, a composite's plan beside its launchers, what is a key and little else (a step of 17
-# executables, with their plans, takes 60 KiB)
+# bytes of all that is kept by sizes and strides for the case that they come again, and at most,
+# where they do and were dropped (oneDNN's plans for five sizes of a ResNet-50 take 50 MiB); how
+# many keys of what was dropped are remembered; about how many bytes an executable or another
+# launcher takes, a composite's plan beside its launchers, what is a key and little else (a step of
+# 17 executables, with their plans, takes 60 KiB)
 SIZED_BYTES = _bound("SIZED_BYTES", 32 << 20)
-REPEATED_BYTES = _bound("REPEATED_BYTES", 256 << 20)
+SIZED_BYTES_MOST = _bound("SIZED_BYTES_MOST", 256 << 20)
 DROPPED_KEYS = _bound("DROPPED_KEYS", 1 << 16)
 EXECUTABLE_BYTES = _bound("EXECUTABLE_BYTES", 2 << 10)
 COMPOSITE_BYTES = _bound("COMPOSITE_BYTES", 2 << 10)

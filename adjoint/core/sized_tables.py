@@ -1,17 +1,19 @@
-"""What is kept for the case that a size comes again, in one budget over all tables together:
-`policy.SIZED_BYTES` of what came once, `policy.REPEATED_BYTES` of what came again.
+"""What is kept for the case that a size comes again, in one budget: `policy.SIZED_BYTES` over all
+tables together.
 
 Sentences, images and last batches have other sizes with each call. What was made for one is kept in
-a `SizedTable`. Its entries are *fresh* until they are found again, and then *young*. When a budget
-would be exceeded there is a *turn* of all tables: what came once is dropped; and where the rest
-takes more than half of its budget, what was not found since the last turn is dropped, too. So sizes
-that never come again do not drive out those that do. Of what was dropped a hash stays: what is made
-a second time has come again, as where a program's sizes together take more than the first budget.
+a `SizedTable`. Its entries are *fresh* until they are found again, and then *young*. When all
+tables together would take more than the budget, there is a *turn* of all of them: what came once is
+dropped; and where the rest takes more than half of the budget, what was not found since the last
+turn is dropped, too. So sizes that never come again do not drive out those that do. Of what was
+dropped a hash stays: what is made a second time was dropped too soon, as where the sizes of a
+program together take more than the budget, which grows by so much, to `policy.SIZED_BYTES_MOST`.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 
@@ -21,14 +23,14 @@ from . import policy
 class _Budget:
     """The tables, and how many bytes they take together."""
 
-    __slots__ = ("again", "dropped", "known", "once", "turns")
+    __slots__ = ("dropped", "grown", "known", "nbytes", "turns")
 
     def __init__(self) -> None:
-        self.once = 0  # bytes of what is fresh, also in tables that are gone since
-        self.again = 0  # of the rest
+        self.nbytes = 0  # of what was put, also into tables that are gone since
+        self.grown = 0  # of what was dropped too soon
         self.turns = 0
         self.known: dict[int, weakref.ref[SizedTable]] = {}
-        self.dropped: set[int] = set()  # hashes of keys that came once
+        self.dropped: set[int] = set()  # hashes of keys
 
     def tables(self) -> list[SizedTable]:
         """All that are not gone."""
@@ -37,6 +39,7 @@ class _Budget:
 
 
 _budget = _Budget()
+_numbers = itertools.count()
 
 
 class SizedTable:
@@ -52,12 +55,13 @@ class SizedTable:
     >>> table.find((5, 6))
     """
 
-    __slots__ = ("__weakref__", "fresh", "name", "old", "weigh", "young")
+    __slots__ = ("__weakref__", "fresh", "mark", "name", "old", "weigh", "young")
 
     young: dict[Hashable, object]  # what was found again since the last turn
     fresh: dict[Hashable, object]  # what came once
     old: dict[Hashable, object]  # what was found again, but not since the last turn
     weigh: Callable[..., int]
+    mark: int  # which no other table has, also of those that are gone
 
     def __init__(self, name: str, weigh: Callable[..., int]) -> None:
         self.name = name
@@ -65,6 +69,7 @@ class SizedTable:
         self.fresh = {}
         self.old = {}
         self.weigh = weigh
+        self.mark = hash((next(_numbers), "table"))
         _budget.known[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
 
     def find(self, key: Hashable) -> object:
@@ -75,11 +80,7 @@ class SizedTable:
     def again(self, key: Hashable) -> object:
         """`find` for a key that is not young."""
         value = self.fresh.pop(key, None)
-        if value is not None:
-            nbytes = self.weigh(value)
-            _budget.once -= nbytes
-            _budget.again += nbytes
-        elif self.old:
+        if value is None and self.old:
             value = self.old.pop(key, None)
         if value is not None:
             self.young[key] = value
@@ -93,32 +94,33 @@ class SizedTable:
         return self.old.get(key) if value is None else value
 
     def put(self, key: Hashable, value: object) -> None:
-        """Keep a value. Where its budget is used up, this is what the next turn begins with."""
-        nbytes = self.weigh(value)
-        if self.pop(key) or id(self) ^ hash(key) in _budget.dropped:
-            if _budget.again + nbytes > policy.REPEATED_BYTES:
-                turn()
-            _budget.again += nbytes
-            self.young[key] = value
-        else:
-            if _budget.once + nbytes > policy.SIZED_BYTES:
-                turn()
-            _budget.once += nbytes
-            self.fresh[key] = value
+        """Keep a value. Where the budget is used up, this is what the next turn begins with."""
+        nbytes, mark = self.weigh(value), self.mark ^ hash(key)
+        came = self.pop(key)
+        if not came and mark in _budget.dropped:
+            came = True
+            _budget.dropped.discard(mark)
+            _budget.grown += nbytes
+        if _budget.nbytes + nbytes > limit():
+            turn()
+        _budget.nbytes += nbytes
+        (self.young if came else self.fresh)[key] = value
 
     def pop(self, key: Hashable) -> bool:
         """Drop the value of a key, if it has one; whether that had come again."""
-        value = self.fresh.pop(key, None)
-        if value is not None:
-            _budget.once -= self.weigh(value)
-            return False
-        value = self.young.pop(key, None)
-        if value is None:
-            value = self.old.pop(key, None)
-        if value is None:
-            return False
-        _budget.again -= self.weigh(value)
-        return True
+        for each in (self.fresh, self.young, self.old):
+            value = each.pop(key, None)
+            if value is not None:
+                _budget.nbytes -= self.weigh(value)
+                return each is not self.fresh
+        return False
+
+    def drop(self, entries: dict[Hashable, object]) -> None:
+        """Drop entries, and remember that they were."""
+        if len(_budget.dropped) > policy.DROPPED_KEYS:
+            _budget.dropped.clear()
+        _budget.dropped.update([self.mark ^ hash(key) for key in list(entries)])
+        entries.clear()
 
     def clear(self) -> None:
         """Drop all."""
@@ -145,21 +147,24 @@ def _forget(number: int, reference: weakref.ref[SizedTable]) -> None:
 
 def turn() -> None:
     """Drop what came once, from all tables; and what was not found again since the last turn, where
-    the rest takes more than half of its budget.
+    the rest takes more than half of the budget.
     """
     tables = _budget.tables()
     for table in tables:
-        if len(_budget.dropped) > policy.DROPPED_KEYS:
-            _budget.dropped.clear()
-        _budget.dropped.update([id(table) ^ hash(key) for key in list(table.fresh)])
-        table.fresh.clear()
+        table.drop(table.fresh)
     left = sum(table.measured() for table in tables)
-    if 2 * left > policy.REPEATED_BYTES:
+    if 2 * left > limit():
         for table in tables:
+            table.drop(table.old)
             table.old, table.young = table.young, {}
         left = sum(table.measured() for table in tables)
-    _budget.once, _budget.again = 0, left
+    _budget.nbytes = left
     _budget.turns += 1
+
+
+def limit() -> int:
+    """How many bytes all tables may take together by now."""
+    return max(policy.SIZED_BYTES, min(policy.SIZED_BYTES + _budget.grown, policy.SIZED_BYTES_MOST))
 
 
 def turns() -> int:

@@ -28,13 +28,9 @@ def room(monkeypatch: pytest.MonkeyPatch) -> int:
     """Room for so many bytes beside what there is."""
     for _ in range(2):
         sized_tables.turn()
-    monkeypatch.setattr(policy, "SIZED_BYTES", 40_000)
-    monkeypatch.setattr(policy, "REPEATED_BYTES", sized_tables.kept_bytes() * 4 + 40_000)
-    return policy.SIZED_BYTES
-
-
-def most() -> int:
-    return policy.SIZED_BYTES + policy.REPEATED_BYTES
+    monkeypatch.setattr(sized_tables._budget, "grown", 0)
+    monkeypatch.setattr(policy, "SIZED_BYTES", sized_tables.kept_bytes() * 4 + 40_000)
+    return policy.SIZED_BYTES - sized_tables.kept_bytes()
 
 
 def test_what_came_once_goes_first_and_what_came_again_stays(room: int) -> None:
@@ -45,9 +41,9 @@ def test_what_came_once_goes_first_and_what_came_again_stays(room: int) -> None:
     each = room // 100
     for n in range(1000):
         table.put(n, Made(each))
-        assert table.measured() <= policy.SIZED_BYTES + 100
+        assert sized_tables.kept_bytes() <= policy.SIZED_BYTES
         assert table.find("again") is not None
-    assert 9 <= sized_tables.turns() - turns <= 12
+    assert 10 <= sized_tables.turns() - turns <= 12
     assert len(table) <= 101
     sized_tables.turn()
     assert len(table) == 1 and table.find(999) is None
@@ -55,7 +51,7 @@ def test_what_came_once_goes_first_and_what_came_again_stays(room: int) -> None:
 
 def test_what_is_not_found_any_more_goes_where_others_need_the_room(room: int) -> None:
     table = SizedTable("test", weigh)
-    each = policy.REPEATED_BYTES // 20
+    each = room // 20
     names = [*range(15)]
     for name in names:
         table.put(name, Made(each))
@@ -113,21 +109,30 @@ def test_one_value_that_is_larger_than_the_budget_is_kept_until_the_next(room: i
     assert table.peek("large") is not None
     table.put("small", Made(10))
     assert table.peek("large") is None and table.peek("small") is not None
-    assert sized_tables.kept_bytes() <= most()
+    assert sized_tables.kept_bytes() <= policy.SIZED_BYTES
 
 
-def test_sizes_that_come_in_turn_stay_though_all_take_more_than_what_comes_once(room: int) -> None:
-    """Three of them have gone when the first comes again; that it comes again is remembered."""
+def test_sizes_that_come_in_turn_stay_though_all_take_more_than_the_budget(room: int) -> None:
+    """Some have gone when they come again: the budget grows by them."""
     table = SizedTable("test", weigh)
-    each = room // 4
     made = []
-    for _ in range(4):
+    for _ in range(5):
         made.append(0)
         for n in range(6):
             if table.find(n) is None:
-                table.put(n, Made(each))
+                table.put(n, Made(room // 4))
                 made[-1] += 1
-    assert made[0] == 6 and made[1] > 0 and made[2:] == [0, 0]
+    assert made[0] == 6 and made[1] > 0 and made[3:] == [0, 0]
+
+
+def test_the_budget_grows_to_the_most_alone(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "SIZED_BYTES_MOST", 2 * policy.SIZED_BYTES)
+    table = SizedTable("test", weigh)
+    for n in [*range(40)] * 4:
+        if table.find(n) is None:
+            table.put(n, Made(room // 4))
+        assert sized_tables.kept_bytes() <= policy.SIZED_BYTES_MOST + room // 4
+    assert sized_tables.limit() == policy.SIZED_BYTES_MOST
 
 
 def test_the_same_key_of_another_table_has_not_come_again(room: int) -> None:
@@ -138,14 +143,6 @@ def test_the_same_key_of_another_table_has_not_come_again(room: int) -> None:
         assert len(table) == 0
     table.put("key", Made(10))
     assert len(table.young) == 1
-
-
-def test_what_comes_again_is_bounded_too(room: int) -> None:
-    table = SizedTable("test", weigh)
-    for n in range(500):
-        table.put(n, Made(room // 10))
-        table.find(n)
-        assert table.measured() <= most()
 
 
 def test_tables_are_made_while_others_turn(room: int) -> None:
