@@ -230,6 +230,25 @@ def test_third_derivatives_of_a_bounded_loop(most, until):
 
 
 @needs_native
+@pytest.mark.parametrize("way", [WAYS[0], *map(swept, WAYS[1:])], ids=str)
+def test_third_derivatives_of_a_scan(way):
+    rows, w = drawn(3, 2), drawn(2)
+
+    def turn(w):
+        return lambda c, x: ((c * w).sin() + x, c * x)
+
+    def looped(rows, w):
+        carry, results = in_python(turn(w), w * w, rows, 3)
+        return [carry, ad.stack(results)]
+
+    def scanned(rows, w):
+        return list(ad.scan(turn(w), w * w, rows, **way))
+
+    wanted = to_third_order(looped, rows, w)
+    assert_alike(ad.compile(lambda *xs: to_third_order(scanned, *xs))(rows, w), wanted)
+
+
+@needs_native
 def test_bounded_loops_draw_as_eager_ones_and_end_by_values():
     def f(x, until):
         body = lambda x, n: (x * 0.5 + ad.rand(3), n + ad.randint(1, 3, ()))  # noqa: E731
