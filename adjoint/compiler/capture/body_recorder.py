@@ -140,12 +140,19 @@ class BodyRecorder(Capturing):
 
     def _met(self, x: TensorBase, by_view: bool = False) -> TensorBase:
         """The tensor for which an op is recorded: the symbol of an outside tensor, so that nodes
-        save no outside tensor. View ops get the tensor itself, since a view refers to its base.
+        save no outside tensor, and a new tensor for one that was written, which then nobody holds
+        if the body made it. View ops get the tensor itself, since a view refers to its base.
         """
         if not self.is_within(x._data):
             self._take(x)
         met = self.met.get(id(x))
-        return x if met is None or by_view or met.is_changed else met.stand
+        if met is None or by_view:
+            return x
+        if not met.is_changed:
+            return met.stand
+        y = wrap(x._data, x._node)
+        y._changes = x._changes
+        return y
 
     def adopt(self, inputs: Sequence[Any]) -> None:
         """Capture the inputs of a custom Function, which is about to read their nodes."""

@@ -7,6 +7,7 @@ node again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -104,20 +105,24 @@ def cond(
 
 
 def while_loop(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Tensors
-) -> Tree:
-    """`carried_inputs`, replaced by `body_fn(*carried)` as long as `cond_fn(*carried)` is true.
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Tensors, *,
+    max_steps: int | None = None,
+) -> Tree:  # fmt: skip
+    """`carried_inputs`, replaced by `body_fn(*carried)` as long as `cond_fn(*carried)` is true, and
+    `max_steps` times at most.
 
     Inside `ad.compile` or a Graph the loop is one node, which runs as often as the values say;
     gradients flow to the carried inputs and to whatever tensors `body_fn` reads, as in eager loops:
-    each iteration's carried values are kept.
+    each iteration's carried values are kept. Of a captured loop there are the first two orders;
+    with `max_steps` it is a `scan` of so many turns, most of which may do nothing, and there are
+    all orders.
 
     Shapes: `cond_fn` gives a bool or a tensor of one element; `body_fn` what it takes, a tuple of
     tensors, or of tuples, lists and dicts of them, whose shapes and dtypes stay the same. Python
     numbers among them become tensors.
     Errors: ShapeError where `body_fn` gives another form, shape or dtype than it took; where
     captured, Unsupported for functions that read values, write outside, or draw in a Graph, and
-    AutogradError for third derivatives.
+    AutogradError for third derivatives without `max_steps`.
     Source: https://docs.pytorch.org/docs/main/higher_order_ops/while_loop.html
 
     >>> ad.while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, x * 2), (0, ad.ones(2)))
@@ -129,9 +134,13 @@ def while_loop(
             "while_loop: carried_inputs are a tuple or list of tensors, got a "
             f"{type(carried_inputs).__name__}"
         )
+    if max_steps is not None and (type(max_steps) is not int or max_steps < 0):
+        raise InvalidArgument(f"while_loop: max_steps={max_steps!r}; it is an int, 0 or more")
     carried = as_tensors(tuple(carried_inputs))
     if not is_captured(*(x for x in leaves(carried) if isinstance(x, TensorBase))):
-        return _apart(_looped(cond_fn, body_fn, carried), carried)
+        return _apart(_looped(cond_fn, body_fn, carried, max_steps), carried)
+    if max_steps is not None:
+        return _bounded(cond_fn, body_fn, carried, max_steps)
     tensors, given = parts_of(carried, "while_loop: carried_inputs have")
     if not tensors:
         raise InvalidArgument("while_loop: carried_inputs have no tensor, by which it could end")
@@ -145,6 +154,24 @@ def while_loop(
     drawing = capture.drawing(test, body)
     op = Loop(test, body, input_numbers, [x.spec for x in tensors], wanting, drawing)
     return form.unflatten(capture.applied(op, (*tensors, *outside), wanting))
+
+
+def _bounded(
+    cond_fn: Callable[..., object], body_fn: Callable[..., object], carried: object, most: int
+) -> tuple[object, ...]:
+    """A while loop of at most so many turns as a scan, of which turns behind the end do nothing."""
+    test, body = _tested(cond_fn), _tupled(body_fn)
+
+    def go_on(*carried: object) -> tuple[object, object]:
+        go = test(*carried).reshape(()).bool()
+        return go, cond(go, body, lambda *same: same, carried)
+
+    def turn(carry: tuple[TensorBase, Tensors], _: object) -> tuple[object, None]:
+        go, carried = carry
+        return cond(go, go_on, lambda *same: (tensor(False), same), carried), None
+
+    (_, last), _ = scan(turn, (tensor(True), carried), length=most)
+    return tuple(last)
 
 
 def fori_loop(
@@ -298,11 +325,15 @@ def _base(x: TensorBase) -> TensorBase:
 
 
 def _looped(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]
-) -> tuple[Any, ...]:
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...],
+    most: int | None,
+) -> tuple[Any, ...]:  # fmt: skip
     test, body = _tested(cond_fn), _tupled(body_fn)
     counts = not all(isinstance(x, TensorBase) for x in leaves(carried))  # by Python's objects
-    while test(*carried):
+    turns = itertools.count() if most is None else range(most)
+    for _ in turns:
+        if not test(*carried):
+            break
         carried_next = body(*carried)
         if not counts:
             before = parts_of(carried, "while_loop: carried_inputs have")

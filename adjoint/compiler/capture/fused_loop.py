@@ -21,6 +21,7 @@ from ...core.spec import Spec
 from ...ir.program import Program
 from ..passes.pipelines import run_pipeline
 from .fused_body import BodyCode
+from .loop_draws import LoopDraws, apart
 from .machine_loop import MachineLoop, bytes_of
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ class FusedLoop(MachineLoop):
 
     def __init__(
         self, title: str, given: Sequence[Spec | None], code: LoopCode, text: str,
-        length: int | None, other: Callable[[], MachineLoop],
+        length: int | None, other: Callable[[], MachineLoop], draws: LoopDraws,
     ) -> None:  # fmt: skip
         """`other` makes a loop that runs all turns where this one cannot."""
-        self.title, self.slow = title, []
+        self.title, self.slow = title, draws.slow
         self._table = LoopRecord(code.record, length)
         self._python, self._lists, self._errors = [], [], []
         self._given = list(given)
@@ -47,7 +48,7 @@ class FusedLoop(MachineLoop):
         self._code = self._keeps[0].address
         self._other = other
         self._else: MachineLoop | None = None
-        self.full = None
+        self._bound_turns(length, draws)
 
     @property
     def count(self) -> np.ndarray:
@@ -58,9 +59,10 @@ class FusedLoop(MachineLoop):
         """Run all turns by another loop, for the run of these words."""
         if self._else is None:
             self._else = self._other()
-        count = len(self._given) + 2
-        given = array_at(words, (count,), np.dtype(np.int64), (8,))
-        self._else.run_for(given[1:-1].tolist())
+        count = len(self._given)
+        given = array_at(words, (1 + count,), np.dtype(np.int64), (8,))
+        self._else.run_for(given[1:].tolist())
+        self._table.table[Word.TURN] = self._else.turn
 
 
 def is_on() -> bool:
@@ -77,20 +79,21 @@ def fused(body: Subgraph, made: Callable[[], FusedLoop]) -> FusedLoop | None:
     except NotTraceable as error:
         body.by_records = str(error)
         return None
-    body.by_records = ""
+    body.by_records, body.called = "", list(loop.slow)
     return loop
 
 
-def prepared(body: Subgraph) -> Program:
-    """The program of a body, simplified as that of any step is: to the same bits.
+def prepared(body: Subgraph, draws: LoopDraws) -> Program:
+    """The program of a body, simplified as that of any step is: to the same bits. What is drawn
+    ahead are further inputs.
 
     Errors: NotTraceable for one that needs Python in its turns, or large values.
     """
-    if body.streams.all or body.more:
-        raise NotTraceable("random numbers")
+    if (draws.some and not draws.ahead) or body.more:
+        raise NotTraceable("random numbers, one by one")
     if body.checks:
         raise NotTraceable("a check of values")
-    graph = body.program()
+    graph = apart(body.program())
     for node in graph.nodes:
         for y in node.outputs:
             if y.nbytes > _LARGEST and not node.op.view:
@@ -102,12 +105,15 @@ def prepared(body: Subgraph) -> Program:
 class Plan:
     """A loop that is to be one function: its arrays, what it carries, and where its values go."""
 
-    def __init__(self, title: str, given: Sequence[Spec | None], carries: Sequence[Carry]) -> None:
-        """`given` are the arrays of a run."""
+    def __init__(
+        self, title: str, given: Sequence[Spec | None], carries: Sequence[Carry], draws: LoopDraws
+    ) -> None:
+        """`given` are the arrays of a run, behind which come rows of what is drawn ahead."""
         for each in carries:
             if bytes_of(each.spec) > _LARGEST or 0 in each.spec.shape:
                 raise NotTraceable(f"a carried value of {bytes_of(each.spec)} bytes")
-        self.title, self.given, self.carries = title, given, carries
+        self.title, self.given, self.carries = title, [*given, *draws.specs], carries
+        self._draws = draws
         self.rows: list[Row] = []
         self.extra = 0
         self.number: Place | None = None
@@ -130,7 +136,7 @@ class Plan:
         )  # fmt: skip
         code.number = self.number
         text = code.text(write)
-        loop = FusedLoop(self.title, self.given, code, text, length, other)
+        loop = FusedLoop(self.title, self.given, code, text, length, other, self._draws)
         if "compile" in debug.on:
             debug.say("compile", f"{self.title}: turns are one function")
         return loop
@@ -156,7 +162,7 @@ def inputs_of(
 
 def fused_scan(
     scan: Any, given: Sequence[Spec | None], inputs: int, row: Callable[..., Place],
-    other: Callable[[], MachineLoop],
+    draws: LoopDraws, other: Callable[[], MachineLoop],
 ) -> FusedLoop:  # fmt: skip
     """A scan as one function. `given` are specs of its inputs, of which there are so many, and of
     its outputs; `row` gives the place of an array's slice.
@@ -164,10 +170,10 @@ def fused_scan(
     Errors: NotTraceable where its body is not one.
     """
     body, n, length, reverse = scan.body, scan.carried, scan.length, scan.reverse
-    program = prepared(body)
+    program = prepared(body, draws)
     end = len(body.outputs) + len(body.kept)
     carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(body.specs[:n])]
-    plan = Plan(scan.title, given, carries)
+    plan = Plan(scan.title, given, carries, draws)
     if scan.keeps:
         plan.rows = [Row(k, row(inputs + end + k, length, reverse)) for k in range(n)]
     slots: list[Place | int] = [
@@ -179,7 +185,8 @@ def fused_scan(
     def write(code: LoopCode, carried: Sequence[Array]) -> None:
         code.note_rows()
         written = BodyCode(code.registers)
-        own = inputs_of(program, code, [slots[k] for k in scan.places], carried, {})
+        read = [*(slots[k] for k in scan.places), *draws.places(0, len(given))]
+        own = inputs_of(program, code, read, carried, {})
         made = written.write(program, own)
         results = [(row(inputs + k, length, reverse), made[k]) for k in range(n, end)]
         code.end(made[:n], results, written.singular)
@@ -188,7 +195,7 @@ def fused_scan(
 
 
 def fused_while(
-    loop: Any, given: Sequence[Spec | None], inputs: int, keep: bool,
+    loop: Any, given: Sequence[Spec | None], inputs: int, keep: bool, draws: LoopDraws,
     other: Callable[[], MachineLoop],
 ) -> FusedLoop:  # fmt: skip
     """A while loop as one function; with `keep` what each turn begins with is noted in a stack, to
@@ -197,9 +204,9 @@ def fused_while(
     Errors: NotTraceable where its bodies are not.
     """
     n = loop.count
-    test, body = prepared(loop.test), prepared(loop.body)
+    test, body = (prepared(each, draws) for each in loop.subgraphs())
     carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(loop.specs[:n])]
-    plan = Plan(loop.title, given, carries)
+    plan = Plan(loop.title, given, carries, draws)
     plan.number = Place(inputs + n)
     if keep:
         plan.rows, plan.extra = [Row(k, None, Word.HEAD + k) for k in range(n)], n
@@ -208,9 +215,13 @@ def fused_while(
     def write(code: LoopCode, carried: Sequence[Array]) -> None:
         written = BodyCode(code.registers)
         known: dict[Place, Array] = {}
+        read = [
+            [*(slots[k] for k in places), *draws.places(number, len(given))]
+            for number, places in enumerate(loop.places)
+        ]
         own = [
-            inputs_of(program, code, [slots[k] for k in places], carried, known)
-            for program, places in zip((test, body), loop.places, strict=True)
+            inputs_of(program, code, each, carried, known)
+            for program, each in zip((test, body), read, strict=True)
         ]
         [go] = written.write(test, own[0])
         code.test(go)
@@ -224,7 +235,7 @@ def fused_while(
 
 
 def fused_while_gradient(
-    op: Any, given: Sequence[Spec], inputs: Sequence[Place | int], begin: int,
+    op: Any, given: Sequence[Spec], inputs: Sequence[Place | int], begin: int, draws: LoopDraws,
     other: Callable[[], MachineLoop],
 ) -> FusedLoop:  # fmt: skip
     """The gradient of a while loop as one function. `inputs` are those of the body's derivative,
@@ -233,7 +244,7 @@ def fused_while_gradient(
     Errors: NotTraceable where the derivative is not one.
     """
     n = op.count
-    program = prepared(op.back.body)
+    program = prepared(op.back.body, draws)
     ends = {slot: Place(len(given) + k) for k, slot in enumerate(op.ends)}
     totals = {slot: n + k for k, slot in enumerate(slot for slot in op.ends if slot >= n)}
     specs = dict(zip(op.ends, op.specs, strict=True))
@@ -244,12 +255,13 @@ def fused_while_gradient(
         ),
         *(Carry(specs[slot], None, ends[slot]) for slot in totals),
     ]  # fmt: skip
-    plan = Plan(op.title, [*given, *op.specs], carries)
+    plan = Plan(op.title, [*given, *op.specs], carries, draws)
+    read = [*inputs, *draws.places(0, len(given) + len(op.specs))]
 
     def write(code: LoopCode, carried: Sequence[Array]) -> None:
         r = code.registers
         written = BodyCode(r)
-        made = written.write(program, inputs_of(program, code, inputs, carried, {}))
+        made = written.write(program, inputs_of(program, code, read, carried, {}))
         if written.singular:
             raise NotTraceable("a system of equations, which may be singular")
         following: list[Array] = [

@@ -20,7 +20,8 @@ from ...core.dtype import int64
 from ...core.spec import Spec
 from ...ops.elementwise.arithmetic import Add
 from .fused_loop import fused, fused_scan, fused_while, fused_while_gradient
-from .machine_loop import NOWHERE, Draws, Layout, MachineLoop, bytes_of, told
+from .loop_draws import LoopDraws, State
+from .machine_loop import NOWHERE, Layout, MachineLoop, bytes_of, told
 
 if TYPE_CHECKING:
     from .control_flow_ops import Branch, Scan
@@ -39,14 +40,15 @@ class ScanMachine:
         """`given` is the number of its inputs."""
         inputs, specs = _inputs(scan, given), scan.specs[: len(scan.specs) - len(scan.drawing)]
         arrays = [*inputs, *specs]
-        self.draws = Draws(scan.body)
-        layout = Layout(scan.title, arrays)
+        self.draws = LoopDraws(scan.body)
+        layout = Layout(scan.title, arrays, self.draws)
 
         def by_records() -> MachineLoop:
             return self._by_records(scan, layout, len(inputs))
 
         self.loop = fused(
-            scan.body, lambda: fused_scan(scan, arrays, len(inputs), layout.row, by_records)
+            scan.body,
+            lambda: fused_scan(scan, arrays, len(inputs), layout.row, self.draws, by_records),
         ) or told(by_records())
 
     def _by_records(self, scan: Scan, layout: Layout, first: int) -> MachineLoop:
@@ -82,7 +84,7 @@ class ScanMachine:
         """Run all turns. Returns the states of the generators at the end."""
         self.draws.begin(drawing, now)
         self.loop.run(arrays, outs)
-        return self.draws.now
+        return self.draws.finish(self.loop.turn)
 
 
 def _inputs(scan: Scan, count: int) -> list[Spec | None]:
@@ -106,7 +108,7 @@ class BranchMachine:
         apart, _ = layout.memory(8)  # a predicate of fewer bytes may be the last of its memory
         layout.copy(apart, Place(0), pred.itemsize)
         other = layout.unless(apart, mask_of(pred))
-        draws = Draws(*branch.bodies)
+        draws = LoopDraws(*branch.bodies, ahead=False)
         zeros, _ = layout.memory(max(bytes_of(spec) for spec in specs))
         jumps = []
         for k, (body, places) in enumerate(zip(branch.bodies, branch.places, strict=True)):
@@ -143,7 +145,8 @@ class Stack:
 
     def __init__(self, specs: Sequence[Spec], room: int) -> None:
         self.rows = [np.empty((room, *spec.shape), spec.dtype.numpy) for spec in specs]
-        self.states: list[Any] = []
+        self.states: list[Any] = []  # one by one
+        self.line: dict[int, tuple[State, int]] = {}  # or by stream: that of turn 0, and its step
         self.turns = 0
 
     def grow(self) -> None:
@@ -160,7 +163,8 @@ class Stack:
     def listed(self) -> list[tuple[list[Any], Any]]:
         """Carried values and states of each turn."""
         turns = range(self.turns)
-        states = self.states or [[] for _ in turns]
+        line = self.line.values()
+        states = self.states or [[(key, at + t * step) for (key, at), step in line] for t in turns]
         return [([rows[t, ...] for rows in self.rows], states[t]) for t in turns]
 
 
@@ -174,15 +178,17 @@ class WhileMachine:
         """`given` is the number of its inputs; with `keep` its turns are kept."""
         n, self.specs = loop.count, list(loop.specs[: loop.count])
         arrays = [*_read(loop, given), *self.specs, Spec((), int64)]
-        self.draws = Draws(loop.test, loop.body)
+        self.draws = LoopDraws(loop.test, loop.body)
         self._rows: list[int] = []  # by which the loop knows where it writes rows of the stack
         self._last = _FEWEST  # number of turns of the last run
         self._stack: Any = None
 
         def by_records() -> MachineLoop:
-            return self._by_records(loop, Layout(loop.title, arrays), given, keep)
+            return self._by_records(loop, Layout(loop.title, arrays, self.draws), given, keep)
 
-        made = fused(loop.body, lambda: fused_while(loop, arrays, given, keep, by_records))
+        made = fused(
+            loop.body, lambda: fused_while(loop, arrays, given, keep, self.draws, by_records)
+        )
         self.loop: FusedLoop | MachineLoop
         if made is None:
             self.loop = told(by_records())
@@ -212,7 +218,7 @@ class WhileMachine:
             layout.copy(Place(NOWHERE, 0, each.size), each.now, each.size)
             for each in carried[: n * keep]
         ]
-        if keep and loop.body.streams.all:
+        if keep and loop.body.streams.all and not self.draws.ahead:
             layout.call(lambda: self._note_states(loop))
         outputs = [[each.next] for each in carried]
         layout.turn(loop.body, [slots[k] for k in loop.places[1]], outputs, self.draws, 1)
@@ -254,7 +260,8 @@ class WhileMachine:
         self.loop.run(arrays, outs)
         if stack is not None:
             stack.turns = self._last = self.loop.turn
-        return stack, self.draws.now
+            stack.line = self.draws.line_of(1)
+        return stack, self.draws.finish(self.loop.turn, True)
 
     def take_stack(self) -> Stack:
         """Give the machine another stack."""
@@ -328,11 +335,15 @@ class WhileGradientMachine:
         ]
         self.run_states: list[Any] = []
         self._op = op
+        ahead = not op.loop.body.streams.all or LoopDraws(op.loop.test, op.loop.body).ahead
+        self.draws = LoopDraws(body, ahead=ahead)
 
         def by_records() -> MachineLoop:
             return self._by_records(op, given, slots, begin)
 
-        made = fused(body, lambda: fused_while_gradient(op, given, slots, begin, by_records))
+        made = fused(
+            body, lambda: fused_while_gradient(op, given, slots, begin, self.draws, by_records)
+        )
         self.loop = made or told(by_records())
 
     def _by_records(
@@ -341,7 +352,7 @@ class WhileGradientMachine:
         """The loop over the records of the body's derivative."""
         body, n = op.back.body, op.count
         carried_specs = list(op.loop.specs[:n])
-        layout = Layout(op.title, [*given, *op.specs])
+        layout = Layout(op.title, [*given, *op.specs], self.draws)
         carried = [layout.carried(bytes_of(spec)) for spec in carried_specs]
         for k, each in enumerate(carried):
             layout.copy(each.now, Place(begin + k), each.size)
@@ -355,7 +366,7 @@ class WhileGradientMachine:
                 totals[slot] = layout.fixed(total), total
                 layout.copy(totals[slot][0], zeros, bytes_of(spec))
         layout.add(Kind.TURN)
-        if op.loop.body.streams.all:
+        if self.draws.some and not self.draws.ahead:
             layout.call(self._draw)
         inputs = [slot if isinstance(slot, Place) else carried[slot].now for slot in slots]
         outputs: list[list[Place]] = [[] for _ in body.outputs]
@@ -366,7 +377,7 @@ class WhileGradientMachine:
             elif slot in totals:
                 computed[slot] = np.empty_like(totals[slot][1])
                 outputs[k].append(layout.fixed(computed[slot]))
-        layout.turn(body, inputs, outputs, Draws(body))
+        layout.turn(body, inputs, outputs, self.draws)
         for slot, each in enumerate(carried):
             if slot not in op.reached:
                 layout.copy(each.next, zeros, each.size)
@@ -391,6 +402,7 @@ class WhileGradientMachine:
     def run(self, stack: Stack, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Run all turns; `arrays` are those behind the stack's."""
         self.run_states = stack.states
+        self.draws.follow(stack.line, stack.turns)
         self.loop.let_in(stack.turns)
         last = max(stack.turns - 1, 0)
         self.loop.run([*(rows[last, ...] for rows in stack.rows), *arrays], outs)

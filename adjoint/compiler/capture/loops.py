@@ -330,7 +330,7 @@ class LoopSecond(ControlFlow, abstract=True):
         """Refused: third derivatives are not supported."""
         raise AutogradError(
             "while_loop: trying to differentiate the gradient of its gradient, for which a loop of "
-            "unknown length keeps too little; use scan, or a Python loop of fixed length"
+            "unknown length keeps too little; use scan, or give max_steps="
         )
 
 

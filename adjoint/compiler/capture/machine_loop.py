@@ -19,7 +19,7 @@ from ...backends import native
 from ...backends.native.lowering.bound import bound_copy, dense
 from ...backends.native.runtime import launch_list, turn_code
 from ...backends.native.runtime.launch_list import Launch, LaunchList, joined
-from ...backends.native.runtime.loop_record import LoopRecord, Place, Stop
+from ...backends.native.runtime.loop_record import ENDLESS, LoopRecord, Place, Stop
 from ...backends.native.runtime.turn_code import Kind, Move, TurnTable
 from ...core import debug
 from ...core.arrays import address, call
@@ -29,9 +29,9 @@ from ...core.spec import Spec, prod
 from ...ir.program import Program, Value
 from ..run.segment import Segment, unbound
 from ..schedule.buffers import aligned
+from .loop_draws import LoopDraws, apart
 
 if TYPE_CHECKING:
-    from .random_state import ControlFlowDraws
     from .subgraphs import Subgraph
 
 NOWHERE = -1  # number of a place's pointer that is an address by itself
@@ -53,13 +53,17 @@ class Carried(NamedTuple):
 class Layout:
     """The records of a loop while they are written, in the order in which they run."""
 
-    def __init__(self, title: str, given: Sequence[Spec | None]) -> None:
+    def __init__(
+        self, title: str, given: Sequence[Spec | None], draws: LoopDraws | None = None
+    ) -> None:
         """`given` are the arrays of a run, None for one that nobody reads: their memory is known by
-        the numbers of these.
+        the numbers of these. Behind them come rows of what is drawn ahead.
         """
         self.title = title
-        self.given = list(given)
-        self.slow: list[str] = []  # what Python computes in each turn
+        self.draws = draws
+        self._first = len(given)  # of the rows
+        self.given = [*given, *(() if draws is None else draws.specs)]
+        self.slow = [] if draws is None else list(draws.slow)  # what Python computes in each turn
         self.python: list[Callable[[], object]] = []
         self.lists: list[LaunchList] = []
         self.errors: list[Callable[[], Exception]] = []
@@ -156,19 +160,22 @@ class Layout:
 
     def turn(
         self, body: Subgraph, inputs: Sequence[Place], outputs: Sequence[Sequence[Place]],
-        draws: Draws, number: int = 0,
+        draws: LoopDraws, number: int = 0,
     ) -> None:  # fmt: skip
         """Add a body, which is number `number` of those that draw. Its inputs lie at these places,
         and its outputs and kept values are wanted at these: any number for each.
         """
+        program, one_by_one = body.program(), bool(body.streams.all) and not draws.ahead
+        if draws.ahead:
+            program, inputs = apart(program), [*inputs, *draws.places(number, self._first)]
         wrong: list[list[Place]] = []
         for x, _ in body.checks:
             one_byte = np.dtype(x.dtype).itemsize == 1
             wrong.append([self.memory(1)[0]] if one_byte else [])
-        if body.streams.all:
+        if one_by_one:
             self.call(lambda: draws.before(number))
         ends = [*outputs, *([] for _ in body.more), *wrong]
-        beside = self.body(body.program(), inputs, ends)
+        beside = self.body(program, inputs, ends)
         body.called = list(self.slow)
         counts, others = beside[: len(body.more)], iter(beside[len(body.more) :])
         for (_, error), to in zip(body.checks, wrong, strict=True):
@@ -176,7 +183,7 @@ class Layout:
                 self.check(to[0], error)
             else:
                 self.call(partial(_check, next(others), error), "a check of values")
-        if body.streams.all:
+        if one_by_one:
             self.call(lambda: draws.after(number, counts))
 
     def body(
@@ -198,33 +205,6 @@ class Layout:
         """The table of all records, for so many turns (None: as many as records say)."""
         given, run_list = len(self.given), launch_list.code()
         return TurnTable(self._records, self._moves, self._outside, given, length, run_list)
-
-
-class Draws:
-    """Where the generators stand from which a loop draws, while it runs."""
-
-    def __init__(self, *bodies: Subgraph) -> None:
-        self._bodies = bodies
-        self._drawing: Any = None
-        self.now: list[Any] = []
-
-    def begin(self, drawing: ControlFlowDraws, now: Sequence[Any]) -> None:
-        """A run begins, with the generators in these states."""
-        self._drawing, self.now = drawing, list(now)
-
-    def states(self, number: int) -> list[Any]:
-        """States of the generators from which a body draws."""
-        states: list[Any] = self._drawing.of(number, self.now)
-        return states
-
-    def before(self, number: int) -> None:
-        """A body is about to draw."""
-        self._bodies[number].draw_from(self.states(number))
-
-    def after(self, number: int, counts: Sequence[Any]) -> None:
-        """A body has drawn: once for each of its draws, and as often more as it has counted."""
-        drew = self._bodies[number].draws(counts)
-        self.now = self._drawing.behind(number, self.now, drew)
 
 
 class _Body:
@@ -308,7 +288,13 @@ class MachineLoop:
         self._words = np.zeros(len(self._given) + 2, np.int64)
         self._words[0] = address(self._table.table)
         self._code = turn_code.code()
-        self.full: Callable[[int], None] | None = None  # makes room for more turns
+        self._bound_turns(length, layout.draws)
+
+    full: Callable[[int], None] | None = None  # makes room for more turns
+
+    def _bound_turns(self, length: int | None, draws: LoopDraws | None) -> None:
+        self._draws = draws if draws is not None and draws.ahead else None
+        self._most, self._open = ENDLESS if length is None else length, length is None
 
     @property
     def turn(self) -> int:
@@ -317,7 +303,8 @@ class MachineLoop:
 
     def let_in(self, turns: int) -> None:
         """Set the number of turns, or the number for which there is room."""
-        self._table.let_in(turns)
+        self._most = turns
+        self._table.let_in(turns, self._open)
 
     def put(self, record: int, at: int) -> None:
         """Let the copy that is this record begin at an address in the first turn."""
@@ -338,10 +325,12 @@ class MachineLoop:
 
     def run_for(self, places: Sequence[int]) -> None:
         """Run all turns for contiguous arrays at these addresses."""
-        self._words[1:-1] = places
+        self._words[1 : 1 + len(places)] = places
         for each in self._lists:
             each.hire()
         self._table.go_on(False)
+        if self._draws is not None:
+            self._draw(self._draws, 0)
         call(self._code, 1, address(self._words), None, False)
         if self._words[-1]:
             self.go_on()
@@ -404,12 +393,25 @@ class MachineLoop:
             elif why == Stop.FAILED:
                 raise self._errors[number]()
             elif why == Stop.FULL:
-                assert self.full is not None
-                self.full(table.turn)
+                self._make_room(table.turn)
         except Exception as error:
             _say_turn(error, f"{self.title}: in turn {table.turn}")
             raise
         DEFERRED.poll()
+
+    def _make_room(self, turn: int) -> None:
+        if turn >= self._most:
+            assert self.full is not None
+            self.full(turn)
+        if self._draws is not None:
+            self._draw(self._draws, turn)
+
+    def _draw(self, draws: LoopDraws, turn: int) -> None:
+        """Let turns from this one on have their numbers, and the loop stop behind them."""
+        if not turn or turn >= draws.end:
+            at = draws.draw(turn, self._most - turn, not self._open)
+            self._words[-1 - len(at) : -1] = at
+        self._table.let_in(min(self._most, draws.end), self._open or draws.end < self._most)
 
 
 def _as_given(x: Any, spec: Spec | None) -> Any:

@@ -192,6 +192,7 @@ def captured(
             results = function(*arguments)
             assert_modes(mode, MODE.get(), f"{title}: a function of it")
             body.outputs = [recorder.result(y) for y in results]
+            del results  # what the body made itself is held by nobody else
             if recorder.streams is not None:
                 body.streams, body.more = recorder.streams, recorder.streams.more()
         present = set(map(id, inputs))

@@ -356,6 +356,8 @@ def test_explain_says_that_turns_are_one_function(monkeypatch):
     given = ad.ones(3), ad.ones(4, 3)
     assert "turns of scan are one function" in str(compiled.explain(*given))
     drawing = ad.compile(lambda c, rows: ad.scan(lambda c, row: (c + ad.rand(3), c), c, rows))
+    assert "turns of scan are one function" in str(drawing.explain(*given))
+    drawing = ad.compile(lambda c, rows: ad.scan(lambda c, row: (ad.poisson(row), c), c, rows))
     assert "turns of scan go through records: random numbers" in str(drawing.explain(*given))
 
 

@@ -189,6 +189,85 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert found()[1:] == (few, what)
 
 
+# ---- while_loop ----------------------------------------------------------------------------------
+
+
+def to_third_order(function, *arguments):
+    """Results, and gradients of the first three orders, each of the squares before."""
+    found = ys = list(function(*arguments))
+    for _ in range(3):
+        total = sum((y * y).sum() for y in ys if y.requires_grad)
+        gs = ad.autograd.grad(total, arguments, create_graph=True, allow_unused=True)
+        ys = [g for g in gs if g is not None]
+        found += ys
+    return found
+
+
+def bounded(most, until):
+    def f(w):
+        test = lambda c: (c["n"] < until) & (c["x"].sum() < 1e9)  # noqa: E731
+        body = lambda c: ({"n": c["n"] + 1, "x": (c["x"] * w).sin() + w},)  # noqa: E731
+        (carry,) = ad.while_loop(test, body, ({"n": 0, "x": w * w},), max_steps=most)
+        return [carry["x"], carry["n"]]
+
+    return f
+
+
+@needs_native
+@pytest.mark.parametrize(("most", "until"), [(5, 3), swept((3, 5)), swept((3, 3)), (0, 2)])
+def test_third_derivatives_of_a_bounded_loop(most, until):
+    w, turns = drawn(2), min(most, until)
+
+    def looped(w):
+        x = w * w
+        for _ in range(turns):
+            x = (x * w).sin() + w
+        return [x, ad.tensor(turns)]
+
+    f, wanted = bounded(most, until), to_third_order(looped, w)
+    assert_alike(to_third_order(f, w), wanted)
+    assert_alike(ad.compile(lambda w: to_third_order(f, w))(w), wanted)
+
+
+@needs_native
+@pytest.mark.parametrize("way", [WAYS[0], *map(swept, WAYS[1:])], ids=str)
+def test_third_derivatives_of_a_scan(way):
+    rows, w = drawn(3, 2), drawn(2)
+
+    def turn(w):
+        return lambda c, x: ((c * w).sin() + x, c * x)
+
+    def looped(rows, w):
+        carry, results = in_python(turn(w), w * w, rows, 3)
+        return [carry, ad.stack(results)]
+
+    def scanned(rows, w):
+        return list(ad.scan(turn(w), w * w, rows, **way))
+
+    wanted = to_third_order(looped, rows, w)
+    assert_alike(ad.compile(lambda *xs: to_third_order(scanned, *xs))(rows, w), wanted)
+
+
+@needs_native
+def test_bounded_loops_draw_as_eager_ones_and_end_by_values():
+    def f(x, until):
+        body = lambda x, n: (x * 0.5 + ad.rand(3), n + ad.randint(1, 3, ()))  # noqa: E731
+        return ad.while_loop(lambda x, n: n < until, body, (x, until * 0), max_steps=6)
+
+    compiled = ad.compile(f)
+    for until in (0, 3, 40):
+        found = []
+        for run in (f, compiled):
+            ad.manual_seed(until)
+            found.append([*run(ad.ones(3), ad.tensor(until)), ad.rand(2)])
+        for x, y in zip(*found, strict=True):
+            ad.testing.assert_close(x, y)
+    assert len(compiled.programs) == 1
+    for wrong in (-1, 2.0, True):
+        with pytest.raises(InvalidArgument, match=f"while_loop: max_steps={wrong}"):
+            ad.while_loop(lambda x: x < 1, lambda x: (x,), (ad.ones(()),), max_steps=wrong)
+
+
 # ---- fori_loop -----------------------------------------------------------------------------------
 
 

@@ -353,3 +353,51 @@ def test_each_kind_of_which_a_capture_is_told_has_an_answer():
     assert len(names) >= 15
     known = {name for name, x in inspect.getmembers(Capturing) if not name.startswith("_")}
     assert names <= known, names - known
+
+
+def test_what_a_body_made_and_wrote_is_a_result_and_has_a_gradient():
+    w = ad.tensor([0.5, -1.0, 2.0], requires_grad=True)
+
+    def made(c):
+        y = ad.zeros(3)
+        y[0] = c[1] * w[0]
+        y[1:] = c[:2] * w[1:]
+        y += w
+        return y
+
+    def scanned(x):
+        return ad.scan(lambda c, _: (made(c) * c, made(c)), x, length=3)
+
+    def branched(x):
+        return ad.cond(x.sum() > 0, made, lambda c: ad.ones(3).mul_(c), (x,)), x
+
+    def repeated(x):
+        return ad.while_loop(lambda c, n: n < 3, lambda c, n: (made(c), n.add(1)), (x, x.sum() * 0))
+
+    def with_gradient(function, x):
+        y, other = function(x)
+        return y, other, ad.autograd.grad(y.square().sum(), w)[0]
+
+    for function in (scanned, branched, repeated):
+        compiled = ad.compile(lambda x, f=function: with_gradient(f, x))
+        for found, wanted in zip(
+            compiled(ad.ones(3)), with_gradient(function, ad.ones(3)), strict=True
+        ):
+            ad.testing.assert_close(found, wanted)
+
+
+def test_what_a_body_made_and_writes_again_is_refused_as_eagerly():
+    w = ad.ones(3, requires_grad=True)
+
+    def step(c):
+        y = ad.zeros(3).add_(c * w)
+        y += c * y.sin()
+        return y.mul_(y.cos())
+
+    def f(x):
+        y, _ = ad.scan(lambda c, _: (step(c), None), x, length=2)
+        return ad.autograd.grad(y.sum(), w)[0]
+
+    for run in (f, ad.compile(f)):
+        with pytest.raises(ad.AutogradError, match="modified by an inplace operation"):
+            run(ad.ones(3))

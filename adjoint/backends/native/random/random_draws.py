@@ -46,9 +46,7 @@ class Draw:
         """
         self.asked = kind, shape, dtype, numbers
         count = math.prod(shape)
-        [address] = object_code.load(
-            draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
-        )
+        address = routine(kind)
         segment = count if kind.serial else SEGMENT
         views, spans, outputs = [(-1, len(numbers))], [], [(shape, dtype)]
         if target is not None:
@@ -66,6 +64,17 @@ class Draw:
         """The array."""
         run = self.run.numbered((seed, number))
         return quietly(run.launch, []) if self._large else run.launch([])
+
+
+def routine(kind: Kind) -> int:
+    """Address of the routine that draws such numbers.
+
+    Errors: Unsupported where no code can be generated.
+    """
+    [address] = object_code.load(
+        draws_code, f"{kind} {_tables()}", functools.partial(_text, kind), ["draw"]
+    )
+    return address
 
 
 class _Latest(threading.local):
@@ -100,10 +109,22 @@ def over(op: Op, names: Any, x: Any) -> Draw:
 
     Errors: NotTraceable where NumPy is to draw it.
     """
-    _, draw = _drawing(op, names, [])
-    if draw is None or not x.flags.c_contiguous:
+    asked = asked_of(op, names)
+    if not x.flags.c_contiguous:
         raise NotTraceable("numbers that are not drawn in this order")
-    return Draw(*draw.asked, x)
+    return Draw(*asked, x)
+
+
+def asked_of(op: Op, names: object) -> tuple[Kind, tuple[int, ...], np.dtype, bytes]:
+    """Description of a draw that is all of the result of `op`: kind, shape, dtype, and the kind's
+    own numbers.
+
+    Errors: NotTraceable where there is no such routine.
+    """
+    _, draw = _drawing(op, names, [])
+    if draw is None:
+        raise NotTraceable("numbers that are not drawn in this order")
+    return draw.asked
 
 
 def _weigh(kept: tuple[Draw | None]) -> int:

@@ -18,7 +18,7 @@ from ...codegen.emit import Module, Reg
 from .shared_code import Writer
 
 _PATIENCE = 0.025  # seconds of a stretch without Python
-_ENDLESS = 1 << 62
+ENDLESS = 1 << 62  # turns
 
 
 class Word(enum.IntEnum):
@@ -76,7 +76,7 @@ class LoopRecord:
     def __init__(self, words: int, length: int | None) -> None:
         """`words` is its size, `length` the number of turns: None where the loop decides."""
         table = self.table = np.zeros(words, np.int64)
-        table[Word.LENGTH] = _ENDLESS if length is None else length
+        table[Word.LENGTH] = ENDLESS if length is None else length
         table[Word.OPEN] = length is None
         table[Word.BATCH] = table[Word.LEFT] = 1
         now = time.monotonic_ns() if sys.platform != "win32" else 0
@@ -125,9 +125,9 @@ class LoopRecord:
         """Set the word of this number, an address."""
         self.table[record] = at
 
-    def let_in(self, turns: int) -> None:
-        """Set how many turns there is room for."""
-        self.table[Word.LENGTH] = turns
+    def let_in(self, turns: int, more: bool) -> None:
+        """Set how many turns there is room for, and whether there may be more."""
+        self.table[Word.LENGTH], self.table[Word.OPEN] = turns, more
 
 
 def _ticks() -> float:
