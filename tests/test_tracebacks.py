@@ -156,7 +156,7 @@ MISTAKES = {  # by a word for the case: what the last line names, and the mistak
         lambda: F.scaled_dot_product_attention(ones(1, 2, 3), ones(1, 2, 4), ones(1, 2, 4)),
     ),
     "cross_entropy": ("cross_entropy", lambda: F.cross_entropy(leaf(2, 3), labels(3))),
-    "cross_entropy, a class": ("nll_loss", lambda: F.cross_entropy(leaf(2, 3), labels(2) + 3)),
+    "cross_entropy, a class": ("cross_entropy", lambda: F.cross_entropy(leaf(2, 3), labels(2) + 3)),
     "nll_loss": ("nll_loss", lambda: F.nll_loss(leaf(2, 3), labels(3))),
     "mse_loss": ("mse_loss", lambda: F.mse_loss(leaf(2, 3), ones(4))),
     "MSELoss, large": ("mse_loss", lambda: ad.nn.MSELoss()(leaf(600, 601), ones(600))),
@@ -205,7 +205,7 @@ MISTAKES = {  # by a word for the case: what the last line names, and the mistak
         "cross_entropy", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(5))
     ),
     "CrossEntropyLoss, a class": (
-        "nll_loss", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(4) + 2)
+        "cross_entropy", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(4) + 2)
     ),
     "NLLLoss of floats": ("nll_loss", lambda: trained(ad.nn.NLLLoss(), ones(4, 3), ones(4))),
     "BCELoss": ("binary_cross_entropy", lambda: ad.nn.BCELoss()(leaf(4, 1), ones(4))),
