@@ -6,6 +6,7 @@ more than PyTorch shows of its own.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -409,6 +410,16 @@ def test_names_and_keywords_that_were_meant(wrong, meant):
     assert f"did you mean {meant}?" in str(met(wrong))
     assert not hasattr(ad, "no_such_thing_at_all")
     assert "did you mean" not in str(met(lambda: ad.no_such_thing_at_all))
+
+
+@pytest.mark.parametrize("module, meant", [("adam", "Adam"), ("sgd", "SGD"), ("asgd", "ASGD"),
+                                           ("sparse_adam", "SparseAdam")])  # fmt: skip
+def test_a_module_that_is_called_says_which_class_was_meant(module, meant):
+    error = met(lambda: getattr(ad.optim, module)([leaf(2)], lr=0.1))
+    said = f"optim.{module}: a module, not a class; did you mean optim.{meant}?"
+    assert type(error) is ad.core.errors.InvalidType and str(error) == said
+    assert inspect.ismodule(getattr(ad.optim, module))
+    assert not callable(ad.optim.lr_scheduler)
 
 
 @pytest.mark.parametrize("told", [lambda x: print(x), lambda x: print(f"{x}")])
