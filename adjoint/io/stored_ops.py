@@ -104,7 +104,9 @@ def _defaults(kind: type[Op], count: int) -> list[Any]:
     """Defaults of the fields behind the first `count`: those that an op has been given since a file
     was written.
     """
-    later = dataclasses.fields(kind)[count:] if dataclasses.is_dataclass(kind) else ()
+    if not dataclasses.is_dataclass(kind):
+        return []
+    later = dataclasses.fields(kind)[count:]
     return [field.default for field in later if field.default is not dataclasses.MISSING]
 
 
