@@ -164,7 +164,7 @@ MISTAKES = {  # by a word for the case: what the last line names, and the mistak
     "function shape": ("Seven", lambda: Seven.apply(leaf()).sum().backward()),
     "target shape": ("cross_entropy", lambda: trained(ad.zeros(3, dtype=ad.int64))),
     "target dtype": ("cross_entropy", lambda: trained(ad.zeros(4))),
-    "target range": ("nll_loss", lambda: trained(ad.zeros(4, dtype=ad.int64) + 9)),
+    "target range": ("cross_entropy", lambda: trained(ad.zeros(4, dtype=ad.int64) + 9)),
     "vmap sizes": ("vmap", lambda: ad.vmap(lambda a, b: a + b)(ad.ones(2), ad.ones(3))),
     "grad of vector": ("grad", lambda: ad.func.grad(lambda x: x)(ad.ones(2))),
     "einsum of one": ("einsum", lambda: ad.einsum("ij,j->i", ad.ones(2, 2))),

@@ -6,6 +6,7 @@ more than PyTorch shows of its own.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -156,7 +157,7 @@ MISTAKES = {  # by a word for the case: what the last line names, and the mistak
         lambda: F.scaled_dot_product_attention(ones(1, 2, 3), ones(1, 2, 4), ones(1, 2, 4)),
     ),
     "cross_entropy": ("cross_entropy", lambda: F.cross_entropy(leaf(2, 3), labels(3))),
-    "cross_entropy, a class": ("nll_loss", lambda: F.cross_entropy(leaf(2, 3), labels(2) + 3)),
+    "cross_entropy, a class": ("cross_entropy", lambda: F.cross_entropy(leaf(2, 3), labels(2) + 3)),
     "nll_loss": ("nll_loss", lambda: F.nll_loss(leaf(2, 3), labels(3))),
     "mse_loss": ("mse_loss", lambda: F.mse_loss(leaf(2, 3), ones(4))),
     "MSELoss, large": ("mse_loss", lambda: ad.nn.MSELoss()(leaf(600, 601), ones(600))),
@@ -205,7 +206,7 @@ MISTAKES = {  # by a word for the case: what the last line names, and the mistak
         "cross_entropy", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(5))
     ),
     "CrossEntropyLoss, a class": (
-        "nll_loss", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(4) + 2)
+        "cross_entropy", lambda: trained(ad.nn.CrossEntropyLoss(), ones(4, 3), labels(4) + 2)
     ),
     "NLLLoss of floats": ("nll_loss", lambda: trained(ad.nn.NLLLoss(), ones(4, 3), ones(4))),
     "BCELoss": ("binary_cross_entropy", lambda: ad.nn.BCELoss()(leaf(4, 1), ones(4))),
@@ -409,6 +410,16 @@ def test_names_and_keywords_that_were_meant(wrong, meant):
     assert f"did you mean {meant}?" in str(met(wrong))
     assert not hasattr(ad, "no_such_thing_at_all")
     assert "did you mean" not in str(met(lambda: ad.no_such_thing_at_all))
+
+
+@pytest.mark.parametrize("module, meant", [("adam", "Adam"), ("sgd", "SGD"), ("asgd", "ASGD"),
+                                           ("sparse_adam", "SparseAdam")])  # fmt: skip
+def test_a_module_that_is_called_says_which_class_was_meant(module, meant):
+    error = met(lambda: getattr(ad.optim, module)([leaf(2)], lr=0.1))
+    said = f"optim.{module}: a module, not a class; did you mean optim.{meant}?"
+    assert type(error) is ad.core.errors.InvalidType and str(error) == said
+    assert inspect.ismodule(getattr(ad.optim, module))
+    assert not callable(ad.optim.lr_scheduler)
 
 
 @pytest.mark.parametrize("told", [lambda x: print(x), lambda x: print(f"{x}")])

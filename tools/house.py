@@ -388,7 +388,7 @@ COUNTS = (
               any_in(*[name] * bool(name)), "name the type, or a protocol of what is needed")
         for name, limit in ANY.items()
     ),
-    Count("type: ignore", 423, ignored_types, "give the types that make it unnecessary"),
+    Count("type: ignore", 422, ignored_types, "give the types that make it unnecessary"),
     Count("modes set outside of their try", 15, taken_outside_of_try,
           "set inside of the try whose finally sets back, or where a signal cannot split it"),
 )  # fmt: skip

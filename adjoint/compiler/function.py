@@ -11,12 +11,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import numpy as np
 
@@ -52,6 +51,7 @@ from ..runtime.lazy import LazyValue, concrete
 from ..runtime.node import Node
 from ..runtime.public import naming
 from ..runtime.tensors import wrap
+from .bound import BoundWhenRead, P, R
 from .capture.call_ops import CallOps, are_recorded
 from .capture.differentiation import Differentiation
 from .capture.drop_grads import dropping
@@ -203,7 +203,7 @@ class RecompileLimit(Unsupported):
     """Error: a call needs a program, and a function has as many as it may have."""
 
 
-class CompiledFunction:
+class CompiledFunction(BoundWhenRead[P, R]):
     """A function that is run by captured programs: see `compile`."""
 
     # Attributes that are not guarded where another function reads this one: it reads the function.
@@ -215,14 +215,14 @@ class CompiledFunction:
     )  # fmt: skip
 
     def __init__(
-        self, function: Callable[..., Any], fallback: str, limit: int, name: str,
+        self, function: Callable[P, R], fallback: str, limit: int, name: str,
         dynamic: bool | None = None, reassociate: bool = False, keep_grads: bool = True,
         fullgraph: bool = False,
     ) -> None:  # fmt: skip
         functools.update_wrapper(self, function)
         self.function = function
         self._keeps = keep_grads
-        self._body = function if keep_grads else dropping(function)  # the function that is called
+        self._body: Callable[..., R] = function if keep_grads else dropping(function)  # called
         self._numbers = NumberArguments()
         self._full = False  # whether the limit was met
         self._filled = 0  # how many captures have filled an lru_cache of the user's
@@ -247,11 +247,6 @@ class CompiledFunction:
         self._leaves = False  # leaves among the arguments are known by identity
         self._eagerly = ""  # why the function runs eagerly from now on
 
-    def __get__(
-        self, instance: object, owner: type | None = None
-    ) -> CompiledFunction | types.MethodType:
-        return self if instance is None else types.MethodType(self, instance)
-
     def __reduce__(self) -> tuple[Any, ...]:
         options = self._fallback, self._limit, self._called, self._dynamic, self._nearly
         return CompiledFunction, (self.function, *options, self._keeps, self._fullgraph)
@@ -264,14 +259,14 @@ class CompiledFunction:
         """The programs compiled so far, the last used of each signature first."""
         return [each.program for variants in self._programs.values() for each in variants]
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, by a program where possible: the same result and the same side
         effects.
         """
         mode = MODE.get()
         entry = self._entry
         if entry is not None:
-            result = entry.run(mode, args, kwargs)
+            result: R = entry.run(mode, args, kwargs)
             if result is not OTHER:
                 return result
         try:
@@ -294,7 +289,7 @@ class CompiledFunction:
     def _title(self) -> str:
         return f"Compiled#{self._called}"
 
-    def over(self, loader: Iterable[Any]) -> Any:
+    def over(self, loader: Iterable[object]) -> Any:
         """Call the function with each batch of a loader (of a tuple or list its items as
         arguments); what is returned is stacked: a loss becomes the losses of all steps.
 
@@ -310,7 +305,7 @@ class CompiledFunction:
         """
         return over(self, loader, self._called)
 
-    def explain(self, *args: object, **kwargs: object) -> Explanation:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Call the function once more, and say what its program does, the slowest steps first:
         kernels with operations, bytes, time and share of the machine's measured peak, host calls
         and memory; `table(verbose=True)` has the reasons, too. Each step is timed alone, which
@@ -352,7 +347,7 @@ class CompiledFunction:
         whole = self._latest.program.captured
         return not any((*whole.effects._replace(options=0), whole.inputs.streams))
 
-    def graph(self, *args: object, **kwargs: object) -> PassTrace:
+    def graph(self, *args: P.args, **kwargs: P.kwargs) -> PassTrace:
         """The program for a call like this one before its passes and after each: a table to print,
         `stages`, and pictures (`draw`). The function's Python runs once on symbols, and the passes
         again; nothing is called, and nothing changes.
@@ -1139,25 +1134,28 @@ def _stand_in(x: Any) -> Any:
     return made
 
 
-class CompiledModule(Module):
+class CompiledModule(Module, Generic[P, R]):
     """A module whose calls are compiled; all attributes are those of the module, `_orig_mod`."""
 
-    def __init__(self, module: Module, call: CompiledFunction | FragmentedFunction) -> None:
+    def __init__(
+        self, module: Module, call: CompiledFunction[P, R] | FragmentedFunction[P, R]
+    ) -> None:
         super().__init__()
         self._orig_mod = module
         self.__dict__["_compiled_call"] = call
         del self.__dict__["training"]  # so that the module's is read
 
-    def forward(self, *args: object, **kwargs: object) -> Any:
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the module, its hooks included."""
-        return self._compiled_call(*args, **kwargs)
+        result: R = self._compiled_call(*args, **kwargs)
+        return result
 
-    def explain(self, *args: object, **kwargs: object) -> Explanation:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """See `CompiledFunction.explain`."""
         explained: Explanation = self._compiled_call.explain(*args, **kwargs)
         return explained
 
-    def graph(self, *args: object, **kwargs: object) -> PassTrace:
+    def graph(self, *args: P.args, **kwargs: P.kwargs) -> PassTrace:
         """See `CompiledFunction.graph`."""
         stages: PassTrace = self._compiled_call.graph(*args, **kwargs)
         return stages

@@ -85,17 +85,15 @@ def misplaced(value: object, op: str, argument: str = "", due: str = "a tensor")
     for name, arguments in _calls(sys._getframe(2)):
         place = _place(value, arguments)
         if place:
-            op, argument = name, place
-            break
-    return _error(value, op, argument, due)
+            return _error(value, name, place, due)
+    made = _error(value, op, argument, due)
+    made.wrong = value, due  # `explain` may know which function was called
+    return made
 
 
 def _error(value: object, op: str, argument: str, due: str) -> InvalidType:
     where = f" for argument '{argument}'" if argument else ""
-    made = InvalidType(f"{op}: expected {due}{where}, got {described(value)}; {remedy(value, due)}")
-    if not argument:
-        made.unnamed = value, due  # type: ignore[attr-defined]  # `explain` may know the argument
-    return made
+    return InvalidType(f"{op}: expected {due}{where}, got {described(value)}; {remedy(value, due)}")
 
 
 def assert_tensor(op: str, value: object, argument: str = "input") -> None:
@@ -115,7 +113,7 @@ def explain(
         raise ShapeError(
             f"{_name(function)}: Storage size calculation overflowed ({error}); use fewer elements"
         ) from error
-    value, due = getattr(error, "unnamed", (_NONE, "a tensor"))
+    value, due = getattr(error, "wrong", (_NONE, "a tensor"))
     ours = not isinstance(error, AdjointError) and is_ours(_innermost(error.__traceback__))
     if value is _NONE and not ours:
         return
@@ -139,7 +137,10 @@ def explain(
         argument = _place(value, arguments)
         if argument and not called.startswith("_"):  # else of whoever called it
             due = "a number or bool" if _is_ambiguous(error) else due
-            raise _error(value, called, argument, due) from None
+            better = _error(value, called, argument, due)
+            if arguments is calls[-1][1]:  # there may be another function around this one
+                better.wrong = value, due
+            raise better from None
 
 
 def explained(
@@ -163,9 +164,8 @@ def placed(error: AdjointError, called: str = "") -> AdjointError:
     """`error`, met in an op, whose message names the public function that was called, too, where
     that is another: the outermost one of the package, or `called` where that one is compiled.
     """
-    if isinstance(error, InvalidType):  # which names the function whose argument is wrong
-        return error
-    text = str(error)
+    if isinstance(error, InvalidType) or error.module or len(error.args) != 1:
+        return error  # it names the function whose argument is wrong, or has been told to the user
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame.f_globals.get("__name__", "")):
         code = frame.f_code
@@ -176,9 +176,31 @@ def placed(error: AdjointError, called: str = "") -> AdjointError:
             is_public = name in frame.f_globals.get("__all__", ()) and "self" not in frame.f_locals
         called = name if is_public else called
         frame = frame.f_back
-    if called not in text:
-        error.args = (f"{called}: {text}",)
+    if called:
+        error.args = (_headed(str(error), called),)
     return error
+
+
+def _headed(text: str, called: str) -> str:
+    """A message that begins with the name of the function that was called. The name of an op stays
+    behind it, but for one that says the same: "clamp_min" where `clamp` was called.
+    """
+    head, colon, rest = text.partition(": ")
+    module, dot, op = head.removesuffix("()").rpartition(".")
+    op, own = op.rstrip("_"), called.rstrip("_")
+    if op == own or text.startswith((f"{called} ", f"{called}()")):
+        return text
+    is_alike = op.isidentifier() and (own in op or op in own)
+    return f"{module}{dot}{called}: {rest}" if colon and is_alike else f"{called}: {text}"
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    """The name of a function that was declared to be public; empty for one that is not called by
+    the name that it has.
+    """
+    name = function.__name__
+    places = (getattr(each, "__globals__", ()) for each in (function, inspect.unwrap(function)))
+    return name if name[0] != "_" and any(name in place for place in places) else ""
 
 
 def settled(error: AdjointError, called: str = "") -> None:
@@ -226,7 +248,7 @@ def recovered(
         error = explained(error, function, args, kwargs)
         if error is sys.exc_info()[1]:
             if isinstance(error, AdjointError):
-                placed(error)
+                placed(error, _public_name(asking) or _public_name(function))
             cut(error)
             raise  # what the caller handles; so this frame is not added
         try:

@@ -11,13 +11,16 @@ import importlib
 import sys
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from . import config
-from .errors import InvalidArgument
+from .errors import InvalidArgument, InvalidType
 from .package import NAME, OURS
 
-__all__ = ["STATE", "WHAT", "CheckedModule", "Watched", "assert_known", "guard", "watch_modules"]
+__all__ = [
+    "STATE", "WHAT", "CheckedModule", "Watched", "assert_known", "guard", "refuse_calls",
+    "watch_modules",
+]  # fmt: skip
 
 
 # What users have replaced: the names of the module and of the function, and what is there now.
@@ -110,6 +113,27 @@ class CheckedModule(Watched):
     def __setattr__(self, name: str, value: object) -> None:
         assert_known(self.__name__, dir(self), name, value)
         super().__setattr__(name, value)
+
+
+class NamedAsItsClass(Watched):
+    """A module that has the name of its class in small letters, and is called in place of it."""
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        place = self.__name__.removeprefix(f"{NAME}.")
+        parent, _, own = place.rpartition(".")
+        meant = next(each for each in vars(self) if each.lower() == own.replace("_", ""))
+        raise InvalidType(f"{place}: a module, not a class; did you mean {parent}.{meant}?")
+
+
+def refuse_calls(package: str, classes: Iterable[str]) -> None:
+    """Make modules of a package that are named as one of its classes say so where they are
+    called.
+    """
+    names = {each.lower() for each in classes}
+    for name, module in list(sys.modules.items()):
+        parent, _, own = name.rpartition(".")
+        if parent == package and own not in classes and own.replace("_", "") in names:
+            module.__class__ = NamedAsItsClass
 
 
 def guard(*modules: str) -> None:

@@ -47,6 +47,8 @@ class NumberTooLarge(InvalidArgument, OverflowError):  # noqa: N818 - reads as w
 class InvalidType(AdjointError, TypeError):  # noqa: N818 - reads as what happened
     """An argument is of a type that the operation does not accept."""
 
+    wrong: tuple[object, str]  # the argument, and what was due
+
 
 class AutogradError(AdjointError, RuntimeError):
     """A gradient was asked for that cannot be computed."""

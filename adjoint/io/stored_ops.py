@@ -80,6 +80,7 @@ class Ops:
         if tag != "op" or kind is None or kind.opaque:
             raise CheckpointError(f"there is no op {name!r:.80}; import the module that defines it")
         values = [self.read_field(each) for each in fields]
+        values += _defaults(kind, len(values))
         if not _suit(values, _hints(kind)):
             raise CheckpointError(f"{name} is not made of {values!r:.80}")
         op: Op = kind(*values)
@@ -97,6 +98,16 @@ class Ops:
 
     def _kind_of(self, name: Any) -> Any:
         return self.further.get(name) or REGISTRY.get(name) or _moved(name)
+
+
+def _defaults(kind: type[Op], count: int) -> list[Any]:
+    """Defaults of the fields behind the first `count`: those that an op has been given since a file
+    was written.
+    """
+    if not dataclasses.is_dataclass(kind):
+        return []
+    later = dataclasses.fields(kind)[count:]
+    return [field.default for field in later if field.default is not dataclasses.MISSING]
 
 
 def _moved(name: object) -> type[Op] | None:

@@ -5,6 +5,7 @@ Source: https://docs.pytorch.org/docs/stable/optim.html
 
 from typing import Any
 
+from ..core.checked_modules import refuse_calls as _refuse_calls
 from ..core.faces import find as _find
 from . import lr_scheduler, optimizer, swa_utils
 from .adadelta import Adadelta
@@ -29,6 +30,8 @@ __all__ = [
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer",
     "swa_utils", "swap_in_optimizer_params_and_state",
 ]  # fmt: skip
+
+_refuse_calls(__name__, __all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,8 @@ TENSOR = (f"{NAME}.core.tensor_type", "Tensor")
 ANY = ("typing", "Any")
 CALLABLE = ("collections.abc", "Callable")
 NUMBER = ("builtins", "complex")  # type checkers take int and float, and so bool, for complex
+COMPILE = (f"{NAME}.compiler.function", "compile")
+BOUND = f"{NAME}.compiler.bound"
 CONSTANTS = (bool, int, float, str)
 
 # Methods that Python calls, by what they take beside the tensor.
@@ -143,12 +145,28 @@ class Stub:
             self.lines.append(f"{indent}{name}: {self.use(*ANY)}")
             return
         said = overloads(function)
-        if (module, innermost(function).__name__) in GIVEN_BACK:
-            self.giver(name, signature, module)
+        place = (module, innermost(function).__name__)
+        if place in GIVEN_BACK:
+            (self.compiler if place == COMPILE else self.giver)(name, signature, module)
             return
         many = len(said) > 0
         for each in said or [signature]:
             self.definition(name, function, each, indent, method, many)
+
+    def compiler(self, name: str, signature: inspect.Signature, module: str) -> None:
+        """Add `compile`: what it returns is called as what it is given, and has attributes of its
+        own.
+        """
+        first, *others = signature.parameters.values()
+        overload, rest = f"@{self.use('typing', 'overload')}", self.parameters(others, module)
+        given = "[" + ", ".join(self.use(BOUND, each) for each in "PR") + "]"
+        for taken, kind in ((self.use(BOUND, "ModuleLike"), "CompiledModule"),
+                            (self.use(*CALLABLE), "CompiledFunction")):  # fmt: skip
+            result = f"{self.use(COMPILE[0], kind)}{given}"
+            said = f"{first.name}: {taken}{given}, {rest}"
+            self.lines += [overload, f"def {name}({said}) -> {result}: ..."]
+        self.lines += [overload, f"def {name}({first.name}: None = None, {rest}) -> "
+                                 f"{self.use(BOUND, 'Compiler')}: ..."]  # fmt: skip
 
     def giver(self, name: str, signature: inspect.Signature, module: str) -> None:
         """Add a function that gives back what it is given, or a decorator."""

@@ -51,9 +51,10 @@ def test_rules_are_few_and_each_is_needed():
     assert len(RULES) <= 20
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for rule in RULES:
-            found = dtype_sweep.findings(rule[0])
-            assert any(rule[1] in ("", each.argument) for each in found), rule
+        for entry, argument, dtypes in RULES:
+            found = dtype_sweep.findings(entry)
+            covered = {each.dtype for each in found if argument in ("", each.argument)}
+            assert covered and set(dtypes.split()) <= covered, (entry, argument, covered)
 
 
 def test_the_sweep_finds_what_is_silently_wrong(monkeypatch):

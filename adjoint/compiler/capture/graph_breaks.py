@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import functools
 import sys
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, cast
 from weakref import ref
 
 import numpy as np
@@ -35,33 +34,26 @@ from ...runtime.dispatch import execute
 from ...runtime.fused import Declared
 from ...runtime.lazy import LazyValue, concrete, realize
 from ...runtime.node import Item
+from ..bound import BoundWhenRead, P, R
 from ..guards.slots import PLAIN
 from ..run.bindings import InputBinding, OutputBinding
 from ..run.segment import Segment, is_small, unbound
 from .routine_ops import recorded
 from .step_capture import CAPTURING
 
-if TYPE_CHECKING:
-    R = TypeVar("R")
-
 Trace = tuple[Any, ...]
 
 
-class FragmentedFunction:
+class FragmentedFunction(BoundWhenRead[P, R]):
     """A function that is compiled with graph breaks: see `compile`."""
 
     _unread = frozenset(("function", "_called", "pieces"))  # see `CompiledFunction`
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[P, R], name: str) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._called = name
         self.pieces = FragmentCache()
-
-    def __get__(
-        self, instance: object, owner: type | None = None
-    ) -> FragmentedFunction | types.MethodType:
-        return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FragmentedFunction, (self.function, self._called)
@@ -81,7 +73,7 @@ class FragmentedFunction:
         """
         raise Unsupported('explain: mode="pieces" has a program for each piece; leave mode out')
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, recording its ops and running them as fragments."""
         mode = MODE.get()
         if (

@@ -92,7 +92,10 @@ def contents_of(
 
 
 def _captured(
-    call: CompiledFunction, settled: RestoredState, example: Example, begun: InitializedOptimizers
+    call: CompiledFunction[..., Any],
+    settled: RestoredState,
+    example: Example,
+    begun: InitializedOptimizers,
 ) -> list[tuple[Example, bool, Described]]:
     """Capture a function with one example: in the present mode, and also without gradients if it
     has some.

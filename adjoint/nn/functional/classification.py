@@ -77,26 +77,27 @@ def _fused_nll(
     input: Any, target: Any, weight: Any, dim: int, ignore_index: int, reduction: str
 ) -> Tensor:
     weight = _along(dim, input.ndim, weight)
-    return _nll(input, target.unsqueeze(dim), weight, dim, ignore_index, reduction)
+    pick = Pick(dim, ignore_index)
+    return _nll(pick, input, target.unsqueeze(dim), weight, reduction)
 
 
-def _nll(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int, reduction: str) -> Tensor:
-    loss = -apply(Pick(dim, ignore_index), logs, index).squeeze(dim)
+def _nll(pick: Pick, logs: Any, index: Any, weight: Any, reduction: str) -> Tensor:
+    loss = -apply(pick, logs, index).squeeze(pick.axis)
     if weight is None and reduction != "mean":
-        return _reduced(loss, reduction, "nll_loss")
-    kept = _kept(logs, index, weight, dim, ignore_index)
+        return _reduced(loss, reduction, pick.loss)
+    kept = _kept(pick, logs, index, weight)
     if weight is not None:
         loss = loss * kept
     if reduction == "mean":
         return loss.sum() / kept.sum()
-    return _reduced(loss, reduction, "nll_loss")
+    return _reduced(loss, reduction, pick.loss)
 
 
-def _kept(logs: Any, index: Any, weight: Any, dim: int, ignore_index: int) -> Any:
+def _kept(pick: Pick, logs: Any, index: Any, weight: Any) -> Any:
     """The weight of each target: 0 where it is ignored."""
     if weight is None:
-        return (index != ignore_index).to(logs.dtype).squeeze(dim)
-    return apply(Pick(dim, ignore_index), weight, index).squeeze(dim)
+        return (index != pick.ignore).to(logs.dtype).squeeze(pick.axis)
+    return apply(pick, weight, index).squeeze(pick.axis)
 
 
 def _assert_target_shape(input: Tensor, target: Tensor, dim: int, name: str) -> None:
@@ -204,14 +205,15 @@ def _cross_entropy(
 ) -> Tensor:
     weight, index = _along(dim, input.ndim, weight), target.unsqueeze(dim)
     logs = input.log_softmax(dim)
-    loss = _nll(logs, index, weight, dim, ignore_index, reduction)
+    pick = Pick(dim, ignore_index, "cross_entropy")
+    loss = _nll(pick, logs, index, weight, reduction)
     if not label_smoothing:
         return loss
     spread = logs if weight is None else logs * weight
     ignored = (index == ignore_index).squeeze(dim)
     smooth = where(ignored, 0.0, -spread.sum(dim))
     if reduction == "mean":
-        smooth = smooth.sum() / _kept(logs, index, weight, dim, ignore_index).sum()
+        smooth = smooth.sum() / _kept(pick, logs, index, weight).sum()
     else:
         smooth = _reduced(smooth, reduction, "cross_entropy")
     share = label_smoothing / input.shape[dim]

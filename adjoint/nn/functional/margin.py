@@ -169,6 +169,11 @@ def linear_cross_entropy(
     name = "linear_cross_entropy"
     if input.ndim not in (1, 2):
         raise ShapeError(f"{name}: expected input with dimensionality 1 or 2, got {input.ndim}")
+    if linear_weight.ndim < 2:
+        raise ShapeError(
+            f"{name}: expected linear_weight of (classes, ..., in_features), got shape "
+            f"{tuple(linear_weight.shape)}"
+        )
     classes, *rest, features = linear_weight.shape
     if input.shape[-1] != features:
         raise ShapeError(

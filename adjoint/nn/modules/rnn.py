@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...core.errors import InvalidArgument, ShapeError
 from ...ops.shape.concatenation import cat, stack
@@ -15,6 +15,10 @@ from ..utils.rnn import PackedSequence
 from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
+
+if TYPE_CHECKING:
+    Steps = TypeVar("Steps", Tensor, PackedSequence)  # of the output as of the input
 
 
 class RNNBase(Module):
@@ -275,6 +279,11 @@ class RNN(RNNBase):
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
         self.nonlinearity = nonlinearity
 
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Steps, hx: Tensor | None = None) -> tuple[Steps, Tensor]:
+            """Type of a call: see the class."""
+
 
 class LSTM(RNNBase):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997).
@@ -318,6 +327,13 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
+    if TYPE_CHECKING:
+
+        def __call__(
+            self, input: Steps, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[Steps, tuple[Tensor, Tensor]]:
+            """Type of a call: see the class."""
+
 
 class GRU(RNNBase):
     """Gated recurrent units (Cho et al., 2014).
@@ -358,6 +374,11 @@ class GRU(RNNBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("GRU", *args, **kwargs)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, input: Steps, hx: Tensor | None = None) -> tuple[Steps, Tensor]:
+            """Type of a call: see the class."""
 
 
 class RNNCellBase(Module):

@@ -38,7 +38,7 @@ class _Picking(Op, abstract=True):
         shape = broadcast_shapes(*shapes, op=self.name)
         return (*shape[: self.axis], classes, *shape[self.axis + 1 :])
 
-    def _kept(self, index: Any, classes: int) -> Any:
+    def _kept(self, index: Any, classes: int, loss: str) -> Any:
         """Mask of the entries that are not ignored; None for all.
 
         Errors: IndexingError for other entries outside the classes.
@@ -51,7 +51,7 @@ class _Picking(Op, abstract=True):
         wrong = index[kept & ((index < 0) | (index >= classes))]
         if wrong.size:
             raise IndexingError(
-                f"nll_loss: Target {wrong[0]} is out of bounds; targets must be from 0 to "
+                f"{loss}: Target {wrong[0]} is out of bounds; targets must be from 0 to "
                 f"{classes - 1}, or ignore_index={self.ignore}"
             )
         return kept
@@ -64,11 +64,13 @@ class _Picking(Op, abstract=True):
         return tuple(places)
 
 
+@dataclass(eq=False, repr=False)
 class Pick(_Picking):
     """The entry of `x` along `axis` at each index, 0 where that is `ignore`; x may broadcast along
-    the others.
+    the others. `loss` is the function that errors name.
     """
 
+    loss: str = "nll_loss"
     needs = ("x2 spec1", "")
     library = "moves"
 
@@ -84,7 +86,7 @@ class Pick(_Picking):
             found = xp.gather(x, self.axis, index)
             if found is not NotImplemented:  # all are among the classes
                 return found
-        kept = self._kept(index, x.shape[self.axis])
+        kept = self._kept(index, x.shape[self.axis], self.loss)
         if kept is None:
             return x[self._positions(x.shape, index)]
         picked = x[self._positions(x.shape, np.where(kept, index, 0))]
@@ -92,11 +94,14 @@ class Pick(_Picking):
 
     def guard(self, x: Spec, index: Any) -> None:
         """Refuse what `compute` refuses: a kernel picks nothing there."""
-        self._kept(index, x.shape[self.axis])
+        self._kept(index, x.shape[self.axis], self.loss)
 
     def gradient(self, g: Tensor, index: Tensor, spec: Spec) -> tuple[Any, ...]:
         """g where the entries came from."""
-        return (apply(PlaceAt(self.axis, self.ignore, spec.shape[self.axis]), g, index), None)
+        return (
+            apply(PlaceAt(self.axis, self.ignore, spec.shape[self.axis], self.loss), g, index),
+            None,
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -123,6 +128,7 @@ class PlaceAt(_Picking):
     """Zeros with `g` at each index along `axis`, which then has `classes` entries."""
 
     classes: int
+    loss: str = "nll_loss"
     needs = ("x2", "")
 
     def infer(self, g: Spec, index: Spec) -> Spec:
@@ -133,7 +139,7 @@ class PlaceAt(_Picking):
         """Places elements by position; or as a backend has it."""
         if type(g) is not np.ndarray:
             return xp.place_at(self, g, index)
-        kept = self._kept(index, self.classes)
+        kept = self._kept(index, self.classes, self.loss)
         shape = tuple(self.classes if i == self.axis else n for i, n in enumerate(index.shape))
         result = np.zeros(shape, g.dtype)
         if kept is not None:
@@ -143,11 +149,11 @@ class PlaceAt(_Picking):
 
     def guard(self, g: Spec, index: Any) -> None:
         """Refuse what `compute` refuses."""
-        self._kept(index, self.classes)
+        self._kept(index, self.classes, self.loss)
 
     def gradient(self, g: Tensor, index: Tensor) -> tuple[Any, ...]:
         """Entries of g at the index."""
-        return (apply(Pick(self.axis, self.ignore), g, index), None)
+        return (apply(Pick(self.axis, self.ignore, self.loss), g, index), None)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

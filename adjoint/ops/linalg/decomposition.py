@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import LinalgError, ShapeError, Unsupported
+from ...core.errors import DTypeError, LinalgError, ShapeError, Unsupported
 from ...core.op import Op, Sample
 from ...core.spec import Spec
 from ...core.tensor_type import Tensor
@@ -160,6 +160,11 @@ class SolveTriangular(Op):
 
     def infer(self, a: Spec, b: Spec) -> Spec:
         """B's shape, batches broadcast."""
+        if a.dtype is not b.dtype:
+            raise DTypeError(
+                f"linalg.solve_triangular: expected both to have the same dtype, got {a.dtype} and "
+                f"{b.dtype}; convert one with .to()"
+            )
         n = b.shape[-2 if self.left else -1]
         if a.shape[-1] != a.shape[-2] or a.shape[-1] != n:
             raise ShapeError(

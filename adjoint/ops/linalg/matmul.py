@@ -302,6 +302,7 @@ def baddbmm(
     >>> ad.baddbmm(ad.ones(1), ad.ones(2, 1, 3), ad.ones(2, 3, 1)).flatten()
     tensor([4., 4.])
     """
+    assert_ndim("baddbmm", batch1=(batch1, 3), batch2=(batch2, 3))
     return _once("baddbmm", input, batch1, batch2, beta, alpha)
 
 

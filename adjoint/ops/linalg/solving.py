@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import LinalgError, ShapeError
+from ...core.errors import DTypeError, LinalgError, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, broadcast_shapes
 from ...core.tensor_type import Tensor
@@ -168,6 +168,11 @@ class CholeskySolve(Op):
 
     def infer(self, b: Spec, factor: Spec) -> Spec:
         """B's shape, batches broadcast."""
+        if b.dtype is not factor.dtype:
+            raise DTypeError(
+                f"cholesky_solve: expected both to have the same dtype, got {b.dtype} and "
+                f"{factor.dtype}; convert one with .to()"
+            )
         if factor.shape[-1] != factor.shape[-2] or factor.shape[-1] != b.shape[-2]:
             raise ShapeError(
                 f"cholesky_solve: Incompatible matrix sizes for cholesky_solve: the factor is "

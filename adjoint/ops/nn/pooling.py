@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.errors import InvalidArgument, ShapeError
+from ...core.errors import DTypeError, InvalidArgument, ShapeError
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.tensor_type import Tensor
@@ -74,6 +74,14 @@ class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
     library = "always"
+
+    def infer(self, x: Spec, *rest: Spec) -> Spec:
+        """A spec of one element per window, of numbers of which one is the largest."""
+        if x.dtype.is_complex or x.dtype is dt.bool_:
+            way = "pool .abs() or .real" if x.dtype.is_complex else "convert with .float()"
+            name = f"max_pool{len(self.kernel)}d"
+            raise DTypeError(f'{name}: "{name}" not implemented for {x.dtype}; {way}')
+        return Pool.infer(self, x, *rest)
 
     def compute(self, xp: Any, x: Any) -> Any:
         """The backend's pooling."""

@@ -279,6 +279,11 @@ def tensor_split(
     length = input._data.shape[axis]
     assert_dtypes("tensor_split", INTEGERS, indices_or_sections=indices_or_sections)
     if isinstance(indices_or_sections, TensorBase):
+        if indices_or_sections.ndim > 1:
+            raise ShapeError(
+                "tensor_split: expected tensor_indices_or_sections to be zero-dimensional or "
+                f"one-dimensional, got shape {tuple(indices_or_sections.shape)}"
+            )
         indices_or_sections = values_of(indices_or_sections).tolist()
     if isinstance(indices_or_sections, (tuple, list)):
         stops = [slice(None, operator.index(i)).indices(length)[1] for i in indices_or_sections]
