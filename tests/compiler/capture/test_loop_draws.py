@@ -54,7 +54,8 @@ def ops_of(compiled):
 
 @pytest.fixture(params=["one function", "records"])
 def way(request, monkeypatch):
-    monkeypatch.setattr(fused_loop, "is_on", lambda: request.param == "one function")
+    fused = request.param == "one function"
+    monkeypatch.setattr(fused_loop, "is_on", lambda: fused)
     return request.param
 
 

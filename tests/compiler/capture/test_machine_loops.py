@@ -283,13 +283,13 @@ def test_gradients_of_matrices_are_products_behind_the_loop(length, reverse, mon
 @pytest.mark.parametrize("fused", [False, True])
 def test_after_an_interrupt_a_loop_begins_anew(how, fused, monkeypatch):
     monkeypatch.setattr(fused_loop, "is_on", lambda: fused)
-    length = 4_000_000 if fused else 400_000
+    length, turns = (4_000_000, 40_000_000) if fused else (400_000, 400_000)
     state = ad.zeros(())
 
     def f(c, xs):
         c, _ = ad.scan(lambda c, x: (c * 0.999 + x, x.sum()), c, xs)
         body = lambda n, c: (n + 1, c * 0.5 + 1)  # noqa: E731
-        return ad.while_loop(lambda n, c: n < length, body, (0 * n, c))[1]
+        return ad.while_loop(lambda n, c: n < turns, body, (0 * n, c))[1]
 
     n = ad.tensor(0)
     rows = ad.ones(length, 1)
@@ -313,8 +313,8 @@ def test_after_an_interrupt_a_loop_begins_anew(how, fused, monkeypatch):
             timer.join()
             time.sleep(0.01)
         except KeyboardInterrupt:
-            hits += 1
-            assert state.item() == 0
+            assert state.item() in (0, 2)  # not at all, or whole: a run may end before it is asked
+            hits += state.item() == 0
         timer.join()
         state.zero_()
         assert compiled(ad.ones(3)).tolist() == wanted

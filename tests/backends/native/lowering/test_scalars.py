@@ -14,6 +14,7 @@ import adjoint as ad
 from adjoint.backends.codegen import run as compiler_run
 from adjoint.backends.native.lowering import kernel_execution
 from adjoint.core.arrays import signature
+from adjoint.core.sized_tables import SizedTable
 from adjoint.ir import compute, executable
 from adjoint.nn.functional import elu
 from adjoint.ops.elementwise.arithmetic import MUL
@@ -58,8 +59,8 @@ NUMBERS = [
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for arrays of 100 elements, none made before."""
-    monkeypatch.setattr(kernel_execution, "_programs", {})
-    monkeypatch.setattr(kernel_execution, "_families", {})
+    for name in ("_programs", "_families"):
+        monkeypatch.setattr(kernel_execution, name, SizedTable(name, lambda made: 1))
     monkeypatch.setattr(compute, "LARGE", 99)
 
 
