@@ -32,7 +32,6 @@ from ..onednn.plan import (
     PrimitiveStep,
     aligned,
     bytes_of,
-    forget_plan,
     planned,
     threads,
 )
@@ -670,14 +669,11 @@ def _assert_fitting(shape: Sizes, a: Any, out: Any, bias: Any, activation: str |
 
 def _planned(a: Any, b: Any, bias: Any, activation: str | None, batch: Sizes) -> Any:
     """The plan, and which operands it wants as contiguous copies; None where there is none."""
-    return planned(_plan_key(a, b, bias, activation), _prepare, a, b, batch, bias, activation)
-
-
-def _plan_key(a: Any, b: Any, bias: Any, activation: str | None) -> Any:
-    return (
+    key = (
         "matmul", a.shape, a.strides, b.shape, b.strides, a.dtype.char,
         None if bias is None else bias.shape, activation, threads(),
     )  # fmt: skip
+    return planned(key, _prepare, a, b, batch, bias, activation)
 
 
 def _library(
@@ -690,7 +686,6 @@ def _library(
     shape = (*batch, a.shape[-2], b.shape[-1])
     if out is None and activation is None:
         _remember(a, b, bias, _run_of(plan, copy_a, copy_b), shape)
-        forget_plan(_plan_key(a, b, bias, None))  # which `_ready` has
     if copy_a:
         a = np.ascontiguousarray(a)
     if copy_b:

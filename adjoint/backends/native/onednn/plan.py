@@ -451,11 +451,6 @@ def release_memory() -> None:
         work.array = np.empty(0, np.uint8)
 
 
-def forget_plan(key: Hashable) -> None:
-    """Drop the plan of this key: another table has it."""
-    _plans.pop(key)
-
-
 def planned(key: Hashable, build: Callable[..., Any], *arguments: Any) -> Any:
     """The plan of this key, build(*arguments) when first asked for; None where that is Unsupported.
 
