@@ -135,6 +135,8 @@ def explain(
         return
     for called, arguments in calls:
         argument = _place(value, arguments)
+        if argument.startswith("args[") and isinstance(error, InvalidType):
+            continue  # a function within has a name for it
         if argument and not called.startswith("_"):  # else of whoever called it
             due = "a number or bool" if _is_ambiguous(error) else due
             better = _error(value, called, argument, due)

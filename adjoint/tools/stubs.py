@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..core.checked_modules import NamedAsItsClass
 from ..core.faces import FACES, NAME, PACKAGES
 from ..core.tensor_base import TensorBase
 from .stub_facts import (
@@ -279,7 +280,7 @@ class Stub:
             return
         if isinstance(value, types.ModuleType):
             above, _, last = path_of(value).rpartition(".")
-            if callable(value):  # as adjoint.export is
+            if callable(value) and not isinstance(value, NamedAsItsClass):  # as adjoint.export is
                 given = f"*args: {self.use(*ANY)}, **kwargs: {self.use(*ANY)}"
                 asked = f"name: {self.use('builtins', 'str')}"
                 self.lines += [f"class _Called_{name}:",

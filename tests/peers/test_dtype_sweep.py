@@ -82,7 +82,7 @@ REFUSED = {  # what was silently wrong: the op, the argument, the dtype, the cal
     "instance_norm": ("running_var", C, lambda: F.instance_norm(
         ones(4, 2, 3), ones(2), ones(2, dtype=C))),
     "local_response_norm": ("input", U, lambda: F.local_response_norm(ones(2, 2, 2, dtype=U), 2)),
-    "dropout": ("input", L, lambda: F.dropout2d(ones(2, 2, 2, 2, dtype=L), 0.5)),
+    "dropout2d": ("input", L, lambda: F.dropout2d(ones(2, 2, 2, 2, dtype=L), 0.5)),
     "nll_loss": ("input", U, lambda: F.nll_loss(ones(2, 3, dtype=U), ad.tensor([0, 1]))),
     "cross_entropy": ("weight", C, lambda: F.cross_entropy(
         ones(2, 3), ad.tensor([0, 1]), ones(3, dtype=C))),
