@@ -62,6 +62,12 @@ def scaled_dot_product_attention(
             f"scaled_dot_product_attention: Expected attn_mask dtype to be bool or float, but got "
             f"{attn_mask.dtype}; integers would be added: convert with .bool()"
         )
+    for each, name in ((query, "query"), (key, "key"), (value, "value")):
+        if each.ndim < 2:
+            raise ShapeError(
+                f"scaled_dot_product_attention: Expected {name} to be at least 2 dimensional, got "
+                f"shape {tuple(each.shape)}"
+            )
     if scale is None:
         query = hold_sizes("scaled_dot_product_attention", query, dims=(-1,))
     if is_causal:
@@ -260,6 +266,12 @@ def multi_head_attention_forward(
     (adjoint.Size([3, 1, 4]), adjoint.Size([1, 3, 3]))
     """
     batched = query.ndim == 3
+    if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+        raise ShapeError(
+            "multi_head_attention_forward: expected query, key and value of 3 dimensions, or of 2 "
+            f"without batch, got shapes {tuple(query.shape)}, {tuple(key.shape)} and "
+            f"{tuple(value.shape)}"
+        )
     if not batched:
         query, key, value = (x.unsqueeze(1) for x in (query, key, value))
         if key_padding_mask is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.errors import InvalidArgument, ShapeError
+from ...ops.argument_dtypes import REALS, assert_dtypes
 from ...ops.create.creation import full
 from ...ops.create.ranges import arange
 from ...ops.nn import adaptive_maxima
@@ -93,6 +94,7 @@ def _fractional_max_pool(
             f"{name}: Expected {rank + 1}D or {rank + 2}D tensor, but got shape "
             f"{tuple(input.shape)}"
         )
+    assert_dtypes(name, REALS, input=input)
     size = tuple(input.shape[-rank:])
     kernel = per_dimension(kernel_size, rank, name, "kernel_size")
     if output_size is None:

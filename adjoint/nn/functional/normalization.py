@@ -386,6 +386,10 @@ def instance_norm(
         "instance_norm", FLOATING, input=input, running_mean=running_mean, running_var=running_var,
         weight=weight, bias=bias,
     )  # fmt: skip
+    if input.ndim < 2:
+        raise ShapeError(
+            f"instance_norm: expected an input of 2 or more dimensions, got {tuple(input.shape)}"
+        )
     input = hold_sizes("instance_norm", input, dims=(1,))
     channels = input.shape[1]
     count: int | None = math.prod(input.shape[2:])

@@ -126,7 +126,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """
     if input.ndim < 3:
         raise ShapeError(
-            f"channel_shuffle expects input with > 2 dims, but got shape {tuple(input.shape)}"
+            f"channel_shuffle: expected an input of more than 2 dims, got {tuple(input.shape)}"
         )
     if groups <= 0:
         raise InvalidArgument(

@@ -19,6 +19,7 @@ from ...core.mode import MODE
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.symbolic_scalar import SymbolicNumber
+from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply, apply_view
 from ...runtime.lazy import LazyValue
@@ -604,6 +605,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     size = shape[axis]
     if type(start) is not int:
         assert_dtypes("narrow", INTEGERS, start=start)
+        if isinstance(start, TensorBase) and start._data.size != 1:
+            raise ShapeError(
+                f"narrow: start must be an int or a tensor of one, got shape {tuple(start.shape)}"
+            )
     first = start if type(start) is int else number_places().as_place(start, size)
     length = operator.index(length)
     if length < 0:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
-from ...core.errors import DTypeError, InvalidArgument, LinalgError
+from ...core.errors import DTypeError, InvalidArgument, LinalgError, ShapeError
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, public, with_out
@@ -409,10 +409,19 @@ def lu_unpack(
     >>> ad.lu_unpack(*ad.linalg.lu_factor(ad.tensor([[2.]])))[2]
     tensor([[2.]])
     """
+    if LU_data.ndim < 2:
+        raise ShapeError(
+            f"lu_unpack: expected LU_data of 2 or more dimensions, got {tuple(LU_data.shape)}"
+        )
     LU_data = hold_sizes("lu_unpack", LU_data, dims=(-2, -1))  # noqa: N806
     _assert_pivots("lu_unpack", LU_pivots)
     m, n = LU_data.shape[-2:]
     k = min(m, n)
+    if LU_pivots.shape != (*LU_data.shape[:-2], k):
+        raise ShapeError(
+            f"lu_unpack: expected pivots of shape {(*LU_data.shape[:-2], k)} for LU_data of shape "
+            f"{tuple(LU_data.shape)}, got {tuple(LU_pivots.shape)}"
+        )
     empty = LU_data.new_zeros((0,))
     p = apply(PermutationMatrix(m, LU_data.dtype), LU_pivots) if unpack_pivots else empty
     if not unpack_data:

@@ -21,6 +21,7 @@ from ...core import dtype as dt
 from ...core.device import as_device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.spec import broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.fused import creating
@@ -416,7 +417,7 @@ def normal(
     else:
         if size is not None:
             raise InvalidType("normal: size is given by the tensors; leave it out")
-        shape = np.broadcast_shapes(*(tuple(p.shape) for p in parameters))
+        shape = broadcast_shapes(*(tuple(p.shape) for p in parameters), op="normal")
         d = parameters[0].dtype
         if len(parameters) == 2:
             d = dt.promote_types(d, parameters[1].dtype)

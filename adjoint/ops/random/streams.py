@@ -345,7 +345,8 @@ def _drawn_for(
 
 def _assert_kind(name: str, d: dt.dtype, categories: tuple[int, ...] = (2,)) -> None:
     if d.category not in categories:
-        raise DTypeError(f'{name}: "{name}" not implemented for {d}; use a floating-point dtype')
+        head = name.removesuffix("_kernel_cpu")
+        raise DTypeError(f'{head}: "{name}" not implemented for {d}; use a floating-point dtype')
 
 
 def draw_uniform(

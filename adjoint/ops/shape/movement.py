@@ -744,12 +744,12 @@ def _reversed_dimensions(input: Tensor) -> Tensor:
     return apply_view(to_order(tuple(range(input._data.ndim))[::-1]), input)
 
 
-def _matrix_transpose(input: Tensor) -> Tensor:
+def _matrix_transpose(input: Tensor, name: str = "mT") -> Tensor:
     """A view with the last two dimensions swapped."""
     ndim = input._data.ndim
     if ndim < 2:
         raise ShapeError(
-            "mT: tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{name}: tensor.{name} is only supported on matrices or batches of matrices. Got "
             f"{ndim}-D tensor; unsqueeze it first"
         )
     return apply_view(to_order((*range(ndim - 2), ndim - 1, ndim - 2)), input)
@@ -757,7 +757,7 @@ def _matrix_transpose(input: Tensor) -> Tensor:
 
 def _conjugate_transpose(input: Tensor) -> Tensor:
     """The last two dimensions swapped and conjugated."""
-    swapped = _matrix_transpose(input)
+    swapped = _matrix_transpose(input, "mH")
     return swapped if swapped._data.dtype.kind != "c" else swapped.conj()
 
 
