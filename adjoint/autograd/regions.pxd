@@ -2,7 +2,6 @@ cimport cython
 from ..core.mode cimport Mode
 from ..core.tensor_base cimport TensorBase
 from ..runtime.cells cimport Cell, GraphState, missing_of, pass_over, versions_of
-from ..runtime.node cimport Leaf
 from ..runtime.tensors cimport wrap
 from .recording cimport record_cell
 
@@ -17,6 +16,5 @@ cdef class Region:
     cpdef run(self, GraphState state)
     @cython.locals(cell=Cell, n=Py_ssize_t)
     cdef object _assert_agree(self, list outputs, list results)
-    @cython.locals(leaves=dict, inputs=list, x=TensorBase, leaf=Leaf, given=list, n=Py_ssize_t,
-                   mode=Mode)
+    @cython.locals(leaves=dict, args=list, x=TensorBase, n=Py_ssize_t, mode=Mode)
     cdef list _call(self, list arrays)

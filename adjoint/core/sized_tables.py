@@ -12,7 +12,6 @@ program together take more than the budget, which grows by so much, to `policy.S
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Iterator
@@ -23,18 +22,18 @@ from . import policy
 class _Budget:
     """The tables, and how many bytes they take together."""
 
-    __slots__ = ("dropped", "grown", "known", "nbytes", "turns")
+    __slots__ = ("by_mark", "dropped", "grown", "nbytes", "turns")
 
     def __init__(self) -> None:
         self.nbytes = 0  # of what was put, also into tables that are gone since
         self.grown = 0  # of what was dropped too soon
         self.turns = 0
-        self.known: dict[int, weakref.ref[SizedTable]] = {}
+        self.by_mark: weakref.WeakValueDictionary[int, SizedTable] = weakref.WeakValueDictionary()
         self.dropped: set[int] = set()  # hashes of keys
 
     def tables(self) -> list[SizedTable]:
-        """All that are not gone."""
-        found = [reference() for reference in list(self.known.values())]
+        """All that are not gone; other threads may make some meanwhile."""
+        found = [reference() for reference in self.by_mark.valuerefs()]
         return [table for table in found if table is not None]
 
 
@@ -42,11 +41,15 @@ _budget = _Budget()
 _numbers = itertools.count()
 
 
+def _weigh_launcher(launcher: object) -> int:
+    return policy.EXECUTABLE_BYTES
+
+
 class SizedTable:
     """A table of what was made for sizes, strides or other things without number.
 
-    `weigh(value)` says about how many bytes an entry takes. Values are not None. `name` is what the
-    inventory calls it.
+    `weigh(value)` says about how many bytes an entry takes: by default those of a launcher. Values
+    are not None. `name` is what the inventory calls it.
 
     >>> table = SizedTable("texts", len)
     >>> table.put((3, 4), "made for 3 x 4")
@@ -63,14 +66,14 @@ class SizedTable:
     weigh: Callable[..., int]
     mark: int  # which no other table has, also of those that are gone
 
-    def __init__(self, name: str, weigh: Callable[..., int]) -> None:
+    def __init__(self, name: str, weigh: Callable[..., int] = _weigh_launcher) -> None:
         self.name = name
         self.young = {}
         self.fresh = {}
         self.old = {}
         self.weigh = weigh
         self.mark = hash((next(_numbers), "table"))
-        _budget.known[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
+        _budget.by_mark[self.mark] = self
 
     def find(self, key: Hashable) -> object:
         """The value of a key, which then has been found again; None without one."""
@@ -139,10 +142,6 @@ class SizedTable:
 
     def __len__(self) -> int:
         return len(self.young) + len(self.fresh) + len(self.old)
-
-
-def _forget(number: int, reference: weakref.ref[SizedTable]) -> None:
-    _budget.known.pop(number, None)
 
 
 def turn() -> None:

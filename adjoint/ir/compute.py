@@ -275,7 +275,7 @@ _BOOL = np.dtype(bool)
 
 # Cached random draws: (class, fields after seed and draw, but the device) -> a function from seed
 # and draw to the array.
-draws: SizedTable[Any] = SizedTable("draws", lambda draw: policy.EXECUTABLE_BYTES)
+draws: SizedTable[Any] = SizedTable("draws")
 executable.forgettable(draws.clear)
 
 

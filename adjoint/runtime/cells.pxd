@@ -37,7 +37,7 @@ cdef class SourceCell(Cell):
     cdef public Py_ssize_t rewritten
 
 @cython.locals(stack=list, arrays=list, cells=tuple, inputs=tuple, stale=bint, ready=bint,
-               chaining=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell, rare=Rare)
+               chaining=bint, cutoff=bint, fleeting=bint, promised=dict, cell=Cell, above=Cell, rare=Rare)
 cdef object _walk(GraphState state, list needed, Chain chain, object profiler)
 
 @cython.locals(mode=Mode)

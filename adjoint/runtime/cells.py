@@ -953,9 +953,9 @@ def _walk(state: GraphState, needed: list[Cell], chain: Chain, profiler: Observe
         if cell.op is None:
             cell.assert_there("read")
             raise _no_value(cell)
+        cutoff = rare is not None and rare.cutoff
         if chaining:
             waiting = len(promised)
-            cutoff = rare is not None and rare.cutoff
             if not (cell.fleeting or cutoff) and chain.takes(cell, cell.order):
                 if stale:
                     cell.seen = versions
@@ -976,7 +976,7 @@ def _walk(state: GraphState, needed: list[Cell], chain: Chain, profiler: Observe
         if stale:
             cell.seen = versions
             cell.stale = False
-            if cell.rare is not None and cell.rare.cutoff and _is_same(old, result, cell.op):
+            if cutoff and _is_same(old, result, cell.op):
                 if observer is not None:
                     observer.on_cut(cell)
             else:

@@ -234,10 +234,6 @@ class Pair:
         return [*(x.transpose(self.order) for x in parts), *(arrays[k] for k in self.positions)]
 
 
-def _weigh(entry: KernelEntry | Pair) -> int:
-    return policy.EXECUTABLE_BYTES
-
-
 class Compiled:
     """A kernel that can be called with arrays.
 
@@ -253,7 +249,8 @@ class Compiled:
         kernel.close()
         self.kernel = kernel = linear.flattened(kernel)
         kernel.close()
-        self._entries = SizedTable("calls of kernels", _weigh)  # by shapes and strides
+        # By shapes and strides.
+        self._entries: SizedTable[KernelEntry | Pair] = SizedTable("calls of kernels")
         self._plans = {False: PlanFamily(), True: PlanFamily()}  # True: with outputs that are given
         self._flat: list[RowMajorPlan] = []  # the latest first
         self._flat_asked = 0

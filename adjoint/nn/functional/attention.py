@@ -62,12 +62,12 @@ def scaled_dot_product_attention(
             f"scaled_dot_product_attention: Expected attn_mask dtype to be bool or float, but got "
             f"{attn_mask.dtype}; integers would be added: convert with .bool()"
         )
-    for each, name in ((query, "query"), (key, "key"), (value, "value")):
-        if each.ndim < 2:
-            raise ShapeError(
-                f"scaled_dot_product_attention: Expected {name} to be at least 2 dimensional, got "
-                f"shape {tuple(each.shape)}"
-            )
+    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
+        raise ShapeError(
+            "scaled_dot_product_attention: Expected query, key and value to be at least 2 "
+            f"dimensional, got shapes {tuple(query.shape)}, {tuple(key.shape)} and "
+            f"{tuple(value.shape)}"
+        )
     if scale is None:
         query = hold_sizes("scaled_dot_product_attention", query, dims=(-1,))
     if is_causal:

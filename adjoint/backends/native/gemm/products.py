@@ -600,8 +600,6 @@ def _remember_operands(library: str, c: Any, x: Any, y: Any, bias: Any = None) -
     by_place = np.may_share_memory(a, x) and np.may_share_memory(b, y)
     if run is not None and library != "product" and (not by_place or type(run) is _OnCopies):
         run = functools.partial(_run_on_operands, library, run)
-    if library != "product":
-        _ready.pop(_key(a, b, bias))  # one of both is asked next time, and counts
     _ready.put(_key(x, y, bias, library), ready._replace(run=run, shape=c.shape))
 
 

@@ -34,18 +34,10 @@ ndarray = np.ndarray
 
 _FLOAT32 = np.dtype(np.float32)
 # By op, shapes, dtypes and numbers: what needs to know these, or the reason why there is none.
-_programs: SizedTable[KernelCall | str] = SizedTable(
-    "kernels of ops", lambda program: policy.EXECUTABLE_BYTES
-)
+_programs: SizedTable[KernelCall | str] = SizedTable("kernels of ops")
 # By the same but for the numbers: programs for others, too.
-_families: SizedTable[Variants] = SizedTable(
-    "families of ops", lambda variants: policy.EXECUTABLE_BYTES
-)
+_families: SizedTable[Variants] = SizedTable("families of ops")
 _patterns: dict[Any, Variants] = {}  # by the same but for sizes, too: kernels for others
-
-
-def _weigh_launcher(launch: tuple[LaunchFunction | None]) -> int:
-    return policy.EXECUTABLE_BYTES
 
 
 class KernelCall:
@@ -67,7 +59,9 @@ class KernelCall:
         self.varies = None in pattern.fixed
         self.scalars = values(*pattern.floats(numbers))
         # By the arrays' strides, for any numbers; there may be none for some.
-        self.launchers = SizedTable("launchers of kernels", _weigh_launcher)
+        self.launchers: SizedTable[tuple[LaunchFunction | None]] = SizedTable(
+            "launchers of kernels"
+        )
 
     def with_numbers(self, numbers: Sequence[Any]) -> tuple[KernelCall, Sequence[float]] | None:
         """The program and the kernel's scalars for these; None where it is not their kernel."""
