@@ -30,6 +30,7 @@ MODULES = (
     "adjoint.ir.executable",
     "adjoint.compiler.guards.identity_guards",
     "adjoint.compiler.guards.code_observer",
+    "adjoint.compiler.guards.slot_values",
     "adjoint.runtime.node",
     "adjoint.runtime.lazy",
     "adjoint.runtime.chains",

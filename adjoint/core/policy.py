@@ -278,6 +278,7 @@ KEY_BYTES = _bound("KEY_BYTES", 1 << 9)
 PATTERNS = _bound("PATTERNS", 4096)  # kinds of calls of ops, and of one composite, but for sizes
 VARIANTS = _bound("VARIANTS", 8)  # kernels for one key, between which numbers decide
 SIZE_VARIANTS = _bound("SIZE_VARIANTS", 32)  # kernels for one key, between which sizes decide
+WRITTEN_TEXTS = _bound("WRITTEN_TEXTS", 1024)  # of functions of sizes; some KiB of code each
 KERNELS = _bound("KERNELS", 4096)  # machine code that nothing may refer to; two mappings each
 LINKED_TOGETHER = _bound("LINKED_TOGETHER", 32)  # of it, in one engine, which goes with the last
 CHAINS = _bound("CHAINS", 4096)  # of one graph: how often they came

@@ -18,16 +18,19 @@ True
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
 import struct
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 import numpy as np
 
+from . import policy
 from .errors import InvalidType, NotTraceable, Unsupported
 from .package import FOLDER
 
@@ -96,7 +99,7 @@ class ScalarGraph:
             inner = _written("inner", first, lines, result)
             given = f"{self._results(early, 'e', namespace)}, inner" if early else "inner"
             text = _written("run", self.given[late:], before, given, inner)
-        exec(compile(text, _WRITTEN_TO, "exec"), namespace)
+        exec(_compiled(text), namespace)
         return namespace.pop("run")  # type: ignore[no-any-return]
 
     def _in_order(self) -> list[_Recorded]:
@@ -317,6 +320,14 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 # ---- numbers of users ----------------------------------------------------------------------------
+
+
+@functools.lru_cache(policy.WRITTEN_TEXTS)
+def _compiled(text: str) -> types.CodeType:
+    """The code of a written function: most that are written have a text that another has, with
+    other numbers.
+    """
+    return compile(text, _WRITTEN_TO, "exec")
 
 
 class NumberGraph(ScalarGraph):

@@ -18,7 +18,7 @@ from ...core.errors import Unsupported
 from ...core.tensor_base import TensorBase
 from ..guards.code_observer import is_known
 from ..guards.known_types import HEAP, is_iterator
-from ..guards.slot_values import CONTAINERS, equal, held_by, is_same, now
+from ..guards.slot_values import CONTAINERS, are_same, held_by, is_same, now
 from ..guards.slots import ABSENT, PLAIN, GuardSource, is_kind
 
 if TYPE_CHECKING:
@@ -128,6 +128,4 @@ def _now(slot: GuardSource) -> tuple[object, ...]:
 def _are_same(before: tuple[object, ...] | None, after: tuple[object, ...] | None) -> bool:
     if before is None or after is None:
         return before is after
-    return len(before) == len(after) and all(
-        x is y or equal(x, y) for x, y in zip(before, after, strict=True)
-    )
+    return are_same(before, after)

@@ -6,7 +6,7 @@ import contextlib
 import operator
 import types
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ def now(slot: GuardSource) -> Any:
     """The present value of a slot."""
     kind, holder, key = slot[:3]
     if kind in ("dict", "import"):
-        return dict.get(holder, key, ABSENT) if is_kind(holder, dict) else holder.get(key, ABSENT)
+        of_dict = type(holder) is dict or is_kind(holder, dict)
+        return dict.get(holder, key, ABSENT) if of_dict else holder.get(key, ABSENT)
     if kind == "kind":
         return type(holder)
     if kind in ("call", "kept"):
@@ -48,14 +49,19 @@ def held_by(x: Any) -> tuple[object, ...]:
     """Contents of a container, keys of a dict first; by no method that a class of the user's may
     have put in the place of its own, which would run here.
     """
+    if type(x) is dict:  # nearly all
+        return (*x, *x.values())
     if is_kind(x, np.ndarray):
         return tuple(x.ravel().tolist())
     if is_kind(x, OrderedDict):  # which has an order of its own
         return (*OrderedDict.keys(x), *OrderedDict.values(x))
     if is_kind(x, dict):
         return (*dict.keys(x), *dict.values(x))
-    base = next(each for each in CONTAINERS if is_kind(x, each))
-    return tuple(base.__iter__(x))
+    base: Any
+    for base in CONTAINERS:
+        if is_kind(x, base):
+            return tuple(base.__iter__(x))
+    raise TypeError(f"{type(x).__name__} is no container")
 
 
 def pairs_of(x: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
@@ -71,20 +77,17 @@ def is_same(slot: GuardSource) -> bool:
     if kind == "import" and value is ABSENT:  # once, as eagerly
         return True
     if kind == "items":
-        if is_kind(holder, dict):
+        if type(holder) is dict or is_kind(holder, dict):
             if 2 * dict.__len__(holder) != len(value):
                 return False
-            present: Iterable[object] = held_by(holder)
+            present: Sequence[object] = held_by(holder)
         else:
             if len(holder) != len(value):
                 return False
             present = held_by(holder)
-        return all(x is y or equal(x, y) for x, y in zip(present, value, strict=True))
+        return are_same(present, value)
     if kind == "others":
-        rest = others(holder, slot.key)
-        return len(rest) == len(value) and all(
-            x is y or equal(x, y) for x, y in zip(rest, value, strict=True)
-        )
+        return are_same(others(holder, slot.key), value)
     if kind == "names":
         if value[2] and version_of(holder) == value[2]:
             return True
@@ -171,11 +174,15 @@ def equal(now: Any, value: Any) -> bool:
         return repr(now) == repr(value)
     if kind is types.MethodType:  # made each time that it is read
         return now.__func__ is value.__func__ and now.__self__ is value.__self__
-    if kind is tuple:
-        return len(now) == len(value) and all(
-            x is y or equal(x, y) for x, y in zip(now, value, strict=True)
-        )
-    return False
+    return kind is tuple and are_same(now, value)
+
+
+def are_same(before: Sequence[object], after: Sequence[object]) -> bool:
+    """Whether two moments' contents are the same objects, or interchangeable as guarded values."""
+    same = len(before) == len(after)
+    for x, y in zip(before, after, strict=False):
+        same = same and (x is y or equal(x, y))
+    return same
 
 
 def put_back(slot: GuardSource) -> None:
