@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import no_grad
+from ..core.argument_repr import argument_repr
 from ..core.dtype import LOW_PRECISION, float16, float32, int64
 from ..core.errors import AutogradError, InvalidArgument
 from ..core.mode import MODE
@@ -63,6 +64,8 @@ class GradScaler:
     >>> w.detach(), scaler.get_scale()
     (tensor([0.]), 8.0)
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, Unsupported
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
@@ -96,6 +97,8 @@ class dual_level:  # noqa: N801 - PyTorch's name
     ...     fwad.unpack_dual(x.sin())
     UnpackedDualTensor(primal=tensor([0.]), tangent=tensor([1.]))
     """
+
+    __repr__ = argument_repr
 
     def __enter__(self) -> int:
         return enter_dual_level()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import config
+from ..core.argument_repr import argument_repr
 from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
 from ..core.mode import MODE, switched
 from ..core.op import Op
@@ -45,6 +46,8 @@ class FunctionCtx:
     """
 
     needs_input_grad: tuple[bool, ...]  # per argument of forward
+
+    __repr__ = argument_repr
 
     def __init__(self) -> None:
         self.needs_input_grad = ()

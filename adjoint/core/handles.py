@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .argument_repr import argument_repr
+
 __all__ = ["RemovableHandle"]
 
 
@@ -20,6 +22,9 @@ class RemovableHandle:
     """
 
     _next = 0
+
+    _shown = ("id",)
+    __repr__ = argument_repr
 
     def __init__(self, hooks: dict[int, Any]) -> None:
         RemovableHandle._next += 1

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .argument_repr import argument_repr
+
 if TYPE_CHECKING:
     from .protocols import Caster
 
@@ -166,6 +168,8 @@ class ModeSwitch:
     _outside: list[Any]
     changes: dict[str, Any] = {}  # noqa: RUF012 - what a subclass switches, never changed
     _gives_itself = False  # to `with ... as`
+
+    __repr__ = argument_repr
 
     def __init__(self) -> None:
         self._outside = []

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from . import config
+from .argument_repr import argument_repr
 from .errors import InvalidArgument
 
 _HIDDEN = {"auto": None, "on": False, "off": True}  # tqdm's `disable`; None: only on a terminal
@@ -37,6 +38,8 @@ def progress(iterable: Iterable[Any] | None = None, total: int | None = None) ->
 
 class NoBar:
     """Progress bar with tqdm's methods that shows nothing."""
+
+    __repr__ = argument_repr
 
     def __init__(
         self,

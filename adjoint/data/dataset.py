@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import IndexingError, InvalidArgument, InvalidType
 from ..core.keywords import explain_keywords
 from ..ops.random.random import randperm
@@ -33,6 +34,8 @@ class Dataset(Generic[T]):
     >>> (Squares() + Squares())[6]
     4
     """
+
+    __repr__ = argument_repr
 
     def __getitem__(self, index: Any) -> T:
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import GenericAlias
 from typing import Any
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import CheckpointError, InvalidArgument
 from ..core.keywords import explain_keywords
 from ..core.mode import observed
@@ -48,6 +49,8 @@ class DataLoader:
 
     # Programs annotate `DataLoader[Item]`.
     __class_getitem__: Any = classmethod(GenericAlias)
+
+    __repr__ = argument_repr
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
+from ..core.argument_repr import argument_repr
 from ..core.dtype import float64, int64
 from ..core.errors import InvalidArgument
 from ..core.keywords import explain_keywords
@@ -32,6 +33,8 @@ class Sampler(Generic[T]):
     >>> [int(x) for x in ad.data.DataLoader([5, 6, 7], sampler=Backward())]
     [7, 6, 5]
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, data_source: Any = None) -> None:
         super().__init__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import InvalidArgument
 from .transfer_buffers import _chosen, _root, described, source_of, target_of
 from .work import Work
@@ -108,6 +109,8 @@ class P2POp:
 
     Source: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.P2POp
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,

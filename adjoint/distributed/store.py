@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import NoReturn
 
 from ..core import fork_safety
+from ..core.argument_repr import argument_repr
 from ..core.errors import DistributedError, InvalidType
 from .store_frames import GREETING, receive, send
 from .store_server import WORKERS, Server
@@ -49,6 +50,8 @@ class Store:
     """
 
     _seconds: float
+
+    __repr__ = argument_repr
 
     @property
     def timeout(self) -> timedelta:

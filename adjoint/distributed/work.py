@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import DistributedError
 
 __all__ = ["Future", "Pending", "Work"]
@@ -89,6 +90,8 @@ class Work:
     (True, tensor([2., 2.]))
     >>> ad.distributed.destroy_process_group()
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,
@@ -192,6 +195,8 @@ class Future:
     tensor([1., 1.])
     >>> ad.distributed.destroy_process_group()
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, work: Any = None, then: Callable[[Any], Any] | None = None) -> None:
         self._before = work  # a Work or a Future; None: `set_result` says what

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import InvalidArgument, InvalidType
 from .class_paths import our_object
 
@@ -68,6 +69,8 @@ class safe_globals:  # noqa: N801 - PyTorch's name
     >>> ad.serialization.get_safe_globals()
     []
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, safe_globals: Sequence[Any]) -> None:
         self.safe_globals = list(safe_globals)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..autograd.modes import no_grad
+from ..core.argument_repr import argument_repr
 from ..core.dtype import bool_, int64
 from ..core.errors import InvalidArgument, ShapeError
 from ..ops.create.creation import zeros
@@ -30,6 +31,9 @@ class KeyValueCache:
     >>> cache.length, logits.shape
     (3, adjoint.Size([1, 1, 10]))
     """
+
+    _shown = ("length",)
+    __repr__ = argument_repr
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

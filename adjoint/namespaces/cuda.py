@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backends.cuda import torch_with_cuda
+from ..core.argument_repr import argument_repr
 from ..core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ..core.errors import DeviceError, InvalidType, OutOfMemoryError, Unsupported
 from ..ops.random.generators import default_generator
@@ -158,6 +159,8 @@ class device:  # noqa: N801 - PyTorch's name
 
     Errors: DeviceError where there is no device.
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, device: Any) -> None:
         self.index = _index(device)
@@ -325,6 +328,8 @@ class Stream:
     ...     ad.cuda.Stream().synchronize()
     """
 
+    __repr__ = argument_repr
+
     def __init__(self, device: Any = None, priority: int = 0, *, wraps: Any = None) -> None:
         if wraps is None:
             wraps = _served("Stream").Stream(_index(device), priority)
@@ -368,6 +373,8 @@ class Event:
     >>> if ad.cuda.is_available():
     ...     ad.cuda.Event().record()
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
@@ -422,6 +429,8 @@ def set_stream(stream: Stream) -> None:
 class StreamContext:
     """Context manager that queues work on a stream; None changes nothing."""
 
+    __repr__ = argument_repr
+
     def __init__(self, stream: Stream | None) -> None:
         self.chosen = stream
 
@@ -450,6 +459,8 @@ class CUDAGraph:
 
     Errors: Unsupported.
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise Unsupported(f"cuda.{type(self).__name__}: adjoint.compile makes such graphs itself")

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..core.argument_repr import argument_repr
 from ..core.deferred_effects import deferrable
 from ..core.errors import InvalidType
 from ..core.keywords import explain_keywords
@@ -54,6 +55,9 @@ class LRScheduler:
     """
 
     _is_initial = False  # in the constructor's step, whose rate a resumed optimizer has already
+
+    _shown = ("last_epoch", "_last_lr")
+    __repr__ = argument_repr
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         _assert_optimizer(optimizer)

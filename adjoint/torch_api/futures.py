@@ -15,6 +15,7 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from ..core.argument_repr import argument_repr
 from ..core.errors import GraphError
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 class Future(Generic[T]):
     """A value, or an error, that is set later and that others wait for."""
+
+    __repr__ = argument_repr
 
     def __init__(self, *, devices: Any = None) -> None:
         self._held: concurrent.futures.Future[Any] = concurrent.futures.Future()

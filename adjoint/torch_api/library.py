@@ -12,8 +12,7 @@ results look like. It is called by what `custom_op` returns, and as `torch.ops.N
 ...     setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]),
 ... )
 >>> x = ad.ones(2, requires_grad=True)
->>> scaled(x, 3.0).sum().backward()
->>> x.grad
+>>> scaled(x, 3.0).sum().backward(); x.grad
 tensor([3., 3.])
 """
 
@@ -25,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..autograd.function import Function
+from ..core.argument_repr import argument_repr
 from ..core.dtype import dtype
 from ..core.errors import AutogradError, InvalidArgument, InvalidType, MissingName, Unsupported
 from ..core.mode import MODE
@@ -334,6 +334,8 @@ class Library:
     >>> ad.library.operator("doc2", "half")(ad.ones(2))
     tensor([0.5000, 0.5000])
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):

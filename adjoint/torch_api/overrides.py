@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from types import ModuleType, TracebackType
 from typing import Any
 
+from ..core.argument_repr import argument_repr
 from ..core.overrides import (
     ABSENT,
     DisableTorchFunction,
@@ -68,6 +69,8 @@ class TorchFunctionMode:
     Errors: InvalidType where all give NotImplemented.
     Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-all-torch-api-with-modes
     """
+
+    __repr__ = argument_repr
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

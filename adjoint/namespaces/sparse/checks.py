@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import InvalidArgument
 from ...core.tensor_base import TensorBase
 from ...ops.create.conversion import sparse_coo, sparse_of, sparse_parts
@@ -26,6 +27,8 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
     """
 
     _asked = False
+
+    __repr__ = argument_repr
 
     @staticmethod
     def is_enabled() -> bool:

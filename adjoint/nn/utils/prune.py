@@ -5,8 +5,7 @@ before each forward. `remove` makes that the parameter.
 
 Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.BasePruningMethod.html
 
->>> from adjoint.nn.utils import prune
->>> layer = prune.l1_unstructured(ad.nn.Linear(4, 2), "weight", amount=0.25)
+>>> layer = ad.nn.utils.prune.l1_unstructured(ad.nn.Linear(4, 2), "weight", amount=0.25)
 >>> layer.weight_mask.sum()
 tensor(6.)
 """
@@ -18,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import InvalidArgument, InvalidType
 from ...ops.create.like import ones_like, zeros_like
 from ...ops.random.random import rand, rand_like
@@ -55,6 +55,8 @@ class BasePruningMethod(ABC):
     PRUNING_TYPE: str
     _tensor_name: str
     _handle: Any = None
+
+    __repr__ = argument_repr
 
     def __call__(self, module: Module, inputs: Any) -> None:
         """Put the masked tensor in the parameter's place."""

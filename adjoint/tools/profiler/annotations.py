@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ...core.argument_repr import argument_repr
 from ...core.mode import MODE
 from .events import USER
 
@@ -23,6 +24,8 @@ class record_function:  # noqa: N801 - PyTorch's name
     >>> [event.name for event in prof.events() if event.cpu_parent is None]
     ['squares']
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name

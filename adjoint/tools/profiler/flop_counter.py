@@ -6,6 +6,7 @@ import warnings
 from collections import defaultdict
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import Unsupported
 from .events import FunctionEvent
 from .recorder import EventRecorder
@@ -49,6 +50,8 @@ class FlopCounterMode:
     >>> counter.get_total_flops(), sorted(counter.get_flop_counts())
     (48, ['Global', 'Sequential', 'Sequential.0'])
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import InvalidArgument, ProfilerError
 from ...core.mode import MODE, mode_with
 from .activities import ProfilerActivity
@@ -41,6 +42,9 @@ class profile:  # noqa: N801 - PyTorch's name
     >>> [event.input_shapes for event in prof.events() if event.name == "mat_mul"]
     [[[2, 3], [3, 4]]]
     """
+
+    _shown = ("step_num", "_running")
+    __repr__ = argument_repr
 
     def __init__(
         self,

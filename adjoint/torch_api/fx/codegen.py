@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...core import config
+from ...core.argument_repr import argument_repr
 from ...core.dtype import dtype
 from ...core.errors import InvalidArgument
 from ...core.spec import Size
@@ -49,6 +50,8 @@ class Namespace:
     >>> [names.create_name(name, None) for name in ("add", "add", "x.0")]
     ['add', 'add_1', 'x_0']
     """
+
+    __repr__ = argument_repr
 
     def __init__(self) -> None:
         self._owners: dict[str, Any] = {}
@@ -159,6 +162,8 @@ class CodeGen:
 
     Source: https://docs.pytorch.org/docs/stable/fx.html
     """
+
+    __repr__ = argument_repr
 
     def __init__(self) -> None:
         self._body_transformer: Callable[[list[str]], list[str]] | None = None

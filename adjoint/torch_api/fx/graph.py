@@ -434,6 +434,9 @@ class Graph:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
             print("  ".join(cells).rstrip())
 
+    def __repr__(self) -> str:
+        return f"<adjoint.fx.Graph: {len(self.nodes)} nodes>"
+
     def __str__(self) -> str:
         placeholders: list[str] = []
         returned = [""]

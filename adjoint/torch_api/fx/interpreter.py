@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...nn.modules.module import Module
 from ._symbolic_trace import Tracer
 from .graph import Graph
@@ -32,6 +33,8 @@ class Interpreter:
     relu (3,)
     output (3,)
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self, module: Module, garbage_collect_values: bool = True, graph: Graph | None = None

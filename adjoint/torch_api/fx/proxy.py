@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ...core import fork_safety
+from ...core.argument_repr import argument_repr
 from ...core.device import device
 from ...core.dtype import dtype
 from ...core.errors import AdjointError, InvalidArgument
@@ -49,6 +50,8 @@ class TracerBase:
     trace_asserts: bool = False
     proxy_buffer_attributes: bool = False
     traced_func_name: str = "forward"
+
+    __repr__ = argument_repr
 
     def create_node(
         self,

@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import Unsupported
 from ...core.missing_names import refused
 from ...nn.modules.module import Module
@@ -142,6 +143,8 @@ class ScriptFunction:
 
     Errors: Unsupported.
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise Unsupported(f"jit.{type(self).__name__}: nothing is scripted here; {_INSTEAD}")

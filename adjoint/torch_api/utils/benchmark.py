@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import threads
+from ...core.argument_repr import argument_repr
 from ...core.errors import InvalidArgument, Unsupported
 
 __all__ = [
@@ -109,6 +110,8 @@ class TaskSpec:
     description: str | None = None
     env: str | None = None
     num_threads: int = 1
+
+    __repr__ = argument_repr
 
     @property
     def title(self) -> str:
@@ -242,6 +245,8 @@ class Timer:
     >>> timer.blocked_autorange(min_run_time=0.001).median > 0
     True
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,
@@ -377,6 +382,8 @@ class Compare:
     Times are in microseconds (us).
     <BLANKLINE>
     """
+
+    __repr__ = argument_repr
 
     def __init__(self, results: Iterable[Measurement]) -> None:
         self._results: list[Measurement] = []

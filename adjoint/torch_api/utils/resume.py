@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import CheckpointError, InvalidType
 from ...io import load, save
 from ...namespaces.random import get_rng_state, set_rng_state
@@ -35,6 +36,9 @@ class Checkpoint:
     >>> training.load(path)
     {'step': 100, 'loss': 0.5}
     """
+
+    _shown = ("parts",)
+    __repr__ = argument_repr
 
     def __init__(self, **parts: Any) -> None:
         self.parts = {name: part for name, part in parts.items() if part is not None}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.argument_repr import argument_repr
 from ...core.errors import InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...tensor import Tensor
 from .event_file import (
@@ -43,6 +44,8 @@ class SummaryWriter:
     ...     for step in range(3):
     ...         writer.add_scalar("loss", 1 / (step + 1), step)
     """
+
+    __repr__ = argument_repr
 
     def __init__(
         self,
@@ -273,6 +276,8 @@ class SummaryWriter:
 
 class FileWriter:
     """Takes summaries that were made elsewhere: serialized, or TensorBoard's own objects."""
+
+    __repr__ = argument_repr
 
     def __init__(self, writer: SummaryWriter) -> None:
         self._writer = writer
