@@ -160,7 +160,7 @@ class _ProductBuilder:
     def reorder(self, x: Descriptor, y: Descriptor, key: Any) -> Primitive:
         """A copy from x to y."""
         if key not in self.primitives:
-            self.primitives[key] = onednn.reorder(x, y, self.what)
+            self.primitives[key] = onednn.Primitive(onednn.reorder(x, y, self.what))
         return self.primitives[key]
 
     def steps(
@@ -233,7 +233,7 @@ class _ProductBuilder:
             offset = column * p.b[-1] * p.dtype.itemsize
             source = PlanArgument(self.describe((p.k, n), p.b), plain.slot, offset)
             part = target.memory.part((p.k, n), (0, column))
-            mover = onednn.reorder(source.memory, part, self.what)
+            mover = onednn.Primitive(onednn.reorder(source.memory, part, self.what))
             step = PrimitiveStep(mover, {SRC: source, DST: target._replace(memory=part)})
             chunks.append([step])
         return chunks

@@ -8,11 +8,12 @@ Source: https://uxlfoundation.github.io/oneDNN/v3.2/ (the constants are those of
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.metadata
 import os
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....core import config, fork_safety, policy
 from ....core.errors import AdjointError, Unsupported
@@ -176,7 +177,7 @@ class Library:
         get_threads.argtypes, get_threads.restype = (), c_int
         return set_threads, get_threads
 
-    def check(self, status: int, what: str) -> None:
+    def check(self, status: int, what: object) -> None:
         """Turn a status other than success into an error that says what failed."""
         if status == _UNIMPLEMENTED:
             raise Unsupported(f"{what}: not implemented by oneDNN {self.version}; use NumPy's")
@@ -187,10 +188,14 @@ class Library:
         """The library's name of a status."""
         return str(self.dll.dnnl_status2str(status).decode())
 
-    def make(self, name: str, what: str, *arguments: Any) -> c_void_p:
-        """Call a function whose first argument is where it puts a new object."""
+    def make(self, name: str, what: object, *arguments: Any) -> c_void_p:
+        """Call a function whose first argument is where it puts a new object. What it is becomes
+        text in an error only: a plan takes a hundred of these calls.
+        """
         result = c_void_p()
-        self.check(getattr(self.dll, name)(byref(result), *arguments), what)
+        status = getattr(self.dll, name)(byref(result), *arguments)
+        if status:
+            self.check(status, what)
         return result
 
 
@@ -279,6 +284,18 @@ class _Owned:
             getattr(_loaded.dll, self.destroy)(self.handle)
 
 
+class _MemoryName(NamedTuple):
+    """Name of a memory in errors."""
+
+    shape: Sequence[int]
+    rest: str = ""
+    numbers: Sequence[int] | int | str = ""
+
+    def __str__(self) -> str:
+        numbers = self.numbers if isinstance(self.numbers, (int, str)) else tuple(self.numbers)
+        return f"memory of shape {tuple(self.shape)}{self.rest}{numbers}"
+
+
 class Descriptor(_Owned):
     """Shape, type and layout of a memory; `any_layout` leaves the layout to the primitive."""
 
@@ -301,6 +318,18 @@ class Descriptor(_Owned):
         return Descriptor(handle)
 
 
+class _Lent(Descriptor):
+    """The memory of a primitive's argument, which the primitive's description keeps."""
+
+    def __init__(self, handle: c_void_p, owner: _Owned) -> None:
+        super().__init__(handle)
+        self.owner = owner
+
+    def __del__(self) -> None:
+        """Nothing to destroy: the owner does."""
+
+
+@functools.cache
 def data_type(dtype: Any) -> int:
     """oneDNN's number of a NumPy dtype."""
     number = DATA_TYPES.get(dtype.name)
@@ -315,7 +344,7 @@ def described(shape: Sequence[int], strides: Sequence[int], dtype: Any) -> Descr
         raise Unsupported(f"oneDNN for {len(shape)} dimensions; use NumPy's function")
     handle = library().make(
         "dnnl_memory_desc_create_with_strides",
-        f"memory of shape {tuple(shape)} and strides {tuple(strides)}",
+        _MemoryName(shape, " and strides ", strides),
         len(shape),
         _DIMS(*shape),
         data_type(dtype),
@@ -341,7 +370,7 @@ def any_layout(shape: Sequence[int], dtype: Any) -> Descriptor:
     """A memory whose layout the primitive chooses."""
     handle = library().make(
         "dnnl_memory_desc_create_with_tag",
-        f"memory of shape {tuple(shape)}",
+        _MemoryName(shape),
         len(shape),
         _DIMS(*shape),
         data_type(dtype),
@@ -357,7 +386,7 @@ def in_blocks(shape: Sequence[int], block: int, dtype: Any) -> Descriptor:
         raise Unsupported(f"oneDNN for {len(shape)} dimensions in blocks of {block}")
     handle = library().make(
         "dnnl_memory_desc_create_with_tag",
-        f"memory of shape {tuple(shape)} in blocks of {block}",
+        _MemoryName(shape, " in blocks of ", block),
         len(shape),
         _DIMS(*shape),
         data_type(dtype),
@@ -366,8 +395,23 @@ def in_blocks(shape: Sequence[int], block: int, dtype: Any) -> Descriptor:
     return Descriptor(handle)
 
 
-class _Description(_Owned):
+class Description(_Owned):
+    """A primitive to be: what it does, by which implementation, on which memories."""
+
     destroy = "dnnl_primitive_desc_destroy"
+
+    def __init__(self, handle: c_void_p, what: object, implementation: str) -> None:
+        super().__init__(handle)
+        self.what, self.implementation = what, implementation
+        self._memories: dict[tuple[int, int], Descriptor] = {}
+
+    def memory(self, query: int, index: int) -> Descriptor:
+        """A memory that it asks for."""
+        kept = self._memories.get((query, index))
+        if kept is None:
+            handle = library().dll.dnnl_primitive_desc_query_md(self.handle, query, index)
+            kept = self._memories[query, index] = _Lent(c_void_p(handle), self)
+        return kept
 
 
 class Primitive(_Owned):
@@ -378,29 +422,24 @@ class Primitive(_Owned):
 
     destroy = "dnnl_primitive_destroy"
 
-    def __init__(self, description: c_void_p, what: str) -> None:
-        self.description = _Description(description)
-        self.what = what
-        super().__init__(library().make("dnnl_primitive_create", what, description))
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        handle = library().make("dnnl_primitive_create", description.what, description.handle)
+        super().__init__(handle)
 
     @property
     def implementation(self) -> str:
         """Name of the library's implementation."""
-        return _implementation(self.description.handle)
+        return self.description.implementation
 
     def memory(self, argument: int) -> Descriptor:
         """The memory that an argument of the execution needs."""
-        return self._query(QUERY_ARGUMENT, argument)
+        return self.description.memory(QUERY_ARGUMENT, argument)
 
     def optional(self, query: int) -> Descriptor | None:
         """The workspace or the scratchpad, None where there is none."""
-        descriptor = self._query(query, 0)
+        descriptor = self.description.memory(query, 0)
         return descriptor if descriptor.size else None
-
-    def _query(self, query: int, index: int) -> Descriptor:
-        lib = library()
-        handle = lib.dll.dnnl_primitive_desc_query_md(self.description.handle, query, index)
-        return Descriptor(lib.make("dnnl_memory_desc_clone", self.what, handle))
 
 
 def _implementation(description: Any) -> str:
@@ -419,7 +458,7 @@ class _Attributes(_Owned):
 
     destroy = "dnnl_primitive_attr_destroy"
 
-    def __init__(self, following: Sequence[Activation | Descriptor], what: str) -> None:
+    def __init__(self, following: Sequence[Activation | Descriptor], what: object) -> None:
         lib = library()
         super().__init__(lib.make("dnnl_primitive_attr_create", what))
         lib.check(lib.dll.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), what)
@@ -438,16 +477,21 @@ class _Attributes(_Owned):
             lib.dll.dnnl_post_ops_destroy(post)
 
 
-def primitive(
+def primitive(kind: str, what: object, *arguments: Any, **options: Any) -> Primitive:
+    """Build a primitive, as `described_by` describes it."""
+    return Primitive(described_by(kind, what, *arguments, **options))
+
+
+def described_by(
     kind: str,
-    what: str,
+    what: object,
     *arguments: Any,
     activation: Activation | None = None,
     following: Sequence[Activation | Descriptor] = (),
     prefer: str = "",
     refuse: str = "ref",
-) -> Primitive:
-    """Build a primitive: `kind` as in dnnl_<kind>_primitive_desc_create, then the activation, or
+) -> Description:
+    """Describe a primitive: `kind` as in dnnl_<kind>_primitive_desc_create, then the activation, or
     the operations `following`: activations, and memories that are added (arguments POST_OPERAND,
     + POST_OPERANDS for each operation before).
 
@@ -471,7 +515,7 @@ def primitive(
     if implementation.startswith(refuse):
         lib.dll.dnnl_primitive_desc_destroy(description)
         raise Unsupported(f"{what}: no fast implementation in oneDNN {lib.version}; use NumPy's")
-    return Primitive(description, what)
+    return Description(description, what, implementation)
 
 
 def dims(sizes: Sequence[int]) -> Any:
@@ -479,13 +523,13 @@ def dims(sizes: Sequence[int]) -> Any:
     return _DIMS(*sizes)
 
 
-def reorder(source: Descriptor, target: Descriptor, what: str) -> Primitive:
+def reorder(source: Descriptor, target: Descriptor, what: object) -> Description:
     """Copies a memory into another layout."""
     engine = library().engine
-    return primitive("reorder", what, source, engine, target, engine, refuse="none")
+    return described_by("reorder", what, source, engine, target, engine, refuse="none")
 
 
-def sum_of(target: Descriptor, sources: Sequence[Descriptor], what: str) -> Primitive:
+def sum_of(target: Descriptor, sources: Sequence[Descriptor], what: object) -> Primitive:
     """The sum of memories, in their order."""
     count = len(sources)
     handles = (c_void_p * count)(*(s.handle for s in sources))

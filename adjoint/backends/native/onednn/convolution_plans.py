@@ -17,7 +17,18 @@ from ....core import policy
 from ....core.errors import Unsupported
 from ..gemm.products import BFLOAT16, FLOAT32, pieces
 from . import api as onednn
-from .api import BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, SRC, WEIGHTS, Descriptor, Primitive
+from .api import (
+    BIAS,
+    DIFF_DST,
+    DIFF_SRC,
+    DIFF_WEIGHTS,
+    DST,
+    SRC,
+    WEIGHTS,
+    Description,
+    Descriptor,
+    Primitive,
+)
 from .plan import SCRATCH, SHARED, OneDnnPlan, PlanArgument, PrimitiveStep, aligned, threads
 
 Sizes = tuple[int, ...]
@@ -134,7 +145,7 @@ class _ConvolutionBuilder:
     """Makes the steps of parts of a convolution; equal parts share their primitives."""
 
     def __init__(self, geometry: ConvolutionGeometry) -> None:
-        self.geometry, self.what = geometry, str(geometry)
+        self.geometry = self.what = geometry  # what: text in errors only
         self.primitives: dict[Any, Primitive] = {}
         self.scratch = self.taken = 0
 
@@ -150,10 +161,10 @@ class _ConvolutionBuilder:
         self.scratch = max(self.scratch, self.taken)
         return place
 
-    def once(self, key: Any, build: Callable[[], Primitive]) -> Primitive:
+    def once(self, key: Any, describe: Callable[[], Description]) -> Primitive:
         """The primitive of this key."""
         if key not in self.primitives:
-            self.primitives[key] = build()
+            self.primitives[key] = Primitive(describe())
         return self.primitives[key]
 
     def copy(self, source: PlanArgument, target: PlanArgument, key: Any) -> PrimitiveStep:
@@ -347,7 +358,7 @@ def forward(g: ConvolutionGeometry, bias: bool, cut: Cut | None = None) -> Convo
                 )  # fmt: skip
                 known = weights.known.get((w_start, w_shape))
                 main = builder.once(
-                    part, functools.partial(_forward_primitive, part, w_shape, bias, known)
+                    part, functools.partial(_forward_description, part, w_shape, bias, known)
                 )
                 chunk = builder.chunk()
                 x_part = _Place(
@@ -377,14 +388,14 @@ def _plan(
     return ConvolutionPlan(plan, weights.size, pointwise)
 
 
-def _primitive(
-    g: ConvolutionGeometry, kind: str, *arguments: Any, hint: Primitive | None = None
-) -> Primitive:
-    """A convolution's primitive; oneDNN wants the forward one as a hint for the others."""
+def _described(
+    g: ConvolutionGeometry, kind: str, *arguments: Any, hint: Description | None = None
+) -> Description:
+    """A convolution's description; oneDNN wants the forward one as a hint for the others."""
     given = (onednn.library().engine, *arguments, *g.arguments())
-    given += () if hint is None else (hint.description,)
+    given += () if hint is None else (hint,)
     prefer = _preferred(g, kind)
-    return onednn.primitive(f"convolution_{kind}", str(g), *given, prefer=prefer)
+    return onednn.described_by(f"convolution_{kind}", g, *given, prefer=prefer)
 
 
 def _layouts(g: ConvolutionGeometry) -> tuple[Descriptor, Descriptor]:
@@ -397,13 +408,13 @@ def _layouts(g: ConvolutionGeometry) -> tuple[Descriptor, Descriptor]:
     return x, y
 
 
-def _forward_primitive(
+def _forward_description(
     g: ConvolutionGeometry, w_shape: Sizes, bias: bool = False, weights: PlanArgument | None = None
-) -> Primitive:
+) -> Description:
     x, y = _layouts(g)
     w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
     vector = onednn.contiguous((g.outputs,), g.dtype) if bias else None
-    return _primitive(g, "forward", onednn.TRAINING, onednn.CONVOLUTION_DIRECT, x, w, vector, y)
+    return _described(g, "forward", onednn.TRAINING, onednn.CONVOLUTION_DIRECT, x, w, vector, y)
 
 
 def backward_data(g: ConvolutionGeometry, cut: Cut | None = None) -> ConvolutionPlan:
@@ -421,9 +432,7 @@ def backward_data(g: ConvolutionGeometry, cut: Cut | None = None) -> Convolution
         for n, batch in pieces(g.batch, cut.batch):
             part = replace(g, batch=batch, inputs=inputs)
             known = weights.known.get((w_start, w_shape))
-            main = builder.once(
-                part, functools.partial(_backward_data_primitive, part, w_shape, known)
-            )
+            main = builder.once(part, functools.partial(_backward_data, part, w_shape, known))
             chunk = builder.chunk()
             y_part = _Place(
                 Y, y_whole, (n, 0, *zeros), (batch, g.outputs, *g.count), g.blocks[1]
@@ -437,13 +446,13 @@ def backward_data(g: ConvolutionGeometry, cut: Cut | None = None) -> Convolution
     return _plan(builder, weights, chunks)
 
 
-def _backward_data_primitive(
+def _backward_data(
     g: ConvolutionGeometry, w_shape: Sizes, weights: PlanArgument | None
-) -> Primitive:
+) -> Description:
     x, y = _layouts(g)
     w = onednn.any_layout(w_shape, g.dtype) if weights is None else weights.memory
-    hint = _forward_primitive(g, w_shape)
-    return _primitive(g, "backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, hint=hint)
+    hint = _forward_description(g, w_shape)
+    return _described(g, "backward_data", onednn.CONVOLUTION_DIRECT, x, w, y, hint=hint)
 
 
 def backward_weights(g: ConvolutionGeometry) -> ConvolutionPlan:
@@ -467,13 +476,13 @@ def backward_weights(g: ConvolutionGeometry) -> ConvolutionPlan:
         return _weights_by_batch(g, 1)
 
 
-def _backward_weights_primitive(
+def _backward_weights(
     g: ConvolutionGeometry, w_shape: Sizes, result: Descriptor | None = None
-) -> Primitive:
+) -> Description:
     x, y = _layouts(g)
     w = result or onednn.any_layout(w_shape, FLOAT32)
-    hint = _forward_primitive(g, w_shape)
-    return _primitive(g, "backward_weights", onednn.CONVOLUTION_DIRECT, x, w, None, y, hint=hint)
+    hint = _forward_description(g, w_shape)
+    return _described(g, "backward_weights", onednn.CONVOLUTION_DIRECT, x, w, None, y, hint=hint)
 
 
 def _parts_for_memory(g: ConvolutionGeometry) -> int:
@@ -496,7 +505,7 @@ def _weights_by_channels(g: ConvolutionGeometry, parts: int) -> ConvolutionPlan:
     for o, outputs in pieces(g.outputs, parts, BLOCK):
         part = replace(g, outputs=outputs)
         w_shape = grouped(g, outputs, g.inputs)
-        main = builder.once(part, functools.partial(_backward_weights_primitive, part, w_shape))
+        main = builder.once(part, functools.partial(_backward_weights, part, w_shape))
         chunk = builder.chunk()
         wanted = main.memory(SRC)
         if x_shared is None or not onednn.same_layout(x_shared.memory, wanted):
@@ -555,9 +564,7 @@ def _weights_by_batch(g: ConvolutionGeometry, parts: int) -> ConvolutionPlan:
     for n, batch in pieces(g.batch, parts):
         part = replace(g, batch=batch)
         known = sums[0].memory if sums else None
-        main = builder.once(
-            part, functools.partial(_backward_weights_primitive, part, w_shape, known)
-        )
+        main = builder.once(part, functools.partial(_backward_weights, part, w_shape, known))
         chunk = builder.chunk()
         x_part = _Place(X, x_whole, (n, *zeros), (batch, *x_whole[1:]), g.blocks[0])
         y_part = _Place(Y, y_whole, (n, *zeros), (batch, *y_whole[1:]), g.blocks[1])

@@ -71,7 +71,7 @@ class Packing:
             if same and onednn.same_layout(after, wanted):
                 return blocked
         blocked = aligned_bytes(wanted.size)
-        mover = onednn.reorder(plain, wanted, "packing weights")
+        mover = onednn.Primitive(onednn.reorder(plain, wanted, "packing weights"))
         step = PrimitiveStep(mover, {SRC: PlanArgument(plain, 0), DST: PlanArgument(wanted, 1)})
         OneDnnPlan("packing weights", [[[step]]], 2).run(part, blocked)
         packed.append((start, plain, wanted, blocked))

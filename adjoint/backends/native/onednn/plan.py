@@ -320,7 +320,7 @@ class OneDnnPlan:
     """Phases over `slots` arrays, with work memory: `shared` bytes a call, `scratch` a worker."""
 
     def __init__(
-        self, what: str, phases: Phases, slots: int, shared: int = 0, scratch: int = 0
+        self, what: object, phases: Phases, slots: int, shared: int = 0, scratch: int = 0
     ) -> None:
         pads = {
             id(step.primitive): step.primitive.optional(onednn.QUERY_SCRATCHPAD)
@@ -396,7 +396,7 @@ class OneDnnPlan:
                 onednn.library().check(status, self.what)
             else:
                 word = onednn.library().word(status)
-                dispatch_log.said(self.what, "computed by NumPy", f"oneDNN says {word}")
+                dispatch_log.said(str(self.what), "computed by NumPy", f"oneDNN says {word}")
                 places = zip(context.places, like, strict=False)
                 instead(*(array_at(place, *each) for place, each in places))
 

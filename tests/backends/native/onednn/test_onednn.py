@@ -339,9 +339,29 @@ def test_errors_say_what_and_why():
 
 
 @needs_onednn
+def test_a_memory_lives_as_long_as_who_has_it():
+    memory = onednn.contiguous((4, 6), np.dtype(np.float32))
+    asked = [
+        onednn.Primitive(onednn.reorder(memory, memory, f"copy {k}")).memory(onednn.SRC)
+        for k in range(50)
+    ]
+    gc.collect()
+    assert {each.size for each in asked} == {4 * 6 * 4}
+    assert all(onednn.same_layout(each, memory) for each in asked)
+
+
+@needs_onednn
+def test_what_failed_is_named():
+    with pytest.raises(
+        onednn.LibraryError, match=r"memory of shape \(4, -2\) and strides \(2, 1\)"
+    ):
+        onednn.described((4, -2), (2, 1), np.dtype(np.float32))
+
+
+@needs_onednn
 def test_a_step_that_fails_is_an_error(workers):  # noqa: F811
     memory = onednn.contiguous((4, 4), np.dtype(np.float32))
-    mover = onednn.reorder(memory, memory, "a copy (4, 4)")
+    mover = onednn.Primitive(onednn.reorder(memory, memory, "a copy (4, 4)"))
     missing = onednn_plan.PrimitiveStep(mover, {onednn.SRC: onednn_plan.PlanArgument(memory, 0)})
     plan = onednn_plan.OneDnnPlan("a copy (4, 4)", [[[missing]] * 3], 1)
     for _ in range(2):
