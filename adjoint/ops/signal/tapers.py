@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ def _window(
     return finish(array.astype(d.numpy), device, requires_grad)
 
 
+def _length(size: Any) -> int:
+    """The number of places, also where an integer tensor of one element says it."""
+    try:
+        return index(size)
+    except TypeError as error:
+        raise InvalidType(f"window: its length must be an integer, got {size!r}") from error
+
+
 def _period(size: int, sym: bool) -> int:
     """The number of steps from the first value to where it comes again."""
     return size - 1 if sym else size
@@ -67,6 +76,7 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
     if tau <= 0:
         raise InvalidArgument(f"exponential: Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -91,6 +101,7 @@ def cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
     steps = M + 1 if not sym and M > 1 else M
     return _window(
         "cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)),
@@ -108,6 +119,7 @@ def gaussian(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
     if std <= 0:
         raise InvalidArgument(f"gaussian: Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
@@ -127,6 +139,7 @@ def kaiser(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
     if beta < 0:
         raise InvalidArgument(f"kaiser: beta must be non-negative, got: {beta} instead.")
 
@@ -148,6 +161,8 @@ def bartlett(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
+
     def values() -> Any:
         return np.ones(1) if M == 1 else 1 - np.abs(2 * np.arange(M) / _period(M, sym) - 1)
 
@@ -164,6 +179,7 @@ def general_cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    M = _length(M)
     if not isinstance(a, Iterable):
         raise InvalidType(f"general_cosine: Coefficients must be a list/tuple, got {a!r}")
     weights = [float(w) for w in a]
