@@ -35,10 +35,6 @@ _MISSING: Any = object()
 _wrapped: list[tuple[dict[str, Any], str]] = []  # globals, and a name in them
 
 
-class ScriptObject:
-    """An object of TorchScript, for `isinstance`: there are none."""
-
-
 class _PH:
     def __repr__(self) -> str:
         return "PH"
@@ -57,11 +53,6 @@ def is_fx_tracing() -> bool:
 
 
 is_fx_symbolic_tracing = is_fx_tracing
-
-
-def compatibility(is_backward_compatible: bool) -> Callable[[Any], Any]:
-    """Make a decorator that changes nothing: PyTorch notes in the docstring what it promises."""
-    return lambda function: function
 
 
 def wrap(fn_or_name: Any) -> Any:
