@@ -17,7 +17,7 @@ from .core.device import get_default_device
 from .core.dtype import bool_, get_default_dtype, int64
 from .core.errors import InvalidArgument
 from .core.mode import note_switch
-from .ops.create.conversion import Sparse, sparse_coo, sparse_parts
+from .ops.create.conversion import Sparse, sparse_coo, sparse_csr, sparse_parts
 from .runtime.lazy import concrete
 from .runtime.public import naming
 
@@ -297,11 +297,15 @@ def _format_meta(tensor: Any, history: list[str]) -> str:
     return _join("tensor(...", suffixes + history, len("tensor("))
 
 
+_COLUMNS = ["ccol_indices", "row_indices"]
+
+
 def _format_sparse(tensor: Any, history: list[str]) -> str:
     """A sparse tensor: its indices, values, and properties."""
     kept, parts, _ = sparse_parts(tensor)
     coordinates = kept is sparse_coo
-    names = ["indices"] if coordinates else ["crow_indices", "col_indices"]
+    rows = ["crow_indices", "col_indices"]
+    names = ["indices"] if coordinates else rows if kept is sparse_csr else _COLUMNS
     texts = []
     for name, part in zip([*names, "values"], parts, strict=False):
         array = part._data

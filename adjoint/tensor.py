@@ -883,7 +883,8 @@ class Tensor(TensorBase):
 
     @property
     def layout(self) -> Any:
-        """The storage layout of the elements: `strided`, `sparse_coo` or `sparse_csr`.
+        """The storage layout of the elements: `strided`, `sparse_coo`, `sparse_csr` or
+        `sparse_csc`.
 
         Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.layout
 
@@ -1431,7 +1432,8 @@ class _OfSparse:
 
 
 for _name in (
-    "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
+    "_coalesced_", "_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices",
+    "crow_indices",
     "dense_dim", "indices", "is_coalesced", "resize_as_sparse_", "row_indices", "smm", "sparse_dim",
     "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm", "to_dense",
     "to_sparse", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_coo", "to_sparse_csc",

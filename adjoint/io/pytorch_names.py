@@ -19,7 +19,7 @@ from ..core.errors import AdjointError, CheckpointError
 from ..core.spec import Size
 from ..nn.modules.module import Module
 from ..nn.parameter import Buffer, Parameter
-from ..ops.create.conversion import layout, sparse_coo, sparse_csr, sparse_of, strided
+from ..ops.create.conversion import layout, sparse_coo, sparse_csc, sparse_csr, sparse_of, strided
 from ..ops.create.exchange import from_numpy
 from ..tensor import Tensor
 from .module_state import has_own_setstate, restore_module
@@ -166,7 +166,8 @@ def _rebuild_tensor_v3(
 
 
 def _rebuild_sparse_tensor(kept: Any, parts: Any) -> Any:
-    expected = {sparse_coo: (3, 4), sparse_csr: (4,)}.get(kept) if type(kept) is layout else None
+    known = {sparse_coo: (3, 4), sparse_csr: (4,), sparse_csc: (4,)}
+    expected = known.get(kept) if type(kept) is layout else None
     if expected is None or type(parts) is not tuple or len(parts) not in expected:
         raise CheckpointError("a sparse tensor is made of something else than its parts")
     flag = parts[3] if kept is sparse_coo and len(parts) == 4 else False
@@ -303,7 +304,7 @@ def _layout(name: Any) -> Any:
     return found
 
 
-_LAYOUTS = {kept.name: kept for kept in (strided, sparse_coo, sparse_csr)}
+_LAYOUTS = {kept.name: kept for kept in (strided, sparse_coo, sparse_csr, sparse_csc)}
 
 
 # ---- NumPy ---------------------------------------------------------------------------------------

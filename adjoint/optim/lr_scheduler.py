@@ -498,14 +498,18 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            reduced = []
-            for old, floor in zip(self._current, self.min_lrs, strict=True):
-                new = max(old * self.factor, floor)
-                reduced.append(new if old - new > self.eps else old)
-            self._set(reduced)
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._current
+
+    def _reduce_lr(self, epoch: int) -> None:
+        """Reduce the rates; packages put functions of their own in its place."""
+        reduced = []
+        for old, floor in zip(self._current, self.min_lrs, strict=True):
+            new = max(old * self.factor, floor)
+            reduced.append(new if old - new > self.eps else old)
+        self._set(reduced)
 
 
 for _kind in (

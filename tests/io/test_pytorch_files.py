@@ -305,7 +305,7 @@ def test_other_names_are_refused_with_the_remedy():
         from_torch({"args": argparse.Namespace(a=1)})
     for value, name in [
         (torch.nn.Linear(1, 1), r"torch\.nn\.modules\.linear\.Linear"),
-        (torch.ones(2, 2).to_sparse_csc(), "sparse_csc"),
+        (torch.ones(2, 2).to_sparse_bsr((1, 1)), "sparse_bsr"),
         (torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "storage|QInt8Storage"),
         (torch.ones(2).to(torch.float8_e4m3fn), "float8_e4m3fn"),
         (torch.ones(2, dtype=torch.uint16), "uint16"),

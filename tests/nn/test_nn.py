@@ -763,13 +763,49 @@ def test_parameter_list_and_dict():
     table = nn.ParameterDict({"w": ad.ones(1), "keys": ad.zeros(1)})
     assert isinstance(table["keys"], nn.Parameter) and callable(table.keys)
     assert sorted(table.state_dict()) and len(list(table.parameters())) == 2
-    assert list((table | {"z": ad.ones(1)}).keys()) == ["w", "keys", "z"]
+    assert list((table | {"z": ad.ones(1)}).keys()) == ["keys", "w", "z"]
     assert table.get("none") is None and table.setdefault("n", ad.ones(1)).shape == (1,)
     assert table.popitem()[0] == "n" and table.pop("w").shape == (1,)
     with pytest.raises(KeyError):
         table["w"]
     with pytest.raises(TypeError, match="not a string"):
         table[3] = ad.ones(1)
+
+
+def test_parameter_dict_sorts_plain_dicts_as_optimizers_files_expect():
+    a, b = ad.ones(1), ad.zeros(2)
+    assert list(nn.ParameterDict({"b": b, "a": a})) == ["a", "b"]
+    assert list(nn.ParameterDict(OrderedDict(b=b, a=a))) == ["b", "a"]
+    assert list(nn.ParameterDict([("b", b), ("a", a)])) == ["b", "a"]
+    assert list(nn.ParameterDict(nn.ParameterDict([("b", b), ("a", a)]))) == ["b", "a"]
+    assert list(nn.ModuleDict({"b": nn.ReLU(), "a": nn.ReLU()})) == ["b", "a"]
+
+
+@pytest.mark.parametrize(("base", "value"), [(nn.ModuleDict, nn.ReLU()), (nn.ParameterDict, 1)])
+def test_dicts_whose_keys_a_subclass_spells_otherwise(base, value):
+    class Dotted(base):
+        def __getitem__(self, key):
+            return super().__getitem__(key.replace(".", "#"))
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key.replace(".", "#"), value)
+
+        def __delitem__(self, key):
+            super().__delitem__(key.replace(".", "#"))
+
+        def __contains__(self, key):
+            return super().__contains__(key.replace(".", "#"))
+
+        def keys(self):
+            return [key.replace("#", ".") for key in super().keys()]  # noqa: SIM118
+
+    table = Dotted({"a.b": value})
+    assert "a.b" in table and "a.c" not in table and table["a.b"] is value
+    assert list(table.keys()) == ["a.b"] and list(table) == ["a#b"] and len(table) == 1
+    assert table.pop("a.b") is value and not len(table)
+    table["a.c"] = value
+    table.clear()
+    assert "a.c" not in table and not list(table)
 
 
 # ---- initial values, clipping --------------------------------------------------------------------

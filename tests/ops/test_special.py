@@ -130,6 +130,16 @@ def test_windows(name, sym):
         np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", ["hann", "bartlett", "cosine", "kaiser", "exponential"])
+def test_the_length_of_a_window_is_an_integer_of_any_kind(name):
+    window = getattr(ad.signal.windows, name)
+    for length in (ad.tensor(5), ad.tensor(0, dtype=ad.int32), np.int64(1)):
+        assert window(length).tolist() == window(int(length)).tolist()
+    for length in (4.0, ad.tensor(4.0), ad.tensor([1, 2])):
+        with pytest.raises(TypeError, match="must be an integer"):
+            window(length)
+
+
 def test_windows_with_parameters():
     windows, options = ad.signal.windows, {"dtype": ad.float64}
     signal = scipy_signal.windows

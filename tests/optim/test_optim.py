@@ -307,6 +307,23 @@ def test_reduce_on_plateau_beside_pytorch(options):
     assert rates[0] == rates[1] and len(set(rates[0])) > 1
 
 
+def test_the_reduction_on_a_plateau_can_be_replaced():
+    """As ignite does, for one group of several."""
+    a, b = ad.nn.Parameter(ad.ones(1)), ad.nn.Parameter(ad.ones(1))
+    optimizer = optim.SGD([{"params": [a]}, {"params": [b]}], lr=1.0)
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    epochs = []
+
+    def first_alone(epoch):
+        epochs.append(epoch)
+        optimizer.param_groups[0]["lr"] /= 2
+
+    schedule._reduce_lr = first_alone
+    for metric in (1.0, 1.0, 0.5, 2.0):
+        schedule.step(metric)
+    assert epochs == [2, 4] and schedule.get_last_lr() == [0.25, 1.0]
+
+
 def test_a_schedules_state_can_be_restored():
     a, _ = pair()
     optimizer = optim.SGD(a, lr=0.1)

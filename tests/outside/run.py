@@ -59,7 +59,8 @@ def checkout(suite):
     """The folder of a suite's repository; it must be at the commit that was recorded."""
     outside = os.environ.get("OUTSIDE")
     if "repository" not in suite:
-        return HERE
+        package = BUILD.glob(f"lib/python3*/site-packages/{suite['wheel'].split()[0]}")
+        return next((each.parent for each in package), HERE)  # PyTorch's is not there
     owner, name = suite["repository"].split("/")
     folder = Path(outside or "") / f"{owner}+{name}"
     if not outside or not folder.is_dir():
@@ -76,7 +77,7 @@ def checkout(suite):
 
 def run(name, suite, notes, *, aliased):
     """Run what of a suite has no notes yet; whether all of it has."""
-    folder, python, limit = checkout(suite), environment(), time.monotonic() + LIMIT
+    python, folder, limit = environment(), checkout(suite), time.monotonic() + LIMIT
     paths = [str(folder / path) for path in suite.get("path", ["."])] + [str(HERE)]
     if aliased:
         start = [python, "-m", "adjoint", "run", "--as-torch", "-m", "pytest"]

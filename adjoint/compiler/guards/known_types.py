@@ -76,14 +76,16 @@ def members_of(x: type) -> list[tuple[str, object]]:
         if not name.endswith("offset__")  # of a type in C, where it shows a pointer
         and (
             is_kind(member, types.MemberDescriptorType)
-            or not (callable(member) or hasattr(member, "__get__") or name[:2] == "__")
+            or not (callable(member) or hasattr(type(member), "__get__") or name[:2] == "__")
         )
     ]
 
 
 def is_method_of_library(x: object) -> bool:
     """Whether a class's member is a function of a library, in whatever wrapping."""
-    function = getattr(x, "__func__", x)
+    held: Any = x  # a user's object may import or fail where an attribute is asked of it
+    wrapped = is_kind(held, (classmethod, staticmethod, types.MethodType))
+    function = held.__func__ if wrapped else held
     return is_kind(function, types.FunctionType) and not is_users(function.__code__)
 
 

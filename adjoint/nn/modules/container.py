@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -229,23 +229,25 @@ class ModuleList(_Listed):
 
 
 class _Keyed(Module):
-    """Base of dicts of modules and of parameters; `keys` says what they hold."""
+    """Base of dicts of modules and of parameters."""
+
+    _own_keys: Callable[..., Any]  # what they hold; subclasses give `keys` other names
 
     def __len__(self) -> int:
-        return len(self.keys())
+        return len(self._own_keys())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
+        return iter(self._own_keys())
 
     def __contains__(self, key: object) -> bool:
-        return key in self.keys()
+        return key in self._own_keys()
 
     def clear(self) -> None:
         """Take out everything.
 
         >>> ad.nn.ModuleDict({"act": ad.nn.ReLU()}).clear()
         """
-        for key in list(self.keys()):
+        for key in list(self._own_keys()):
             del self[key]
 
     def pop(self: Any, key: str) -> Any:
@@ -294,6 +296,8 @@ class ModuleDict(_Keyed):
         ['act']
         """
         return self._modules.keys()
+
+    _own_keys = keys
 
     def items(self) -> Any:
         """Pairs of name and module.
@@ -502,7 +506,7 @@ class ParameterDict(_Keyed):
         >>> len(ad.nn.ParameterDict({"w": ad.ones(1)}).copy())
         1
         """
-        return ParameterDict(OrderedDict(self.items()))
+        return ParameterDict(OrderedDict((key, self[key]) for key in self._keys))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, set to `default` where it is missing.
@@ -520,7 +524,7 @@ class ParameterDict(_Keyed):
         >>> ad.nn.ParameterDict().get("w", 1)
         1
         """
-        return self[key] if key in self._keys else default
+        return self[key] if key in self else default  # noqa: SIM401
 
     def popitem(self) -> tuple[str, Any]:
         """Take out and return the pair that was added last.
@@ -548,6 +552,8 @@ class ParameterDict(_Keyed):
         """
         return self._keys.keys()
 
+    _own_keys = keys
+
     def items(self) -> Iterable[tuple[str, Any]]:
         """Pairs of name and value.
 
@@ -565,13 +571,15 @@ class ParameterDict(_Keyed):
         return [self[key] for key in self._keys]
 
     def update(self, parameters: Any) -> None:
-        """Add or replace values from a mapping or pairs.
+        """Add or replace values from a mapping or pairs; of a plain dict in the order of its keys.
 
         Errors: InvalidType for anything else.
 
         >>> ad.nn.ParameterDict().update({"w": ad.ones(1)})
         """
-        for key, value in pairs_of(parameters, "ParameterDict.update"):
+        plain = isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict)
+        pairs = pairs_of(parameters, "ParameterDict.update")
+        for key, value in sorted(pairs) if plain else pairs:  # as PyTorch
             self[key] = value
 
     def extra_repr(self) -> str:

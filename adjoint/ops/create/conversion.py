@@ -516,19 +516,21 @@ def sparse_parts(x: Any) -> tuple[Any, Any, bool]:
     values = wrap(data.values)
     if data.kept is sparse_coo:
         return sparse_coo, (wrap(pattern.indices), values, Size(data.shape)), pattern.is_merged
-    columns = wrap(pattern.indices[1].astype(pattern.crow.dtype))
-    return sparse_csr, (wrap(pattern.crow), columns, values, Size(data.shape)), True
+    others = wrap(pattern.indices[int(data.kept is sparse_csr)].astype(pattern.crow.dtype))
+    return data.kept, (wrap(pattern.crow), others, values, Size(data.shape)), True
 
 
 def sparse_of(kept: layout, parts: Any, is_coalesced: bool = False) -> Any:
     """The tensor that `sparse_parts` took apart.
 
-    Errors: those of `sparse_coo_tensor` and `sparse_csr_tensor`.
+    Errors: those of `sparse_coo_tensor`, `sparse_csr_tensor` and `sparse_csc_tensor`.
     """
     from ..sparse import construction
 
     if kept is sparse_coo:
         return construction.sparse_coo_tensor(*parts, is_coalesced=is_coalesced)
+    if kept is sparse_csc:
+        return construction.sparse_csc_tensor(*parts)
     return construction.sparse_csr_tensor(*parts)
 
 

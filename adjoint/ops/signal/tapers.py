@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ def _window(
     return finish(array.astype(d.numpy), device, requires_grad)
 
 
+def _length(size: Any) -> int:
+    """The number of places, also where an integer tensor of one element says it."""
+    try:
+        return index(size)
+    except TypeError as error:
+        raise InvalidType(f"window: its length must be an integer, got {size!r}") from error
+
+
 def _period(size: int, sym: bool) -> int:
     """The number of steps from the first value to where it comes again."""
     return size - 1 if sym else size
@@ -67,6 +76,7 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    size = _length(M)
     if tau <= 0:
         raise InvalidArgument(f"exponential: Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -74,10 +84,10 @@ def exponential(
             f"exponential: Center must be None for symmetric windows, got {center}"
         )
     if center is None:
-        center = (M if not sym and M > 1 else M - 1) / 2
+        center = (size if not sym and size > 1 else size - 1) / 2
     middle = center
     return _window(
-        "exponential", M, lambda: np.exp(-np.abs(np.arange(M) - middle) / tau),
+        "exponential", size, lambda: np.exp(-np.abs(np.arange(size) - middle) / tau),
         dtype, layout, device, requires_grad,
     )  # fmt: skip
 
@@ -91,9 +101,10 @@ def cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
-    steps = M + 1 if not sym and M > 1 else M
+    size = _length(M)
+    steps = size + 1 if not sym and size > 1 else size
     return _window(
-        "cosine", M, lambda: np.sin((np.arange(M) + 0.5) * (math.pi / steps)),
+        "cosine", size, lambda: np.sin((np.arange(size) + 0.5) * (math.pi / steps)),
         dtype, layout, device, requires_grad,
     )  # fmt: skip
 
@@ -108,11 +119,12 @@ def gaussian(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    size = _length(M)
     if std <= 0:
         raise InvalidArgument(f"gaussian: Standard deviation must be positive, got: {std} instead.")
-    middle = (M if not sym and M > 1 else M - 1) / 2
+    middle = (size if not sym and size > 1 else size - 1) / 2
     return _window(
-        "gaussian", M, lambda: np.exp(-((np.arange(M) - middle) ** 2) / (2 * std * std)),
+        "gaussian", size, lambda: np.exp(-((np.arange(size) - middle) ** 2) / (2 * std * std)),
         dtype, layout, device, requires_grad,
     )  # fmt: skip
 
@@ -127,16 +139,17 @@ def kaiser(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    size = _length(M)
     if beta < 0:
         raise InvalidArgument(f"kaiser: beta must be non-negative, got: {beta} instead.")
 
     def values() -> Any:
-        if M == 1:
+        if size == 1:
             return np.ones(1)
-        place = 2 * np.arange(M) / _period(M, sym) - 1
+        place = 2 * np.arange(size) / _period(size, sym) - 1
         return np.i0(beta * np.sqrt(np.maximum(1 - place * place, 0))) / np.i0(beta)
 
-    return _window("kaiser", M, values, dtype, layout, device, requires_grad)
+    return _window("kaiser", size, values, dtype, layout, device, requires_grad)
 
 
 def bartlett(
@@ -148,10 +161,12 @@ def bartlett(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
-    def values() -> Any:
-        return np.ones(1) if M == 1 else 1 - np.abs(2 * np.arange(M) / _period(M, sym) - 1)
+    size = _length(M)
 
-    return _window("bartlett", M, values, dtype, layout, device, requires_grad)
+    def values() -> Any:
+        return np.ones(1) if size == 1 else 1 - np.abs(2 * np.arange(size) / _period(size, sym) - 1)
+
+    return _window("bartlett", size, values, dtype, layout, device, requires_grad)
 
 
 def general_cosine(
@@ -164,6 +179,7 @@ def general_cosine(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # documented below
+    size = _length(M)
     if not isinstance(a, Iterable):
         raise InvalidType(f"general_cosine: Coefficients must be a list/tuple, got {a!r}")
     weights = [float(w) for w in a]
@@ -171,12 +187,12 @@ def general_cosine(
         raise InvalidArgument("general_cosine: Coefficients cannot be empty")
 
     def values() -> Any:
-        if M == 1:
+        if size == 1:
             return np.ones(1)
-        angle = 2 * math.pi * np.arange(M) / _period(M, sym)
+        angle = 2 * math.pi * np.arange(size) / _period(size, sym)
         return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
 
-    return _window("general_cosine", M, values, dtype, layout, device, requires_grad)
+    return _window("general_cosine", size, values, dtype, layout, device, requires_grad)
 
 
 def general_hamming(

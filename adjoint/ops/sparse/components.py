@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...core.argument_errors import assert_tensor
-from ...core.errors import LayoutError
+from ...core.errors import InvalidArgument, LayoutError
 from ...core.tensor_type import Tensor
 from ...runtime.node import Version
 from ...runtime.public import explaining
 from ...runtime.tensors import wrap
-from ..create.conversion import sparse_coo, sparse_csr, strided
+from ..create.conversion import Sparse, sparse_coo, sparse_csc, sparse_csr, strided
 from .entries import build, entries, is_sparse, merged
 from .pattern import Pattern
 
@@ -60,6 +62,24 @@ def is_coalesced(self: Tensor) -> bool:
     True
     """
     return bool(_coordinates("is_coalesced", self).pattern.is_merged)
+
+
+@explaining
+def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
+    """Say in place that the values are coalesced, or that they are not.
+
+    Errors: InvalidArgument where they are not; LayoutError for other layouts than sparse_coo.
+    """
+    data = _coordinates("_coalesced_", self)
+    pattern = data.pattern
+    if coalesced and not bool((np.diff(pattern.keys) > 0).all()):
+        raise InvalidArgument(
+            "_coalesced_: the indices are not in order, or not distinct; call coalesce()"
+        )
+    found = Pattern(pattern.indices, pattern.shape, bool(coalesced))
+    found.is_merged = bool(coalesced)
+    self._data = Sparse(found, data.values)
+    return self
 
 
 def _assert_merged(what: str, data: Any) -> None:
@@ -157,12 +177,13 @@ def dense_dim(self: Tensor) -> int:
     return self.ndim - sparse_dim(self)
 
 
-def _rows(name: str, x: Any) -> Pattern:
-    if not is_sparse(x) or x._data.kept is not sparse_csr:
+def _rows(name: str, x: Any, kept: Any = sparse_csr) -> Pattern:
+    if not is_sparse(x) or x._data.kept is not kept:
         found = x._data.kept.name if is_sparse(x) else "strided"
+        line = "row" if kept is sparse_csr else "column"
         raise LayoutError(
-            f"{name}: expected sparse row compressed tensor layout but got {found}; use "
-            "to_sparse_csr() first"
+            f"{name}: expected sparse {line} compressed tensor layout but got {found}; use "
+            f"to_{kept.name}() first"
         )
     return x._data.pattern  # type: ignore[no-any-return]
 
@@ -192,3 +213,32 @@ def col_indices(self: Tensor) -> Tensor:
     """
     pattern = _rows("col_indices", self)
     return wrap(pattern.indices[1].astype(pattern.crow.dtype))  # type: ignore[no-any-return]
+
+
+@explaining
+def ccol_indices(self: Tensor) -> Tensor:
+    """Offsets at which the values of each column begin, and end.
+
+    Errors: LayoutError for other layouts than sparse_csc.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.ccol_indices.html
+
+    >>> ad.eye(2).to_sparse_csc().ccol_indices()
+    tensor([0, 1, 2])
+    """
+    found: Tensor = wrap(_rows("ccol_indices", self, sparse_csc).crow.copy())
+    return found
+
+
+@explaining
+def row_indices(self: Tensor) -> Tensor:
+    """The row of each value.
+
+    Errors: LayoutError for other layouts than sparse_csc.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.row_indices.html
+
+    >>> ad.eye(2).to_sparse_csc().row_indices()
+    tensor([0, 1])
+    """
+    pattern = _rows("row_indices", self, sparse_csc)
+    found: Tensor = wrap(pattern.indices[0].astype(pattern.crow.dtype))
+    return found

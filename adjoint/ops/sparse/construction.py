@@ -11,7 +11,7 @@ from ...core.errors import DTypeError, InvalidArgument, InvalidType, LayoutError
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining
-from ..create.conversion import refused, sparse_csr
+from ..create.conversion import refused, sparse_csc, sparse_csr
 from ..create.creation import tensor
 from .entries import array_of, assert_eager, build, is_sparse
 from .pattern import Pattern, assert_inside, numbered
@@ -123,29 +123,72 @@ def sparse_csr_tensor(
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
     """
-    name = "sparse_csr_tensor"
-    _assert_host(name, device)
-    kind = _index_dtype(crow_indices, col_indices)
-    crow, columns = _indices_of(name, crow_indices), _indices_of(name, col_indices)
     given = _values_of(values, dtype)
+    pattern = _compressed("sparse_csr_tensor", crow_indices, col_indices, given, size, device)
+    return _made(pattern, given.clone(), requires_grad)
+
+
+@explaining
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: tuple[int, ...] | list[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """The sparse matrix (CSC) with `values` in the rows `row_indices`, column by column: those of
+    column i are number ccol_indices[i] to ccol_indices[i + 1].
+
+    It has memory of its own; gradients flow to `values`. Indices are always checked: rows grow
+    within a column.
+
+    Shapes: `ccol_indices` (columns + 1,), `row_indices` and `values` (entries,).
+    Errors: InvalidArgument for indices that are none of such a matrix; ShapeError for other shapes.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse_csc_tensor.html
+
+    >>> ad.sparse_csc_tensor([0, 1, 2], [2, 0], [3., 4.], (3, 2)).to_dense()
+    tensor([[0., 4.],
+            [0., 0.],
+            [3., 0.]])
+    """
+    given = _values_of(values, dtype)
+    turned = None if size is None else tuple(size)[::-1]
+    pattern = _compressed("sparse_csc_tensor", ccol_indices, row_indices, given, turned, device)
+    return _made(pattern.transposed(), given.clone(), requires_grad)
+
+
+def _compressed(name: str, begins: Any, others: Any, given: Any, size: Any, device: Any) -> Pattern:
+    """The pattern of CSR; for CSC that of the transposed matrix, and errors name its parts."""
+    _assert_host(name, device)
+    kind = _index_dtype(begins, others)
+    crow, columns = _indices_of(name, begins), _indices_of(name, others)
+    by_rows = name == "sparse_csr_tensor"
+    begin, other = ("crow", "col") if by_rows else ("ccol", "row")
+    line, layout = ("row", "csr") if by_rows else ("column", "csc")
     if crow.ndim != 1 or columns.ndim != 1 or given.ndim != 1 or not len(crow):
         raise ShapeError(
-            f"{name}: crow_indices {crow.shape}, col_indices {columns.shape} and values "
+            f"{name}: {begin}_indices {crow.shape}, {other}_indices {columns.shape} and values "
             f"{tuple(given.shape)} must have one dimension each (batches and dense dimensions are "
-            "not here), crow_indices at least one element"
+            f"not here), {begin}_indices at least one element"
         )
     if size is None:
         size = (len(crow) - 1, int(columns.max()) + 1 if len(columns) else 0)
     size = tuple(int(n) for n in size)
     if len(size) != 2 or len(crow) != size[0] + 1 or len(columns) != given.shape[0]:
         raise ShapeError(
-            f"{name}: a matrix of size {size} has rows + 1 crow_indices, and as many values as "
-            f"col_indices; got {len(crow)}, {given.shape[0]} and {len(columns)}"
+            f"{name}: a matrix of size {size if by_rows else size[::-1]} has {line}s + 1 "
+            f"{begin}_indices, and as many values as {other}_indices; got {len(crow)}, "
+            f"{given.shape[0]} and {len(columns)}"
         )
     counts = np.diff(crow)
     if crow[0] != 0 or crow[-1] != len(columns) or bool((counts < 0).any()):
         raise InvalidArgument(
-            f"{name}: crow_indices must begin with 0, never fall, and end with the number of "
+            f"{name}: {begin}_indices must begin with 0, never fall, and end with the number of "
             f"entries, {len(columns)}"
         )
     rows = np.repeat(np.arange(size[0]), counts)
@@ -153,11 +196,10 @@ def sparse_csr_tensor(
     indices = np.stack([rows, columns])
     if not bool((np.diff(numbered(indices, size)) > 0).all()):
         raise InvalidArgument(
-            f"{name}: col_indices must be sorted and distinct in each row; use sparse_coo_tensor, "
-            "coalesce() and to_sparse_csr()"
+            f"{name}: {other}_indices must be sorted and distinct in each {line}; use "
+            f"sparse_coo_tensor, coalesce() and to_sparse_{layout}()"
         )
-    pattern = Pattern(indices, size, True, sparse_csr, crow.astype(kind))
-    return _made(pattern, given.clone(), requires_grad)
+    return Pattern(indices, size, True, sparse_csr, crow.astype(kind))
 
 
 @explaining
@@ -174,7 +216,7 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """`sparse_csr_tensor`; `layout` must be that one.
+    """`sparse_csr_tensor` or `sparse_csc_tensor`, as `layout` says.
 
     Errors: LayoutError for another layout.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse_compressed_tensor.html
@@ -182,9 +224,10 @@ def sparse_compressed_tensor(
     >>> ad.sparse_compressed_tensor([0, 1], [0], [2.], layout=ad.sparse_csr).to_dense()
     tensor([[2.]])
     """
-    if layout is not sparse_csr:
+    if layout not in (sparse_csr, sparse_csc):
         _refuse_layout("sparse_compressed_tensor", layout)
-    return sparse_csr_tensor(
+    make = sparse_csr_tensor if layout is sparse_csr else sparse_csc_tensor
+    return make(
         compressed_indices, plain_indices, values, size, dtype=dtype, device=device,
         requires_grad=requires_grad,
     )  # fmt: skip
@@ -226,7 +269,7 @@ def _indices_of(name: str, given: Any) -> Any:
 def _refuse_layout(name: str, layout: Any) -> NoReturn:
     raise LayoutError(
         f"{name}: no tensors of layout {getattr(layout, 'name', layout)} are here; "
-        "sparse_coo and sparse_csr are"
+        "sparse_coo, sparse_csr and sparse_csc are"
     )
 
 
@@ -236,13 +279,13 @@ def _refusing(name: str, layout: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"Refused: no tensors of layout {layout} are here; sparse_coo and sparse_csr are.\n\n"
+        f"Refused: no tensors of layout {layout} are here; sparse_coo, sparse_csr and sparse_csc "
+        "are.\n\n"
         "    Errors: LayoutError.\n"
         f"    Source: https://docs.pytorch.org/docs/stable/sparse.html\n"
     )
     return function
 
 
-sparse_csc_tensor = _refusing("sparse_csc_tensor", "sparse_csc")
 sparse_bsr_tensor = _refusing("sparse_bsr_tensor", "sparse_bsr")
 sparse_bsc_tensor = _refusing("sparse_bsc_tensor", "sparse_bsc")

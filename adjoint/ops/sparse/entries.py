@@ -21,7 +21,7 @@ from ...runtime.lazy import LazyValue, concrete
 from ...runtime.node import INFERENCE, Version
 from ...runtime.record import parents_of, record
 from ...runtime.tensors import wrap
-from ..create.conversion import Sparse
+from ..create.conversion import Sparse, sparse_csc, sparse_csr
 from ..index.indexing import index_add
 from .pattern import Pattern, index
 
@@ -77,7 +77,7 @@ class Entries(Op, abstract=True):
     def gradient(self, g: Any) -> tuple[Any, ...]:
         """`g` at the places; entries of one place have one gradient."""
         pattern = self.pattern
-        if pattern.is_merged:
+        if pattern.is_distinct:
             return (build(pattern, g),)
         merged, _, first = pattern.merged()
         return (build(merged, g.index_select(0, index(first))),)
@@ -118,6 +118,25 @@ def merged(x: Any) -> Any:
     return build(found, added(entries(x), inverse, found.count))
 
 
+def distinct(x: Any) -> Any:
+    """`x` with entries of one place as their sum, in any order: itself, where it is so."""
+    return x if x._data.pattern.is_distinct else merged(x)
+
+
+def kept_like(x: Any, other: Pattern) -> Any:
+    """`x`, whose pattern is merged, in the layout of another pattern."""
+    pattern = x._data.pattern
+    if pattern.layout is other.layout:
+        return x
+    values = entries(x)
+    if other.layout is sparse_csc:
+        found, order = pattern.as_columns(other.crow.dtype)
+        return build(found, values.index_select(0, index(order)))
+    rows = other.layout is sparse_csr
+    found = pattern.as_rows(other.crow.dtype) if rows else pattern.as_coordinates()
+    return build(found, values.clone())
+
+
 def added(values: Any, places: Any, count: int) -> Any:
     """Entries added up where they have the same place among `count`."""
     if values.dtype.name == "bool":
@@ -143,7 +162,7 @@ def sample(x: Any, pattern: Pattern) -> Any:
         flat = x.reshape((pattern.places, *pattern.rest))
         return flat.index_select(0, index(pattern.keys))
     own = x._data.pattern
-    if own is pattern and own.is_merged:
+    if own is pattern and own.is_distinct:
         return entries(x)
     x = merged(x)
     own = x._data.pattern

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.errors import InvalidArgument, LayoutError
 from ...runtime.tensors import wrap
 from ..create.conversion import layout as Layout  # noqa: N812 - patterns have a field of that name
-from ..create.conversion import sparse_coo, sparse_csr
+from ..create.conversion import sparse_coo, sparse_csc, sparse_csr
 
 
 class Pattern:
@@ -26,7 +26,7 @@ class Pattern:
     indices: Any  # int64 of (sparse dimensions, entries)
     is_merged: bool  # entries stand in row-major order, none twice: `coalesced`
     layout: Layout
-    crow: Any  # of CSR: where each row's entries begin, in the dtype that was given; else None
+    crow: Any  # of CSR and CSC: where each row's or column's entries begin, as was given; else None
 
     def __init__(
         self,
@@ -74,6 +74,11 @@ class Pattern:
     def places(self) -> int:
         """Number of places for entries."""
         return math.prod(self.lead)
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether no place occurs twice, whatever the order: CSC has its own."""
+        return self.is_merged or self.layout is sparse_csc
 
     @property
     def keys(self) -> Any:
@@ -140,19 +145,27 @@ class Pattern:
         found._keys, found._rows = self._keys, self._rows
         return found
 
+    def as_columns(self, like: Any = None) -> tuple[Pattern, Any]:
+        """The pattern as CSC, where it is merged, and the order of its entries there."""
+        assert self.is_merged
+        dtype = np.int64 if like is None else like
+        order = np.argsort(self.indices[1], kind="stable")
+        count = np.bincount(self.indices[1], minlength=self.shape[1])
+        begin = np.concatenate([[0], np.cumsum(count)]).astype(dtype)
+        return Pattern(self.indices[:, order], self.shape, False, sparse_csc, begin), order
+
+    def transposed(self) -> Pattern:
+        """The pattern of the transposed matrix, of CSR as CSC and of CSC as CSR."""
+        rows, columns = self.shape
+        was_rows = self.layout is sparse_csr
+        kept = sparse_csc if was_rows else sparse_csr
+        return Pattern(self.indices[::-1], (columns, rows), not was_rows, kept, self.crow)
+
     def as_coordinates(self) -> Pattern:
         """The pattern as COO."""
         found = Pattern(self.indices, self.shape, self.is_merged)
         found._keys, found._rows = self._keys, self._rows
         return found
-
-    def like(self, other: Pattern) -> Pattern:
-        """The pattern in the layout of `other`."""
-        if other.layout is self.layout:
-            return self
-        if other.layout is sparse_csr:
-            return self.as_rows(other.crow.dtype)
-        return self.as_coordinates()
 
 
 def numbered(indices: Any, lead: tuple[int, ...]) -> Any:

@@ -12,7 +12,7 @@ from ...core.op import Op
 from ...runtime.node import INFERENCE
 from ...runtime.record import parents_of, record
 from ...runtime.tensors import wrap
-from ..create.conversion import refused
+from ..create.conversion import refused, sparse_coo
 from ..elementwise.pointwise import conj
 from .entries import added, array_of, assert_eager, build, entries, is_sparse, merged
 from .pattern import Pattern, index, numbered, places_of
@@ -187,8 +187,10 @@ def _of_both(a: Any, b: Any) -> Any:
     """The product of two sparse matrices: each entry of `a` with all of the row of `b` that it
     meets, added up where they fall together.
     """
-    if a._data.kept is not b._data.kept:
+    kinds = a._data.kept, b._data.kept
+    if kinds[0] is not kinds[1] and sparse_coo in kinds:
         raise refused("matmul", b._data, f"of {a._data.kept.name} takes matrices of that layout")
+    begins = a._data.pattern.crow
     a, b = merged(a), merged(b)
     first, second = a._data.pattern, b._data.pattern
     row, middle = first.indices
@@ -202,6 +204,8 @@ def _of_both(a: Any, b: Any) -> Any:
     shape = (a.shape[0], b.shape[1])
     keys = numbered(np.stack([row[left], second.indices[1][right]]), shape)
     found, inverse = np.unique(keys, return_inverse=True)
-    pattern = Pattern(places_of(found, shape), shape, True).like(first)
+    pattern = Pattern(places_of(found, shape), shape, True)
+    if begins is not None:
+        pattern = pattern.as_rows(begins.dtype)  # as PyTorch has it, also of two by columns
     pairs = entries(a).index_select(0, index(left)) * entries(b).index_select(0, index(right))
     return build(pattern, added(pairs, inverse.reshape(-1), len(found)))

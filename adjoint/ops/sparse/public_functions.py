@@ -15,15 +15,17 @@ from ...core.tensor_type import Tensor
 from ...runtime.public import explaining
 from ...runtime.record import parents_of, record
 from ...runtime.tensors import wrap
-from ..create.conversion import sparse_coo, sparse_csr
+from ..create.conversion import sparse_coo, sparse_csc, sparse_csr
 from ..index.indexing import rows_at
-from .components import _indices, _nnz, _not_sparse, _values
+from .components import _coalesced_, _indices, _nnz, _not_sparse, _values
+from .components import ccol_indices as ccol_indices
 from .components import coalesce as coalesce
 from .components import col_indices as col_indices
 from .components import crow_indices as crow_indices
 from .components import dense_dim as dense_dim
 from .components import indices as indices
 from .components import is_coalesced as is_coalesced
+from .components import row_indices as row_indices
 from .components import sparse_dim as sparse_dim
 from .components import values as values
 from .construction import _refuse_layout, _refusing
@@ -58,7 +60,7 @@ def to_sparse(
     dense_dim: int | None = None,
 ) -> Tensor:
     """The tensor as a sparse one, whose first `sparse_dim` dimensions (all unless given) are
-    sparse; of `layout` sparse_coo, unless sparse_csr is asked for.
+    sparse; of `layout` sparse_coo, unless sparse_csr or sparse_csc is asked for.
 
     Errors: InvalidArgument for a number of dimensions that it has not; LayoutError for a layout
     that is not here.
@@ -72,6 +74,8 @@ def to_sparse(
     """
     if layout is sparse_csr:
         return to_sparse_csr(self, dense_dim)
+    if layout is sparse_csc:
+        return to_sparse_csc(self, dense_dim)
     if layout not in (None, sparse_coo) or blocksize is not None:
         _refuse_layout("to_sparse", layout)
     ndim = self.ndim
@@ -125,20 +129,46 @@ def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
            col_indices=tensor([1, 0]),
            values=tensor([2., 3.]), size=(2, 2), nnz=2, layout=adjoint.sparse_csr)
     """
-    x: Any = self if is_sparse(self) else to_sparse(self)
-    pattern = x._data.pattern
-    if pattern.layout is sparse_csr:
-        return x  # type: ignore[no-any-return]
+    x: Tensor = _matrix("to_sparse_csr", self, dense_dim)
+    if x._data.kept is not sparse_csr:
+        x = merged(x)
+        x = build(x._data.pattern.as_rows(), entries(x).clone())
+    return x
+
+
+@explaining
+def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The matrix as a sparse tensor of layout sparse_csc.
+
+    Shapes: two dimensions.
+    Errors: LayoutError for others.
+    Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to_sparse_csc.html
+
+    >>> ad.tensor([[0., 2.], [3., 0.]]).to_sparse_csc()
+    tensor(ccol_indices=tensor([0, 1, 2]),
+           row_indices=tensor([1, 0]),
+           values=tensor([3., 2.]), size=(2, 2), nnz=2, layout=adjoint.sparse_csc)
+    """
+    x: Tensor = _matrix("to_sparse_csc", self, dense_dim)
+    if x._data.kept is not sparse_csc:
+        x = merged(x)
+        pattern, order = x._data.pattern.as_columns()
+        x = build(pattern, entries(x).index_select(0, index(order)))
+    return x
+
+
+def _matrix(name: str, x: Any, dense_dim: int | None) -> Any:
+    """A sparse matrix, all of whose dimensions are sparse."""
+    found: Any = x if is_sparse(x) else to_sparse(x)
+    pattern = found._data.pattern
     if pattern.sparse_dim != 2 or pattern.rest or dense_dim:
         raise LayoutError(
-            f"to_sparse_csr: is for matrices (batches and dense dimensions are not here), got "
+            f"{name}: is for matrices (batches and dense dimensions are not here), got "
             f"shape {tuple(x.shape)} with {pattern.sparse_dim} sparse dimensions; use to_sparse()"
         )
-    x = merged(x)
-    return build(x._data.pattern.as_rows(), entries(x).clone())  # type: ignore[no-any-return]
+    return found
 
 
-to_sparse_csc = _refusing("to_sparse_csc", "sparse_csc")
 to_sparse_bsr = _refusing("to_sparse_bsr", "sparse_bsr")
 to_sparse_bsc = _refusing("to_sparse_bsc", "sparse_bsc")
 
@@ -167,9 +197,7 @@ def to_dense(
     return self if dtype is None else self.to(dtype)  # type: ignore[attr-defined,no-any-return]
 
 
-ccol_indices = _refusing("ccol_indices", "sparse_csc")
-row_indices = _refusing("row_indices", "sparse_csc")
-for _function in (to_sparse_csc, to_sparse_bsr, to_sparse_bsc, ccol_indices, row_indices):
+for _function in (to_sparse_bsr, to_sparse_bsc):
     _function.__module__ = __name__  # where pickles find them
 
 
@@ -203,7 +231,7 @@ METHODS = {
     for f in (
         to_sparse, to_sparse_coo, to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc,
         to_dense, coalesce, is_coalesced, indices, _indices, values, _values, _nnz, sparse_dim,
-        dense_dim, crow_indices, col_indices, ccol_indices, row_indices, sparse_mask,
+        dense_dim, crow_indices, col_indices, ccol_indices, row_indices, sparse_mask, _coalesced_,
     )
 }  # fmt: skip
 

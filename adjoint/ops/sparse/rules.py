@@ -27,7 +27,17 @@ from ..reduce.statistics import Norm
 from ..shape.concatenation import Cat
 from ..shape.movement import Clone, Permute
 from ..special.special import Erf, Erfinv
-from .entries import array_of, assert_eager, build, entries, is_sparse, merged, sample
+from .entries import (
+    array_of,
+    assert_eager,
+    build,
+    distinct,
+    entries,
+    is_sparse,
+    kept_like,
+    merged,
+    sample,
+)  # fmt: skip
 from .pattern import Pattern, index
 from .products import product
 
@@ -90,7 +100,7 @@ def _linear(op: Op, x: Any) -> Any:
     Erfinv,
 )  # fmt: skip
 def _keeps_zero(op: Op, x: Any) -> Any:
-    x = merged(x)
+    x = distinct(x)
     return with_entries(x, apply(op, entries(x)))
 
 
@@ -99,7 +109,7 @@ def _cast(op: Any, x: Any) -> Any:
     if not (x.dtype.is_floating_point or op.to.is_complex) or not (
         op.to.is_floating_point or op.to.is_complex
     ):
-        x = merged(x)  # rounded once they are added up
+        x = distinct(x)  # rounded once they are added up
     return with_entries(x, apply(op, entries(x)))
 
 
@@ -108,10 +118,8 @@ def _permute(op: Any, x: Any) -> Any:
     pattern = x._data.pattern
     axes, n = op.axes, pattern.sparse_dim
     if pattern.layout is not sparse_coo:
-        why = (
-            "of sparse_csr would be of layout sparse_csc, which is not here; to_sparse_coo() first"
-        )
-        raise refused("transpose", x._data, why)
+        found = pattern if axes == (0, 1) else pattern.transposed()
+        return build(found, entries(x).clone())
     if any((axis < n) != (place < n) for place, axis in enumerate(axes)):
         return None
     lead = list(axes[:n])
@@ -206,14 +214,14 @@ def _sum(op: Any, x: Any) -> Any:
 def _any(op: Any, x: Any) -> Any:
     if len(op.axes) != x.ndim or op.keepdims:
         return None
-    return apply(Some(tuple(range(x._data.values.ndim))), entries(merged(x)))
+    return apply(Some(tuple(range(x._data.values.ndim))), entries(distinct(x)))
 
 
 @_of(Norm)
 def _norm(op: Any, x: Any) -> Any:
     if len(op.axes) != x.ndim or op.keepdims or not op.p > 0 or not math.isfinite(op.p):
         return None
-    values = entries(merged(x))
+    values = entries(distinct(x))
     return apply(Norm(tuple(range(values.ndim)), False, op.p), values)
 
 
@@ -258,10 +266,9 @@ def _together(name: str, a: Any, b: Any) -> Any:
     both = np.concatenate([first.indices, second.indices], axis=1)
     values = apply(Cat(0), entries(a), entries(b))
     joined = build(Pattern(both, first.shape), values)
-    if not (first.is_merged and second.is_merged):
+    if not (first.is_distinct and second.is_distinct):
         return joined
-    joined = merged(joined)
-    return build(joined._data.pattern.like(first), entries(joined).clone())
+    return kept_like(merged(joined), first)
 
 
 def _alike(name: str, a: Any, b: Any) -> tuple[Pattern, Pattern]:
@@ -302,16 +309,18 @@ def _times(op: Op, x: Any, factor: Any) -> Any:
 
 
 def _where_both_are(op: Op, a: Any, b: Any) -> Any:
-    _alike(op.name, a, b)
-    a, b = merged(a), merged(b)
+    layout, other = _alike(op.name, a, b)
+    alike = layout.same(other)
+    a, b = (distinct(a), distinct(b)) if alike else (merged(a), merged(b))
     first, second = a._data.pattern, b._data.pattern
     if first.same(second):
         return with_entries(a, apply(op, entries(a), entries(b)))
     place, there = second.find(first.keys)
     kept = np.flatnonzero(there)
-    found = Pattern(first.indices[:, kept], first.shape, True).like(first)
+    found = Pattern(first.indices[:, kept], first.shape, True)
     left = entries(a).index_select(0, index(kept))
-    return build(found, apply(op, left, entries(b).index_select(0, index(place[kept]))))
+    right = entries(b).index_select(0, index(place[kept]))
+    return kept_like(build(found, apply(op, left, right)), layout)
 
 
 @_of(arithmetic.TrueDivide)
@@ -328,7 +337,7 @@ def _power(op: Op, x: Any, exponent: Any) -> Any:
     if exponent <= 0:
         raise refused(op.name, x._data, f"of zero to the power of {exponent} is not zero, which "
                       "would make the result dense")  # fmt: skip
-    x = merged(x)
+    x = distinct(x)
     return with_entries(x, apply(op, entries(x), exponent))
 
 
@@ -363,8 +372,8 @@ def _overwrite(op: Any, x: Any, value: Any) -> Any:
     if isinstance(value, TensorBase) or value != 0:
         return None
     pattern = x._data.pattern
-    empty = Pattern(pattern.indices[:, :0], pattern.shape, True).like(pattern)
-    return build(empty, entries(x).detach().new_zeros((0, *pattern.rest)))
+    empty = Pattern(pattern.indices[:, :0], pattern.shape, True)
+    return kept_like(build(empty, entries(x).detach().new_zeros((0, *pattern.rest))), pattern)
 
 
 @_of(Cat)

@@ -48,19 +48,21 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
     if reduce is not None:
         if reduce not in _REDUCTIONS:
             raise InvalidArgument(
-                f"sparse.mm: reduce is one of {', '.join(_REDUCTIONS)}; got {reduce!r}"
+                f"sparse.mm: reduce is one of sum, mean, amax, amin; got {reduce!r}"
             )
         _rows("sparse.mm(reduce)", sparse)
         if is_sparse(dense):
             raise refused("sparse.mm(reduce)", dense._data, "takes a dense matrix as its second")
-        return reduced_product("sparse.mm(reduce)", sparse, dense, reduce)  # type: ignore[no-any-return]
+        how = _REDUCTIONS[reduce]
+        return reduced_product("sparse.mm(reduce)", sparse, dense, how)  # type: ignore[no-any-return]
     if not is_sparse(sparse) and not is_sparse(dense):
         return sparse.mm(dense)  # type: ignore[attr-defined,no-any-return]
     assert_eager("sparse.mm")
     return product("sparse.mm", sparse, dense)  # type: ignore[no-any-return]
 
 
-_REDUCTIONS = "sum", "mean", "amax", "amin"
+_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+_REDUCTIONS |= {"max": "amax", "min": "amin"}  # not documented, and used
 
 
 @explaining

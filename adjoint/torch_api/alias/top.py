@@ -86,8 +86,17 @@ def why_absent(name: str) -> str:
     return "docs/pytorch.md lists what there is"
 
 
-def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """`adjoint.save`, in PyTorch's format whatever the file is called."""
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """`adjoint.save`, in PyTorch's format whatever the file is called: the one that is read by all
+    versions since 1.6, whatever the other arguments say.
+    """
     from ...io.pytorch_file import write_pytorch
 
     if isinstance(f, (str, os.PathLike)):

@@ -444,3 +444,26 @@ def test_a_function_in_the_place_of_an_optimizers_method_is_followed(kind):
         return results(call(step), changes)
 
     assert changed(ad.compile) == pytest.approx(changed(lambda function: function))
+
+
+def test_objects_that_import_when_an_attribute_is_asked_are_left_alone():
+    """As Keras has them for packages that are not installed."""
+
+    class Lazily:
+        def __getattr__(self, name):
+            raise ImportError(f"{name} is of a package that is not installed")
+
+    class Scaled:
+        held = Lazily()
+
+        def __init__(self):
+            self.own, self.scale = Lazily(), 3.0
+
+        def run(self, x):
+            return x * self.scale
+
+    scaled = Scaled()
+    program = ad.compile(lambda x: scaled.run(x))
+    assert program(ad.ones(2)).tolist() == [3.0, 3.0]
+    scaled.scale = 4.0
+    assert program(ad.ones(2)).tolist() == [4.0, 4.0]

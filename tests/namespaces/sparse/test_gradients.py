@@ -211,6 +211,7 @@ def test_of_reductions_with_nan_and_of_no_entries() -> None:
     here = many.to_dense()[:, :, None] != 0
     expected = ad.where(here, every, -float("inf")).amax(1)
     assert ad.equal(ad.sparse.mm(many, wide, "amax"), expected)
+    assert ad.equal(ad.sparse.mm(many, wide, "max"), expected)
 
 
 def test_of_sampled_products() -> None:

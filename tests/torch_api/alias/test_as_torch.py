@@ -332,7 +332,13 @@ held = io.BytesIO()
 torch.save({"w": torch.arange(3)}, held)
 held.seek(0)
 assert torch.load(held)["w"].tolist() == [0, 1, 2]
-torch.save({"w": torch.arange(3)}, sys.argv[1])
+torch.save({"w": torch.arange(3)}, sys.argv[1], pickle_protocol=4)
+try:
+    torch.save({}, io.BytesIO(), unknown=1)
+except TypeError as error:
+    assert "unexpected keyword argument 'unknown'" in str(error)
+else:
+    raise AssertionError("an unknown argument is swallowed")
 """
     run("-c", program, str(tmp_path / "model.bin"))
     assert torch.load(tmp_path / "model.bin")["w"].tolist() == [0, 1, 2]
