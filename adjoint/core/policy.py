@@ -288,6 +288,12 @@ ONEDNN_PRIMITIVES = _bound("ONEDNN_PRIMITIVES", 64)
 # bytes that a scan keeps for its gradient; beyond, it keeps what segments begin with, and runs them
 # again: a forward more
 SCAN_KEEPS = _bound("SCAN_KEEPS", 1 << 30)
+# turns of ad.scan from which its function is captured at once; else from the second call on
+SCAN_AT_ONCE = _threshold("SCAN_AT_ONCE", 64, "loops")
+SCAN_BODIES = _bound("SCAN_BODIES", 256)  # functions of ad.scan of which something is kept
+SCAN_FORMS = _bound("SCAN_FORMS", 16)  # of one function, by the shapes and constants that it holds
+SCAN_CAPTURES = _bound("SCAN_CAPTURES", 4)  # of one function without a call that used one
+SCAN_HOLDS = _bound("SCAN_HOLDS", 1024)  # things that a function may hold, which each call looks at
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made

@@ -35,6 +35,7 @@ from .control_forms import (
     assert_one,
     shown,
 )
+from .eager_scan import scanned
 from .loops import Loop
 from .scan_turns import PLANS, Turns
 from .subgraphs import keep
@@ -264,8 +265,10 @@ def scan(
     dim, rows, turns = _rows(rows, dim, length)
     way = Turns(combine_fn, row, reverse)
     if turns and not is_captured(*carries, *rows) and checkpoint in ("auto", "none"):
-        last, results = way.in_python(init, rows, turns)
-        last, results = _apart((last, results), init)
+        made = scanned(way, init, rows, turns)
+        if made is None:
+            made = _apart(way.in_python(init, rows, turns), init)
+        last, results = made
     else:
         last, results = way.captured(init, rows, turns, checkpoint, unroll)
     tensors, form = parts_of(results, "scan: combine_fn gives as result")

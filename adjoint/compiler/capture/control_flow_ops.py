@@ -363,7 +363,8 @@ class Scan(ControlFlow, abstract=True):
         given = arrays[: len(arrays) - len(self.drawing)]
         with self.body.lock:
             if machine_loop.is_available():
-                now = self.machine(len(given)).run(given, outs[:end], self.drawing, now)
+                machine = self.machine(len(given))
+                now = machine.run(given, outs[:end], self.drawing, now, self.length)
             else:
                 now = self.iterate(given, outs, now)
         fill(outs[end:], self.drawing.end(now))
@@ -373,8 +374,9 @@ class Scan(ControlFlow, abstract=True):
         return ScanMachine(self, len(arrays)).loop
 
     def machine(self, given: int) -> ScanMachine:
-        """The loop in machine code, for so many inputs."""
-        key = given, self.places, self.carried, self.sliced, self.length, self.reverse, self.keeps
+        """The loop in machine code, for so many inputs: it runs scans of any length but 0."""
+        some = self.length > 0
+        key = given, self.places, self.carried, self.sliced, some, self.reverse, self.keeps
         machines = self.body.machines
         if key not in machines:
             machines[key] = ScanMachine(self, given)
@@ -409,14 +411,11 @@ class Scan(ControlFlow, abstract=True):
         """
         gs, ys = self.given(g, y)
         create = differentiated(xs)
-        step = _ScanVJP(self, gs, create)
         body, n = self.body, self.carried
         begin, end = n + self.sliced, len(body.outputs) + len(body.kept)
-        made, outside = body.derived("_backward", step.cotangents(), True, create, step.back)
+        step, made, outside = self._pullback(gs, create)
         states_before = list(ys[end : end + n * self.keeps])
         hints = [ys[k] for _, k in body.hints]
-        if not create and step.leave_products(made):
-            made, outside = body.derived("_backward", step.cotangents(), True, create, step.back)
         sliced = [
             *states_before, *xs[n:begin], *(gs[k] for k in step.seeds),
             *(gs[end + k] for k in step.states), *hints,
@@ -442,6 +441,28 @@ class Scan(ControlFlow, abstract=True):
             factors = [(stacks[a], stacks[b]) for a, b in pairs]
             results[slot] = summed(factors, xs[slot].shape) if pairs else _zeros(xs[slot])
         return tuple(results)
+
+
+    def _pullback(self, gs: Sequence[Any], create: bool) -> tuple[_ScanVJP, Subgraph, list[Any]]:
+        """The VJP of one iteration, its body, and what that captured besides: for any length."""
+        body = self.body
+        key = (
+            "scan", self.places, self.carried, self.sliced, self.keeps, create,
+            *(each is not None for each in gs),
+        )  # fmt: skip
+        with body.lock:
+            if key not in body.derivatives:
+                step = _ScanVJP(self, gs, create)
+
+                def derived() -> tuple[Subgraph, list[Any]]:
+                    return body.derived("_backward", step.cotangents(), True, create, step.back)
+
+                made, outside = derived()
+                if not create and step.leave_products(made):
+                    made, outside = derived()
+                body.derivatives[key] = step, made, outside
+            found: tuple[_ScanVJP, Subgraph, list[Any]] = body.derivatives[key]
+        return found
 
 
 class _ScanVJP:

@@ -22,7 +22,7 @@ from ...ir.program import Program
 from ..passes.pipelines import run_pipeline
 from .fused_body import BodyCode
 from .loop_draws import LoopDraws, apart
-from .machine_loop import MachineLoop, bytes_of
+from .machine_loop import Layout, MachineLoop, bytes_of
 
 if TYPE_CHECKING:
     from .subgraphs import Subgraph
@@ -36,12 +36,15 @@ class FusedLoop(MachineLoop):
     def __init__(
         self, title: str, given: Sequence[Spec | None], code: LoopCode, text: str,
         length: int | None, other: Callable[[], MachineLoop], draws: LoopDraws,
+        lasts: dict[int, int],
     ) -> None:  # fmt: skip
-        """`other` makes a loop that runs all turns where this one cannot."""
+        """`other` makes a loop that runs all turns where this one cannot; `lasts` are those of a
+        `Layout`.
+        """
         self.title, self.slow = title, draws.slow
         self._table = LoopRecord(code.record, length)
         self._python, self._lists, self._errors = [], [], []
-        self._given = list(given)
+        self._given, self._lasts = list(given), lasts
         self._words = np.zeros(len(self._given) + 2, np.int64)
         self._words[0] = address(self._table.table)
         self._keeps = [loop_code.loaded(text)]
@@ -59,6 +62,8 @@ class FusedLoop(MachineLoop):
         """Run all turns by another loop, for the run of these words."""
         if self._else is None:
             self._else = self._other()
+        if not self._open:
+            self._else.let_in(self._most)
         count = len(self._given)
         given = array_at(words, (1 + count,), np.dtype(np.int64), (8,))
         self._else.run_for(given[1:].tolist())
@@ -117,6 +122,7 @@ class Plan:
         self.rows: list[Row] = []
         self.extra = 0
         self.number: Place | None = None
+        self.lasts: dict[int, int] = {}
 
     def loop(
         self, programs: Sequence[Program], write: Callable[[LoopCode, Sequence[Array]], None],
@@ -136,7 +142,9 @@ class Plan:
         )  # fmt: skip
         code.number = self.number
         text = code.text(write)
-        loop = FusedLoop(self.title, self.given, code, text, length, other, self._draws)
+        loop = FusedLoop(
+            self.title, self.given, code, text, length, other, self._draws, self.lasts
+        )
         if "compile" in debug.on:
             debug.say("compile", f"{self.title}: turns are one function")
         return loop
@@ -161,19 +169,21 @@ def inputs_of(
 
 
 def fused_scan(
-    scan: Any, given: Sequence[Spec | None], inputs: int, row: Callable[..., Place],
-    draws: LoopDraws, other: Callable[[], MachineLoop],
+    scan: Any, given: Sequence[Spec | None], inputs: int, layout: Layout, draws: LoopDraws,
+    other: Callable[[], MachineLoop],
 ) -> FusedLoop:  # fmt: skip
     """A scan as one function. `given` are specs of its inputs, of which there are so many, and of
-    its outputs; `row` gives the place of an array's slice.
+    its outputs; `layout` knows the places of slices.
 
     Errors: NotTraceable where its body is not one.
     """
     body, n, length, reverse = scan.body, scan.carried, scan.length, scan.reverse
+    row = layout.row
     program = prepared(body, draws)
     end = len(body.outputs) + len(body.kept)
     carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(body.specs[:n])]
     plan = Plan(scan.title, given, carries, draws)
+    plan.lasts = layout.lasts
     if scan.keeps:
         plan.rows = [Row(k, row(inputs + end + k, length, reverse)) for k in range(n)]
     slots: list[Place | int] = [

@@ -59,6 +59,7 @@ class Subgraph:
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
         self.streams = CapturedGenerators("")  # from which it draws
         self.more: list[tuple[int, Any]] = []  # stream, extra draws that only a run can count
+        self.calls_back = False  # whether its derivative calls what the user gave: Functions, hooks
         self.drew: list[int] = []  # how many draws the last run made of each
         self.derivatives: dict[Any, Any] = {}
         self.called: list[str] = []  # ops for which a loop calls Python in each turn
@@ -201,7 +202,7 @@ def captured(
         complete([lambda: recorder.restore()])
     body.inputs = [*inputs, *(met.stand for met in outside)]
     body.wanted = [x._node is not None for x in body.inputs]
-    body.checks = recorder.checks
+    body.checks, body.calls_back = recorder.checks, recorder.calls_back
     if any(x._leaf is not None and x._leaf.grad is not None for x in body.inputs):
         raise Unsupported(
             f"{title}: a backward within a function of it reaches a tensor from outside; use "
