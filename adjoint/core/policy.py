@@ -290,6 +290,8 @@ ONEDNN_PRIMITIVES = _bound("ONEDNN_PRIMITIVES", 64)
 SCAN_KEEPS = _bound("SCAN_KEEPS", 1 << 30)
 # turns of ad.scan from which its function is captured at once; else from the second call on
 SCAN_AT_ONCE = _threshold("SCAN_AT_ONCE", 64, "loops")
+# turns below which Python runs them
+SCAN_FEW = _threshold("SCAN_FEW", 4, "loops")
 SCAN_BODIES = _bound("SCAN_BODIES", 256)  # functions of ad.scan of which something is kept
 SCAN_FORMS = _bound("SCAN_FORMS", 16)  # of one function, by the shapes and constants that it holds
 SCAN_CAPTURES = _bound("SCAN_CAPTURES", 4)  # of one function without a call that used one

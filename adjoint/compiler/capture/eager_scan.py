@@ -9,25 +9,30 @@ cannot be captured is run by Python, as is what would be captured again and agai
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import types
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from ...backends import native
+from ...backends.native.runtime.pool import WORKER
 from ...core import config, dispatch_log, fork_safety, policy
 from ...core.dtype import get_default_dtype
 from ...core.errors import Unsupported
 from ...core.mode import MODE, Mode
+from ...core.package import OURS
+from ...core.tensor_base import TensorBase
 from ...core.tree import parts_of
 from ...ir.executable import forgettable
 from ...nn import hooks
-from ...runtime.node import Version
-from ..guards.code_observer import place_in
+from ...runtime.node import INFERENCE, Version
+from ...runtime.tensors import wrap
+from ..guards.code_observer import is_users, place_in
 from ..guards.python_state import watched
 from ..guards.retraces import RetraceToFollow
 from ..guards.state_snapshot import StateSnapshot
@@ -40,10 +45,10 @@ from .control_forms import Tensors, Tree
 from .function_form import FunctionForm, tensor_key
 from .scan_turns import TracedTurn, Turns
 from .step_capture import CAPTURING
-from .subgraphs import Subgraph, keep, leading
+from .subgraphs import Subgraph, keep, leading, pullback
 
 _in_python = config.read("ADJOINT_SCAN") == "python"
-_codes: OrderedDict[int, _Known] = OrderedDict()  # by the ids of codes, the last used last
+_codes: OrderedDict[int, KeptFunctions] = OrderedDict()  # by the ids of codes, the last used last
 _lock = fork_safety.lock()
 
 
@@ -55,8 +60,8 @@ def forget() -> None:
 forgettable(forget)
 
 
-def known_codes() -> Iterable[_Known]:
-    """What is kept, by code."""
+def known_codes() -> Iterable[KeptFunctions]:
+    """Entries of all codes."""
     return _codes.values()
 
 
@@ -72,12 +77,12 @@ def from_python() -> Iterator[None]:
 
 
 def scanned(way: Turns, init: object, rows: Tensors, length: int) -> tuple[Tree, Tree] | None:
-    """What a scan gives, run by a node whose body is kept; None where Python is to run the turns.
+    """Results of a scan, run by a node whose body is kept; None where Python is to run the turns.
 
     Errors: those of its operations.
     """
     mode = MODE.get()
-    if _in_python or not length or not _is_usual(mode):
+    if _in_python or length < policy.SCAN_FEW or not _is_usual(mode):
         return None
     code = _code_of(way.function)
     if code is None:
@@ -105,21 +110,41 @@ def _is_usual(mode: Mode) -> bool:
     return usual and not (mode.anomaly or mode.blocks or asks)
 
 
-def _code_of(function: Any) -> types.CodeType | None:
-    """The code of the function that a call runs first; None where Python has none."""
-    while isinstance(function, functools.partial):
-        function = function.func
+def _code_of(function: object) -> types.CodeType | None:
+    """The code of the user's function; None where Python has none."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+            continue
+        within = None if _is_users(function) else _function_in(function)
+        if within is None:
+            break
+        function = within
     code = getattr(function, "__code__", None)  # a method's, too
     if code is None:
-        code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+        code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     return code if type(code) is types.CodeType else None
 
 
-def _known(code: types.CodeType) -> _Known:
+def _function_in(function: object) -> object:
+    """The first function that a function of this package holds; None where it holds none."""
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # it has no value
+            if callable(cell.cell_contents):
+                return cell.cell_contents
+    return None
+
+
+def _is_users(function: object) -> bool:
+    code = getattr(function, "__code__", None)
+    return type(code) is not types.CodeType or is_users(code)
+
+
+def _known(code: types.CodeType) -> KeptFunctions:
     with _lock:
         known = _codes.get(id(code))
         if known is None:
-            known = _codes[id(code)] = _Known(code)
+            known = _codes[id(code)] = KeptFunctions(code)
             if len(_codes) > policy.SCAN_BODIES:
                 _codes.popitem(last=False)
         else:
@@ -149,14 +174,14 @@ class _ScanCall:
         return [*self.carries, *self.rows, *self.held.tensors]
 
     def capture(self) -> Capture:
-        """What traces and applies the node here."""
+        """A new one of the modes here, which traces and applies the node."""
         capture = Capture("scan", self.tensors)
         capture.in_graph = False  # histories are known
         return capture
 
 
-class _Known:
-    """What is kept of the functions of one code."""
+class KeptFunctions:
+    """Captured turns of the functions of one code."""
 
     def __init__(self, code: types.CodeType) -> None:
         self.code = code  # kept, so that no other gets its address
@@ -255,9 +280,10 @@ class _KeptTurn:
                 raise Unsupported("a custom Function or a hook, which Python calls in gradients")
             keep(body, self.turn.carried)
         read = {number for _, number in body.hints}
-        self._read = [n in read for n in range(len(body.outputs))]
+        self._read = [n in read for n in range(len(body.outputs))]  # by gradients
+        self._unread = _unread(body, self.turn.carried) if any(self.wanting) else ()
         self._ops: dict[int, Scan] = {}  # by length
-        self._histories: dict[Any, list[bool]] = {}
+        self._histories: dict[tuple[tuple[bool, ...], int], list[bool]] = {}
 
     def _watch(
         self, call: _ScanCall, capture: Capture, symbols: Sequence[Any], held: Sequence[Any]
@@ -267,7 +293,7 @@ class _KeptTurn:
         own = set(map(id, held))
 
         def trace(_: object, reads: StateSnapshot) -> tuple[TracedTurn, frozenset[int]]:
-            if threading.active_count() > 1 and not own.issuperset(reads.tensors.ids()):
+            if not own.issuperset(reads.tensors.ids()) and _others_run():
                 raise _OtherThreads("tensors hold symbols meanwhile, and other threads run")
             turn = way.traced(capture, symbols, call.carry, held, reads)
             return turn, told_apart(reads, ())
@@ -276,9 +302,7 @@ class _KeptTurn:
         names: frozenset[str] = frozenset()
         while True:
             try:
-                (self.turn, apart), self._guards = watched(
-                    way.function, roots, trace, (), names
-                )
+                (self.turn, apart), self._guards = watched(way.function, roots, trace, (), names)
                 break
             except RetraceToFollow as error:
                 if error.names <= names:
@@ -310,11 +334,16 @@ class _KeptTurn:
             op = turn.op(length, call.way.reverse, any(self.wanting), capture.drawing(turn.body))
             self._ops[length] = op
         wanting = self._wanting(call, capture, length) if any(self.wanting) else self.wanting
-        outputs = capture.applied(op, (*call.tensors, *turn.outside), wanting)
+        inputs = [*call.tensors, *turn.outside]
+        for n in self._unread:  # who writes to these changes no value that a gradient reads
+            x = inputs[n]
+            if x._changes is not INFERENCE:
+                inputs[n] = wrap(x._data, x._node, Version())
+        outputs = capture.applied(op, inputs, wanting)
         return turn.shaped(list(map(_own, outputs, self._read)))
 
     def _wanting(self, call: _ScanCall, capture: Capture, length: int) -> list[bool]:
-        """Which outputs have a history behind so many turns, as each turn hands it on."""
+        """Flags of outputs: has it a history behind so many turns, as each turn hands it on?"""
         carried = [capture.wants(x) and x._data.dtype.kind in "fcV" for x in call.carries]
         key = tuple(carried), min(length, len(carried) + 1)
         if key not in self._histories:
@@ -326,13 +355,28 @@ class _KeptTurn:
         nodes = [x._node for x in body.inputs]
         always = {node for node in nodes[n:] if node is not None}
         reached = [leading(y) for y in body.outputs]
-        found = [False] * len(reached)
+        ever = [False] * len(reached)
         for _ in range(turns):
             live = always | {node for node, has in zip(nodes, carried, strict=False) if has}
             now = [not live.isdisjoint(each) for each in reached]
             carried = now[:n]
-            found = [*carried, *(a or b for a, b in zip(found[n:], now[n:], strict=True))]
-        return found
+            ever = [*carried, *(a or b for a, b in zip(ever[n:], now[n:], strict=True))]
+        return ever
+
+
+def _others_run() -> bool:
+    """Whether other threads are in the user's code, or in this package: they may read tensors."""
+    if threading.active_count() == 1:
+        return False
+    own = threading.get_ident()
+    ours = {x.ident for x in threading.enumerate() if x.name.startswith(WORKER)}
+    for number, frame in sys._current_frames().items():
+        stack: Any = None if number == own or number in ours else frame
+        while stack is not None:
+            if is_users(stack.f_code) or stack.f_code.co_filename.startswith(OURS):
+                return True
+            stack = stack.f_back
+    return False
 
 
 def _own(y: Any, read: bool) -> Any:
@@ -345,12 +389,20 @@ def _own(y: Any, read: bool) -> Any:
     return y
 
 
-def _outside_key(x: Any) -> tuple[Any, ...] | None:
-    """What the body depends on of a tensor that it reads elsewhere; None for one that is not in the
-    host's memory.
-    """
+def _outside_key(x: TensorBase) -> tuple[object, ...] | None:
+    """Facts of a tensor that a body reads elsewhere; None for one not in the host's memory."""
     data = x._data
     return (data.shape, data.dtype, x._node is None) if type(data) is np.ndarray else None
+
+
+def _unread(body: Subgraph, carried: int) -> list[int]:
+    """Numbers of the inputs whose values no gradient reads. Of carried ones it reads those that
+    turns began with, which the node keeps.
+    """
+    back = pullback(body, [True] * len(body.outputs), False).body.program()
+    read = {x for node in back.nodes for x in node.values} | set(back.outputs)
+    inputs = back.inputs[: len(body.inputs)]
+    return [n for n, x in enumerate(inputs) if n < carried or x not in read]
 
 
 def _all_bodies(body: Subgraph) -> Iterator[Subgraph]:

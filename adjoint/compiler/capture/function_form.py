@@ -21,7 +21,7 @@ from ...core.errors import Unsupported
 from ...core.spec import Size
 from ...core.tensor_base import TensorBase
 from ...nn.parameter import Parameter
-from ...tensor import Tensor
+from ...runtime.tensors import wrap
 from ..guards.code_observer import is_users
 from ..guards.slots import PLAIN
 
@@ -31,9 +31,9 @@ _BY_VALUE = (PLAIN - {slice, float, complex}) | {Size, dtype, device}
 class FunctionForm:
     """A function, taken apart."""
 
-    key: list[Any]
+    key: list[object]
     tensors: list[Any]  # that it holds, each once
-    objects: list[Any]  # known by identity: a module, an array, a function of a library
+    objects: list[object]  # known by identity: a module, an array, a function of a library
 
     def __init__(self, function: Any) -> None:
         """Errors: Unsupported for a function that holds what cannot be followed."""
@@ -42,7 +42,7 @@ class FunctionForm:
         self._known: dict[int, int] = {}
         self._add(function)
 
-    def _add(self, x: Any) -> None:
+    def _add(self, x: object) -> None:
         """Add something to the key, with what it holds."""
         kind, key = type(x), self.key
         if len(key) > policy.SCAN_HOLDS:
@@ -83,20 +83,27 @@ class FunctionForm:
         self.key.append(("again", number))
         return False
 
-    def made(self, tensors: Iterable[Any]) -> Any:
+    def made(self, tensors: Iterable[object]) -> Any:
         """A function like this one, with other tensors in place of those that it holds. Containers
         and functions that it holds are new ones.
         """
         return _rebuilt(self.function, iter(tensors), {})
 
 
+@functools.cache
+def _plain() -> type:
+    """The class of tensors of no subclass."""
+    return type(wrap(np.zeros(())))
+
+
 def tensor_key(x: Any) -> tuple[Any, ...]:
-    """What a body that was captured depends on of a tensor.
+    """Facts of a tensor on which a captured body depends.
 
     Errors: Unsupported for one that is more than its elements and its history.
     """
-    if type(x) is not Tensor or x.__dict__:
-        raise Unsupported(f"a tensor is a {type(x).__name__} with attributes of its own")
+    kind = type(x)
+    if kind is not _plain() or x.__dict__:
+        raise Unsupported(f"a tensor is a {kind.__name__} with attributes of its own")
     if type(x._data) is not np.ndarray:
         raise Unsupported("a tensor is not in the host's memory")
     return x._data.shape, x._data.dtype, x._node is None
@@ -106,14 +113,13 @@ def is_made(x: object) -> bool:
     """Whether something may be made anew in each call and be the same: a function, or a container,
     which is taken apart.
     """
-    kind = type(x)
-    if kind is types.FunctionType:
-        return bool(x.__closure__) or is_users(x.__code__)  # type: ignore[attr-defined]
-    return kind in (tuple, list, dict, types.MethodType, functools.partial)
+    if isinstance(x, types.FunctionType):
+        return bool(x.__closure__) or is_users(x.__code__)
+    return type(x) in (tuple, list, dict, types.MethodType, functools.partial)
 
 
-def _parts(x: Any) -> Iterator[Any]:
-    """What a function or container holds."""
+def _parts(x: Any) -> Iterator[object]:
+    """Things that a function or container holds."""
     kind = type(x)
     if kind is types.FunctionType:
         if x.__dict__.keys() - {"__wrapped__"}:
@@ -135,14 +141,14 @@ def _parts(x: Any) -> Iterator[Any]:
         yield from x.values() if kind is dict else x
 
 
-def _held(cell: Any) -> Any:
+def _held(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
         raise Unsupported("its function has a variable without a value") from None
 
 
-def _rebuilt(x: Any, own: Iterator[Any], made: dict[int, Any]) -> Any:
+def _rebuilt(x: Any, own: Iterator[object], made: dict[int, Any]) -> Any:
     """A copy, with the next of `own` for each tensor; `made` are those of what was met before."""
     kind = type(x)
     if isinstance(x, TensorBase) and not isinstance(x, Parameter):
@@ -155,10 +161,14 @@ def _rebuilt(x: Any, own: Iterator[Any], made: dict[int, Any]) -> Any:
         return made[id(x)]
     if kind is types.FunctionType:
         return _function(x, own, made)
-    if kind in (list, dict):
-        y = made[id(x)] = kind()
+    if kind is list or kind is dict:
+        y: Any = kind()
+        made[id(x)] = y
         parts = [_rebuilt(each, own, made) for each in _parts(x)]
-        y.extend(parts) if kind is list else y.update(zip(x, parts, strict=True))
+        if kind is list:
+            y.extend(parts)
+        else:
+            y.update(zip(x, parts, strict=True))
         return y
     parts = [_rebuilt(each, own, made) for each in _parts(x)]
     if kind is types.MethodType:
@@ -171,7 +181,9 @@ def _rebuilt(x: Any, own: Iterator[Any], made: dict[int, Any]) -> Any:
     return y
 
 
-def _function(x: Any, own: Iterator[Any], made: dict[int, Any]) -> Any:
+def _function(
+    x: types.FunctionType, own: Iterator[object], made: dict[int, Any]
+) -> types.FunctionType:
     cells = [_cell(cell, made) for cell in x.__closure__ or ()]
     y = types.FunctionType(x.__code__, x.__globals__, x.__name__, None, tuple(cells) or None)
     made[id(x)] = y
@@ -183,6 +195,6 @@ def _function(x: Any, own: Iterator[Any], made: dict[int, Any]) -> Any:
     return y
 
 
-def _cell(cell: Any, made: dict[int, Any]) -> Any:
+def _cell(cell: types.CellType, made: dict[int, Any]) -> types.CellType:
     """A new variable for one, which several functions may have."""
     return made.setdefault(id(cell), types.CellType())

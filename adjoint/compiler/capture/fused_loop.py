@@ -142,9 +142,7 @@ class Plan:
         )  # fmt: skip
         code.number = self.number
         text = code.text(write)
-        loop = FusedLoop(
-            self.title, self.given, code, text, length, other, self._draws, self.lasts
-        )
+        loop = FusedLoop(self.title, self.given, code, text, length, other, self._draws, self.lasts)
         if "compile" in debug.on:
             debug.say("compile", f"{self.title}: turns are one function")
         return loop

@@ -47,8 +47,7 @@ class ScanMachine:
             return self._by_records(scan, layout, len(inputs))
 
         self.loop = fused(
-            scan.body,
-            lambda: fused_scan(scan, arrays, len(inputs), layout, self.draws, by_records),
+            scan.body, lambda: fused_scan(scan, arrays, len(inputs), layout, self.draws, by_records)
         ) or told(by_records())
 
     def _by_records(self, scan: Scan, layout: Layout, first: int) -> MachineLoop:
