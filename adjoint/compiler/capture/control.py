@@ -242,7 +242,9 @@ def scan(
     `checkpoint` says what is kept for the gradient: "none" keeps what each turn computed that is
     costly, "turn" what was carried into each, "sqrt" what was carried into each of as many segments
     as they have turns, which then run again one by one. "auto" is "none" up to a GiB, then "sqrt".
-    Asked for eagerly, "turn" and "sqrt" capture the function as well.
+    Asked for eagerly, "turn" and "sqrt" capture the function as well; otherwise it is captured
+    there in its second call, or at once from 64 turns, where it only computes, and kept
+    (`ADJOINT_SCAN=python`: never).
 
     Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them, in which
     Python numbers become tensors; all of `xs` have the same size along `dim`, which may be 0.
