@@ -248,6 +248,13 @@ RECURRENT_MANY = _threshold("RECURRENT_MANY", 512, "recurrent")
 # rows of a chunk, at least
 RECURRENT_CHUNK = _threshold("RECURRENT_CHUNK", 8, "recurrent")
 
+# ---- many small matrices -------------------------------------------------------------------------
+
+# rows of matrices that routines factor or invert, a vector of matrices at once, at most; and of
+# how many rows for each matrix of the batch, of which there are at least two
+SMALL_ROWS = _threshold("SMALL_ROWS", 64, "operations --rows cholesky inv solve")
+SMALL_ROWS_EACH = _threshold("SMALL_ROWS_EACH", 8, "operations --rows cholesky inv solve")
+
 # ---- moving and ranking --------------------------------------------------------------------------
 
 # arrays of a list above which NumPy joins them, and elements of the first up to which it does

@@ -12,7 +12,6 @@ import functools
 import sys
 import threading
 import types
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -48,7 +47,7 @@ from .step_capture import CAPTURING
 from .subgraphs import Subgraph, keep, leading, pullback
 
 _in_python = config.read("ADJOINT_SCAN") == "python"
-_codes: OrderedDict[int, KeptFunctions] = OrderedDict()  # by the ids of codes, the last used last
+_codes: dict[int, KeptFunctions] = {}  # by the ids of codes, the last used last
 _lock = fork_safety.lock()
 
 
@@ -142,13 +141,10 @@ def _is_users(function: object) -> bool:
 
 def _known(code: types.CodeType) -> KeptFunctions:
     with _lock:
-        known = _codes.get(id(code))
-        if known is None:
-            known = _codes[id(code)] = KeptFunctions(code)
-            if len(_codes) > policy.SCAN_BODIES:
-                _codes.popitem(last=False)
-        else:
-            _codes.move_to_end(id(code))
+        known = _codes.pop(id(code), None) or KeptFunctions(code)
+        _codes[id(code)] = known
+        if len(_codes) > policy.SCAN_BODIES:
+            del _codes[next(iter(_codes))]
         return known
 
 
@@ -188,7 +184,7 @@ class KeptFunctions:
         self.calls = 0
         self.captures = 0
         self.hits = 0  # calls that used one
-        self._turns: OrderedDict[Hashable, list[_KeptTurn]] = OrderedDict()
+        self._turns: dict[Hashable, list[_KeptTurn]] = {}  # the last captured last
         self.refused: dict[Hashable, str] = {}
         self._seen: dict[Hashable, None] = {}  # keys that were met and not captured
         self._lock = fork_safety.lock()
@@ -246,12 +242,10 @@ class KeptFunctions:
             self.refused[call.key] = told
             self.say(told)
             return None
-        turns = self._turns.setdefault(call.key, [])
-        turns.insert(0, turn)
-        del turns[policy.SCAN_CAPTURES :]
-        self._turns.move_to_end(call.key)
+        turns = self._turns.pop(call.key, [])
+        self._turns[call.key] = [turn, *turns[: policy.SCAN_CAPTURES - 1]]
         while len(self._turns) > policy.SCAN_FORMS:
-            self._turns.popitem(last=False)
+            del self._turns[next(iter(self._turns))]
         return turn
 
 

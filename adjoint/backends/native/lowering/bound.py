@@ -22,7 +22,7 @@ from ....ir.compute import quietly
 from ....ir.executable import find
 from ...codegen import Compiled, Kernel
 from ...codegen.run import KernelEntry
-from ..gemm import gemm, products
+from ..gemm import gemm, products, small_systems
 from ..onednn.plan import OneDnnPlan
 from ..runtime.launch_list import Launch as Ready
 from ..runtime.parallel_sections import Blocks
@@ -307,7 +307,7 @@ def bound_op(op: Op, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Call]:
         for out, each in zip(outs, results if len(outs) > 1 else (results,), strict=True):
             np.copyto(out, each, casting="no")
 
-    if op.gufunc:
+    if op.gufunc and not small_systems.are_many(inputs[0]):
         loop = numpy_loops.bound(op, inputs, outs, compute)
         if loop is not None:
             return [loop]
