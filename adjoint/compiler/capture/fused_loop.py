@@ -6,7 +6,7 @@ What is not known is said (`NotTraceable`), and the loop goes through records in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,24 +30,29 @@ if TYPE_CHECKING:
 _LARGEST = 4096  # bytes of a value that is computed or carried
 
 
+class LoopText(NamedTuple):
+    """The code of a scan, of any length: the words of its record, and LLVM's text."""
+
+    record: int
+    text: str
+    lasts: dict[int, int]  # see `Layout`
+
+
 class FusedLoop(MachineLoop):
     """A loop whose body is one function, with the record of its runs."""
 
     def __init__(
-        self, title: str, given: Sequence[Spec | None], code: LoopCode, text: str,
-        length: int | None, other: Callable[[], MachineLoop], draws: LoopDraws,
-        lasts: dict[int, int],
+        self, title: str, given: Sequence[Spec | None], code: LoopText, length: int | None,
+        other: Callable[[], MachineLoop], draws: LoopDraws,
     ) -> None:  # fmt: skip
-        """`other` makes a loop that runs all turns where this one cannot; `lasts` are those of a
-        `Layout`.
-        """
+        """`other` makes a loop that runs all turns where this one cannot."""
         self.title, self.slow = title, draws.slow
         self._table = LoopRecord(code.record, length)
         self._python, self._lists, self._errors = [], [], []
-        self._given, self._lasts = list(given), lasts
+        self._given, self._lasts = list(given), code.lasts
         self._words = np.zeros(len(self._given) + 2, np.int64)
         self._words[0] = address(self._table.table)
-        self._keeps = [loop_code.loaded(text)]
+        self._keeps = [loop_code.loaded(code.text)]
         self._code = self._keeps[0].address
         self._other = other
         self._else: MachineLoop | None = None
@@ -123,6 +128,7 @@ class Plan:
         self.extra = 0
         self.number: Place | None = None
         self.lasts: dict[int, int] = {}
+        self.text: LoopText
 
     def loop(
         self, programs: Sequence[Program], write: Callable[[LoopCode, Sequence[Array]], None],
@@ -141,8 +147,14 @@ class Plan:
             self.rows, self.extra,
         )  # fmt: skip
         code.number = self.number
-        text = code.text(write)
-        loop = FusedLoop(self.title, self.given, code, text, length, other, self._draws, self.lasts)
+        self.text = LoopText(code.record, code.text(write), self.lasts)
+        return self.made(self.text, length, other)
+
+    def made(
+        self, text: LoopText, length: int | None, other: Callable[[], MachineLoop]
+    ) -> FusedLoop:
+        """A loop of this code, with memory of its own."""
+        loop = FusedLoop(self.title, self.given, text, length, other, self._draws)
         if "compile" in debug.on:
             debug.say("compile", f"{self.title}: turns are one function")
         return loop
@@ -177,6 +189,10 @@ def fused_scan(
     """
     body, n, length, reverse = scan.body, scan.carried, scan.length, scan.reverse
     row = layout.row
+    key = inputs, scan.places, n, scan.sliced, length > 0, reverse, scan.keeps
+    known = None if draws.some else body.texts.get(key)
+    if known is not None:
+        return Plan(scan.title, given, (), draws).made(known, length, other)
     program = prepared(body, draws)
     end = len(body.outputs) + len(body.kept)
     carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(body.specs[:n])]
@@ -199,7 +215,9 @@ def fused_scan(
         results = [(row(inputs + k, length, reverse), made[k]) for k in range(n, end)]
         code.end(made[:n], results, written.singular)
 
-    return plan.loop([program], write, length, other)
+    loop = plan.loop([program], write, length, other)
+    body.texts[key] = plan.text
+    return loop
 
 
 def fused_while(

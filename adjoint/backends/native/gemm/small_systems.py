@@ -10,18 +10,20 @@ refuses, and NumPy says what is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....core import policy
+from ....core.op import Op
 from ...codegen.emit import Reg
 from ..lowering.machine_routines import ARRAYS, MachineFunction, compute
 
 MOST = 64  # rows, for which there is room on the stack
 _BYTES = 32  # of a vector
 _ELEMS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+_OPS = frozenset(("cholesky", "inverse", "inverse_or_infinite", "solve"))
 _SIZES = {"float": 4, "double": 8}
 _STRANDS = 4  # sums that are made at once, so that none waits for another
 
@@ -237,6 +239,19 @@ def are_many(x: Any) -> bool:
     if x.shape[-2] != n or not 0 < n <= min(policy.SMALL_ROWS, MOST):
         return False
     return bool(count >= 2 and count * policy.SMALL_ROWS_EACH >= n)
+
+
+def takes(op: Op, arrays: Sequence[Any]) -> bool:
+    """Whether a routine computes an op of such arrays."""
+    return op.name in _OPS and are_many(arrays[0])
+
+
+def stand_ins(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Row-major arrays of the same shapes that hold unit matrices, then zeros."""
+    made = [np.empty(x.shape, x.dtype) for x in arrays]
+    for k, x in enumerate(made):
+        x[...] = 0 if k else np.eye(x.shape[-1], dtype=x.dtype)
+    return made
 
 
 def _row_major(x: Any) -> Any:
