@@ -300,6 +300,7 @@ SCAN_AT_ONCE = _threshold("SCAN_AT_ONCE", 64, "loops")
 # turns below which Python runs them
 SCAN_FEW = _threshold("SCAN_FEW", 4, "loops")
 SCAN_BODIES = _bound("SCAN_BODIES", 256)  # functions of ad.scan of which something is kept
+SCAN_BYTES = _bound("SCAN_BYTES", 1 << 28)  # of tensors that they read elsewhere, and keep alive
 SCAN_FORMS = _bound("SCAN_FORMS", 16)  # of one function, by the shapes and constants that it holds
 SCAN_CAPTURES = _bound("SCAN_CAPTURES", 4)  # of one function without a call that used one
 SCAN_HOLDS = _bound("SCAN_HOLDS", 1024)  # things that a function may hold, which each call looks at

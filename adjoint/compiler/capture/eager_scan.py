@@ -99,7 +99,7 @@ def scanned(way: Turns, init: object, rows: Tensors, length: int) -> tuple[Tree,
     except Unsupported as error:
         known.say(error)
         return None
-    return None if turn is None else turn.run(call, length)
+    return None if turn is None else turn.run(call, int(length))
 
 
 def _is_usual(mode: Mode) -> bool:
@@ -141,11 +141,23 @@ def _is_users(function: object) -> bool:
 
 def _known(code: types.CodeType) -> KeptFunctions:
     with _lock:
-        known = _codes.pop(id(code), None) or KeptFunctions(code)
-        _codes[id(code)] = known
-        if len(_codes) > policy.SCAN_BODIES:
-            del _codes[next(iter(_codes))]
+        known = _codes.pop(id(code), None)
+        is_new = known is None
+        if known is None:
+            known = KeptFunctions(code)
+        _codes[id(code)] = known  # the last
+        if is_new:
+            _drop_some()
         return known
+
+
+def _drop_some() -> None:
+    """Forget the functions used longest ago, where there are many, or keep much alive."""
+    while len(_codes) > 1 and (
+        len(_codes) > policy.SCAN_BODIES
+        or sum(each.nbytes for each in _codes.values()) > policy.SCAN_BYTES
+    ):
+        del _codes[next(iter(_codes))]
 
 
 class _ScanCall:
@@ -182,6 +194,7 @@ class KeptFunctions:
     def __init__(self, code: types.CodeType) -> None:
         self.code = code  # kept, so that no other gets its address
         self.calls = 0
+        self.nbytes = 0  # of tensors from elsewhere that captured turns keep
         self.captures = 0
         self.hits = 0  # calls that used one
         self._turns: dict[Hashable, list[_KeptTurn]] = {}  # the last captured last
@@ -246,6 +259,11 @@ class KeptFunctions:
         self._turns[call.key] = [turn, *turns[: policy.SCAN_CAPTURES - 1]]
         while len(self._turns) > policy.SCAN_FORMS:
             del self._turns[next(iter(self._turns))]
+        kept = {id(x): x for turns in self._turns.values() for each in turns
+                for x in each.turn.outside}  # fmt: skip
+        self.nbytes = sum(x._data.nbytes for x in kept.values())
+        with _lock:
+            _drop_some()
         return turn
 
 

@@ -102,7 +102,7 @@ def tensor_key(x: Any) -> tuple[Any, ...]:
     Errors: Unsupported for one that is more than its elements and its history.
     """
     kind = type(x)
-    if kind is not _plain() or x.__dict__:
+    if (kind is not _plain() and kind is not Parameter) or x.__dict__:
         raise Unsupported(f"a tensor is a {kind.__name__} with attributes of its own")
     if type(x._data) is not np.ndarray:
         raise Unsupported("a tensor is not in the host's memory")

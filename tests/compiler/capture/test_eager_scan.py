@@ -193,6 +193,29 @@ def test_a_module_is_read_by_each_call():
     assert g.abs().sum().item() > 0
 
 
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr("adjoint.core.policy.SCAN_BODIES", 3)
+    functions = [eval(f"lambda c, x: (c * {k}.0 + x, None)") for k in range(6)]
+    for function in functions:
+        ad.scan(function, ad.zeros(3), ad.ones(64, 3))
+    assert [x.code for x in eager_scan.known_codes()] == [f.__code__ for f in functions[3:]]
+    monkeypatch.setattr("adjoint.core.policy.SCAN_BYTES", 8 * 100)
+    STATE["w"] = drawn(101)
+    read = lambda c, x: (c + STATE["w"].sum() * x, None)  # noqa: E731
+    ad.scan(read, drawn(3), drawn(64, 3))
+    ad.scan(functions[0], ad.zeros(3), ad.ones(64, 3))
+    assert [x.code for x in eager_scan.known_codes()] == [functions[0].__code__]
+
+
+def test_parameters_are_carried():
+    start = ad.nn.Parameter(drawn(3).detach())
+    for _ in range(3):
+        last, _ = ad.scan(lambda c, x: (c * 0.5 + x, c), start, ad.ones(64, 3).double())
+        (g,) = ad.autograd.grad(last.sum(), start)
+        np.testing.assert_allclose(g.numpy(), 0.5**64)
+    assert counts() == (1, 2)
+
+
 class Step:
     def __init__(self, w):
         self.w = w
