@@ -118,6 +118,9 @@ BESIDE = {  # measured where they are named only: limits of core/policy.py were 
     "add_": "copied.add_(y)",
     "index_add_": "copied.index_add_(0, labels, y)",
     "outer": "t.outer(w, b)",
+    "cholesky": "t.linalg.cholesky(definite)",
+    "inv": "t.linalg.inv(definite)",
+    "solve": "t.linalg.solve(definite, systems)",
 }
 
 
@@ -297,6 +300,9 @@ class Data(dict):
             return _array("int", (rows,), min(rows, columns))
         if name == "columns":
             return _array("int", self.matrix, columns)
+        if name in ("systems", "definite"):  # of 16 rows
+            found = _array("normal", (max(n // 256, 1), 16, 16))
+            return found if name == "systems" else found @ found.mT + np.eye(16, dtype=found.dtype)
         if name in ("whole", "shifts"):
             found = _array("whole", self.matrix)
             return found if name == "whole" else found % 5

@@ -36,6 +36,7 @@ SWITCHES = (
         "what to hear on stderr: dispatch,compile,passes,kernels,code,collectives or some; "
         "traceback: our frames, too",
     ),
+    Switch("ADJOINT_SCAN", "auto", "auto: machine code may run ad.scan; python: Python does"),
     Switch(
         "ADJOINT_ENGINE", "", "what carries messages between ranks: gloo or mpi (`adjoint run`)"
     ),

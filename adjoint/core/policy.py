@@ -248,6 +248,13 @@ RECURRENT_MANY = _threshold("RECURRENT_MANY", 512, "recurrent")
 # rows of a chunk, at least
 RECURRENT_CHUNK = _threshold("RECURRENT_CHUNK", 8, "recurrent")
 
+# ---- many small matrices -------------------------------------------------------------------------
+
+# rows of matrices that routines factor or invert, a vector of matrices at once, at most; and of
+# how many rows for each matrix of the batch, of which there are at least two
+SMALL_ROWS = _threshold("SMALL_ROWS", 64, "operations --rows cholesky inv solve")
+SMALL_ROWS_EACH = _threshold("SMALL_ROWS_EACH", 8, "operations --rows cholesky inv solve")
+
 # ---- moving and ranking --------------------------------------------------------------------------
 
 # arrays of a list above which NumPy joins them, and elements of the first up to which it does
@@ -289,6 +296,15 @@ ONEDNN_PRIMITIVES = _bound("ONEDNN_PRIMITIVES", 64)
 # bytes that a scan keeps for its gradient; beyond, it keeps what segments begin with, and runs them
 # again: a forward more
 SCAN_KEEPS = _bound("SCAN_KEEPS", 1 << 30)
+# turns of ad.scan from which its function is captured at once; else from the second call on
+SCAN_AT_ONCE = _threshold("SCAN_AT_ONCE", 64, "loops")
+# turns below which Python runs them
+SCAN_FEW = _threshold("SCAN_FEW", 4, "loops")
+SCAN_BODIES = _bound("SCAN_BODIES", 256)  # functions of ad.scan of which something is kept
+SCAN_BYTES = _bound("SCAN_BYTES", 1 << 28)  # of tensors that they read elsewhere, and keep alive
+SCAN_FORMS = _bound("SCAN_FORMS", 16)  # of one function, by the shapes and constants that it holds
+SCAN_CAPTURES = _bound("SCAN_CAPTURES", 4)  # of one function without a call that used one
+SCAN_HOLDS = _bound("SCAN_HOLDS", 1024)  # things that a function may hold, which each call looks at
 RECURRENT_LOOPS = _bound("RECURRENT_LOOPS", 512)  # machine code of layers, forward and backward
 OPTIMIZER_TABLES = _bound("OPTIMIZER_TABLES", 8)  # numbers of rows of one formula
 VIEWS = _bound("VIEWS", 256)  # of one op (split, unbind), up to which it is kept how they are made

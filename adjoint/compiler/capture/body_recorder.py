@@ -120,6 +120,7 @@ class BodyRecorder(Capturing):
         self.streams = None if around is None else CapturedGenerators(READS.format(title))
         self.set = CapturedGenerators("")  # generators whose state is set, as they were before
         self.states: dict[int, Any] = {}  # tensors that are states of generators, by id
+        self.calls_back = False  # whether gradients call a custom Function or a hook of the body's
 
     def __call__(self, op: Op, inputs: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
         """Record an op and return its result."""
@@ -156,6 +157,7 @@ class BodyRecorder(Capturing):
 
     def adopt(self, inputs: Sequence[Any]) -> None:
         """Capture the inputs of a custom Function, which is about to read their nodes."""
+        self.calls_back = True
         for x in inputs:
             if isinstance(x, TensorBase):
                 self._met(x)
@@ -247,6 +249,7 @@ class BodyRecorder(Capturing):
         """Refuse a hook on an outside tensor."""
         if self._is_outside(x) or type(x._data) is Selected:
             self._refuse("registers a hook on a tensor from outside", "register it outside")
+        self.calls_back = True
 
     def note_retained(self, x: TensorBase) -> None:
         """Refuse retain_grad(): gradients of a body's values are computed when it has run."""

@@ -35,6 +35,7 @@ from .control_forms import (
     assert_one,
     shown,
 )
+from .eager_scan import scanned
 from .loops import Loop
 from .scan_turns import PLANS, Turns
 from .subgraphs import keep
@@ -241,7 +242,9 @@ def scan(
     `checkpoint` says what is kept for the gradient: "none" keeps what each turn computed that is
     costly, "turn" what was carried into each, "sqrt" what was carried into each of as many segments
     as they have turns, which then run again one by one. "auto" is "none" up to a GiB, then "sqrt".
-    Asked for eagerly, "turn" and "sqrt" capture the function as well.
+    Asked for eagerly, "turn" and "sqrt" capture the function as well; otherwise it is captured
+    there in its second call, or at once from 64 turns, where it only computes, and kept
+    (`ADJOINT_SCAN=python`: never).
 
     Shapes: `init` and the carry are alike, tensors or tuples, lists and dicts of them, in which
     Python numbers become tensors; all of `xs` have the same size along `dim`, which may be 0.
@@ -264,8 +267,10 @@ def scan(
     dim, rows, turns = _rows(rows, dim, length)
     way = Turns(combine_fn, row, reverse)
     if turns and not is_captured(*carries, *rows) and checkpoint in ("auto", "none"):
-        last, results = way.in_python(init, rows, turns)
-        last, results = _apart((last, results), init)
+        made = scanned(way, init, rows, turns)
+        if made is None:
+            made = _apart(way.in_python(init, rows, turns), init)
+        last, results = made
     else:
         last, results = way.captured(init, rows, turns, checkpoint, unroll)
     tensors, form = parts_of(results, "scan: combine_fn gives as result")

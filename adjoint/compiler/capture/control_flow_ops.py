@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...autograd.batching import one_by_one
 from ...autograd.dual import follows_tangents
+from ...core import policy
 from ...core.dtype import int64
 from ...core.errors import NotTraceable, ShapeError
 from ...core.mode import MODE
@@ -24,14 +23,14 @@ from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir.compute import quietly, spec_of
 from ...runtime.dispatch import apply
-from ...runtime.tensors import wrap, zeros
+from ...runtime.tensors import zeros
 from . import machine_loop
-from .body_recorder import like
 from .loop_lowering import BranchMachine, ScanMachine, mask_of
-from .loop_products import are_worth_it, factors_of, summed
+from .loop_products import summed
 from .machine_loop import bytes_of
 from .random_state import ControlFlowDraws
-from .subgraphs import Subgraph, SubgraphVJP, gradients, pullback
+from .scan_vjp import scan_pullback
+from .subgraphs import Subgraph, SubgraphVJP, pullback
 
 if TYPE_CHECKING:
     from ...autograd.protocols import BackendArray
@@ -363,7 +362,8 @@ class Scan(ControlFlow, abstract=True):
         given = arrays[: len(arrays) - len(self.drawing)]
         with self.body.lock:
             if machine_loop.is_available():
-                now = self.machine(len(given)).run(given, outs[:end], self.drawing, now)
+                machine = self.machine(len(given))
+                now = machine.run(given, outs[:end], self.drawing, now, self.length)
             else:
                 now = self.iterate(given, outs, now)
         fill(outs[end:], self.drawing.end(now))
@@ -373,8 +373,9 @@ class Scan(ControlFlow, abstract=True):
         return ScanMachine(self, len(arrays)).loop
 
     def machine(self, given: int) -> ScanMachine:
-        """The loop in machine code, for so many inputs."""
-        key = given, self.places, self.carried, self.sliced, self.length, self.reverse, self.keeps
+        """The loop in machine code, for so many inputs: it runs scans of any length but 0."""
+        some = self.length > 0
+        key = given, self.places, self.carried, self.sliced, some, self.reverse, self.keeps
         machines = self.body.machines
         if key not in machines:
             machines[key] = ScanMachine(self, given)
@@ -409,14 +410,11 @@ class Scan(ControlFlow, abstract=True):
         """
         gs, ys = self.given(g, y)
         create = differentiated(xs)
-        step = _ScanVJP(self, gs, create)
         body, n = self.body, self.carried
         begin, end = n + self.sliced, len(body.outputs) + len(body.kept)
-        made, outside = body.derived("_backward", step.cotangents(), True, create, step.back)
+        step, made, outside, ops = scan_pullback(self, gs, create)
         states_before = list(ys[end : end + n * self.keeps])
         hints = [ys[k] for _, k in body.hints]
-        if not create and step.leave_products(made):
-            made, outside = body.derived("_backward", step.cotangents(), True, create, step.back)
         sliced = [
             *states_before, *xs[n:begin], *(gs[k] for k in step.seeds),
             *(gs[end + k] for k in step.states), *hints,
@@ -425,9 +423,13 @@ class Scan(ControlFlow, abstract=True):
         first += [_zeros(xs[slot]) for slot in step.met]
         m, width = len(first), len(sliced)
         places = step.places(begin, width, len(xs) - begin, len(outside))
-        op = Scan(
-            _backward(self.title), made, places, m, width, self.length, not self.reverse, create
-        )
+        op = ops.get(self.length)
+        if op is None:  # one for each length: what is known of an op is known by its identity
+            if len(ops) >= policy.SCAN_FORMS:
+                ops.clear()
+            op = ops[self.length] = Scan(
+                _backward(self.title), made, places, m, width, self.length, not self.reverse, create
+            )
         results: list[Any] = [None] * len(xs)
         several: Sequence[Any] = ()
         if m or step.rows or step.stacked:
@@ -442,129 +444,6 @@ class Scan(ControlFlow, abstract=True):
             factors = [(stacks[a], stacks[b]) for a, b in pairs]
             results[slot] = summed(factors, xs[slot].shape) if pairs else _zeros(xs[slot])
         return tuple(results)
-
-
-class _ScanVJP:
-    """Vector-Jacobian product of one iteration of a scan, given which outputs of the node have
-    gradients. Slots are numbers of the node's inputs.
-    """
-
-    carry: dict[int, int]  # slots of carried values with history: the body's inputs that they are
-    met: list[int]  # slots of what every iteration reads, whose gradients are sums
-    rows: list[int]  # slots of slices that have gradients
-    seeds: list[int]  # outputs of the body, not carried, whose gradients arrive
-    states: list[int]  # slots of carried values of which those before each iteration have gradients
-    # Slots of matrices whose gradients are products behind the loop: of stacks of these values, by
-    # id. Those that are `known` are inputs of the scan, of these slots, or kept values.
-    products: dict[int, list[tuple[int, int]]]
-    stacked: dict[int, Any]  # others, which are stacked for that
-
-    def __init__(self, scan: Scan, gs: Sequence[Any], create: bool) -> None:
-        self.body, self.slots, self.create = scan.body, scan.places, create
-        body, n = scan.body, scan.carried
-        begin, end = n + scan.sliced, len(body.outputs) + len(body.kept)
-        numbered = list(enumerate(self.slots))
-        self.carry = {slot: k for k, slot in numbered if slot < n and body.inputs[k]._node}
-        whole = pullback(body, [True] * len(body.outputs), False)
-        reached = [self.slots[k] for k in whole.reached]
-        self.met = [slot for slot in reached if slot >= begin]
-        self.rows = [slot for slot in reached if n <= slot < begin]
-        self.numbers = {slot: k for k, slot in numbered}  # of the body's inputs, by slot
-        self.products, self.stacked = {}, {}
-        self.known = {id(body.inputs[k]._data): slot for k, slot in numbered if slot < begin}
-        self.kept = {id(value) for value, _ in body.hints}
-        self.seeds = [
-            k for k in range(n, len(body.outputs))
-            if gs[k] is not None and body.outputs[k]._node is not None
-        ]  # fmt: skip
-        self.states = [
-            k for k in range(n) if scan.keeps and gs[end + k] is not None and k in self.carry
-        ]
-
-    def leave_products(self, made: Subgraph) -> bool:
-        """Choose matrices whose gradients are not summed up in the loop but computed behind it, by
-        what `back` has given; whether there are such.
-        """
-        for slot, y in zip(list(self.met), made.outputs[len(self.carry) :], strict=False):
-            op = y._data.op
-            if op is not None and op.name == "add" and are_worth_it(factors_of(y._data.inputs[1])):
-                self.met.remove(slot)
-                self.products[slot] = []
-        return bool(self.products)
-
-    def _left(self, slot: int, gradient: Any) -> None:
-        """Note the factors of a matrix's gradient, or None, as values that are stacked."""
-        self.products[slot] = pairs = []
-        for factors in () if gradient is None else factors_of(gradient._data) or ():
-            a, b = (factor.stacked() for factor in factors)
-            pairs.append((id(a), id(b)))
-            for x in (a, b):
-                if id(x) not in self.known and id(x) not in self.kept:
-                    self.stacked[id(x)] = x
-
-    def cotangents(self) -> list[Any]:
-        """Symbols for what `back` takes."""
-        inputs, outputs = self.body.inputs, self.body.outputs
-        return [
-            like(x, self.create)
-            for x in (
-                *(inputs[k] for k in self.carry.values()),
-                *(inputs[self.numbers[slot]] for slot in self.met),
-                *(outputs[k] for k in self.seeds),
-                *(inputs[self.carry[k]] for k in self.states),
-            )
-        ]
-
-    def back(self, *incoming: Any) -> list[Any]:
-        """The gradients of carried values before the iteration, the sums with its share, and the
-        gradients of its slices. It takes the gradients of carried values after it, the sums of
-        later iterations, the gradients of `seeds`, and those of `states`.
-        """
-        body, parts = self.body, iter(incoming)
-        flowing, sums, arrived, beside = (
-            [next(parts) for _ in group]
-            for group in (self.carry, self.met, self.seeds, self.states)
-        )
-        pairs = [
-            (body.outputs[slot], each)
-            for slot, each in zip(self.carry, flowing, strict=True)
-            if body.outputs[slot]._node is not None
-        ]
-        pairs += [(body.outputs[k], each) for k, each in zip(self.seeds, arrived, strict=True)]
-        slots = (*self.carry, *self.met, *self.rows, *self.products)
-        targets = [body.inputs[self.numbers[slot]] for slot in slots]
-        sent: list[Any] = [None] * len(targets)
-        if pairs and targets:
-            ys, gs = [y for y, _ in pairs], [each for _, each in pairs]
-            sent = list(gradients(ys, targets, gs, self.create))
-        for slot, each in zip(self.states, beside, strict=True):
-            k = list(self.carry).index(slot)
-            sent[k] = each if sent[k] is None else sent[k] + each
-        for k, total in enumerate(sums, len(self.carry)):
-            sent[k] = total if sent[k] is None else total + sent[k]
-        self.stacked = {}
-        count = len(slots) - len(self.products)
-        for slot, each in zip(self.products, sent[count:], strict=True):
-            self._left(slot, each)
-        results = [
-            wrap(np.zeros(x._data.shape, x._data.dtype)) if each is None else each
-            for x, each in zip(targets[:count], sent, strict=False)
-        ]
-        return [*results, *map(wrap, self.stacked.values())]
-
-    def places(self, begin: int, width: int, read: int, outside: int) -> list[int]:
-        """For each input of the derived body, its number among inputs of the derived scan: those
-        that are carried, `width` sliced ones, and those read each time, `read` of the scan itself
-        and `outside` others. The scan's own inputs before `begin` are the first sliced ones.
-        """
-        m = len(self.carry) + len(self.met)
-        count = len(self.seeds) + len(self.states)
-        slots = [m + slot if slot < begin else m + width + slot - begin for slot in self.slots]
-        slots += range(m)
-        slots += range(m + begin, m + begin + count)
-        slots += range(m + begin + count, m + width)
-        slots += range(m + width + read, m + width + read + outside)
-        return slots
 
 
 def differentiated(xs: Sequence[Any]) -> bool:

@@ -6,7 +6,7 @@ What is not known is said (`NotTraceable`), and the loop goes through records in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ...ir.program import Program
 from ..passes.pipelines import run_pipeline
 from .fused_body import BodyCode
 from .loop_draws import LoopDraws, apart
-from .machine_loop import MachineLoop, bytes_of
+from .machine_loop import Layout, MachineLoop, bytes_of
 
 if TYPE_CHECKING:
     from .subgraphs import Subgraph
@@ -30,21 +30,29 @@ if TYPE_CHECKING:
 _LARGEST = 4096  # bytes of a value that is computed or carried
 
 
+class LoopText(NamedTuple):
+    """The code of a scan, of any length: the words of its record, and LLVM's text."""
+
+    record: int
+    text: str
+    lasts: dict[int, int]  # see `Layout`
+
+
 class FusedLoop(MachineLoop):
     """A loop whose body is one function, with the record of its runs."""
 
     def __init__(
-        self, title: str, given: Sequence[Spec | None], code: LoopCode, text: str,
-        length: int | None, other: Callable[[], MachineLoop], draws: LoopDraws,
+        self, title: str, given: Sequence[Spec | None], code: LoopText, length: int | None,
+        other: Callable[[], MachineLoop], draws: LoopDraws,
     ) -> None:  # fmt: skip
         """`other` makes a loop that runs all turns where this one cannot."""
         self.title, self.slow = title, draws.slow
         self._table = LoopRecord(code.record, length)
         self._python, self._lists, self._errors = [], [], []
-        self._given = list(given)
+        self._given, self._lasts = list(given), code.lasts
         self._words = np.zeros(len(self._given) + 2, np.int64)
         self._words[0] = address(self._table.table)
-        self._keeps = [loop_code.loaded(text)]
+        self._keeps = [loop_code.loaded(code.text)]
         self._code = self._keeps[0].address
         self._other = other
         self._else: MachineLoop | None = None
@@ -59,6 +67,8 @@ class FusedLoop(MachineLoop):
         """Run all turns by another loop, for the run of these words."""
         if self._else is None:
             self._else = self._other()
+        if not self._open:
+            self._else.let_in(self._most)
         count = len(self._given)
         given = array_at(words, (1 + count,), np.dtype(np.int64), (8,))
         self._else.run_for(given[1:].tolist())
@@ -117,6 +127,8 @@ class Plan:
         self.rows: list[Row] = []
         self.extra = 0
         self.number: Place | None = None
+        self.lasts: dict[int, int] = {}
+        self.text: LoopText
 
     def loop(
         self, programs: Sequence[Program], write: Callable[[LoopCode, Sequence[Array]], None],
@@ -135,8 +147,14 @@ class Plan:
             self.rows, self.extra,
         )  # fmt: skip
         code.number = self.number
-        text = code.text(write)
-        loop = FusedLoop(self.title, self.given, code, text, length, other, self._draws)
+        self.text = LoopText(code.record, code.text(write), self.lasts)
+        return self.made(self.text, length, other)
+
+    def made(
+        self, text: LoopText, length: int | None, other: Callable[[], MachineLoop]
+    ) -> FusedLoop:
+        """A loop of this code, with memory of its own."""
+        loop = FusedLoop(self.title, self.given, text, length, other, self._draws)
         if "compile" in debug.on:
             debug.say("compile", f"{self.title}: turns are one function")
         return loop
@@ -161,19 +179,25 @@ def inputs_of(
 
 
 def fused_scan(
-    scan: Any, given: Sequence[Spec | None], inputs: int, row: Callable[..., Place],
-    draws: LoopDraws, other: Callable[[], MachineLoop],
+    scan: Any, given: Sequence[Spec | None], inputs: int, layout: Layout, draws: LoopDraws,
+    other: Callable[[], MachineLoop],
 ) -> FusedLoop:  # fmt: skip
     """A scan as one function. `given` are specs of its inputs, of which there are so many, and of
-    its outputs; `row` gives the place of an array's slice.
+    its outputs; `layout` knows the places of slices.
 
     Errors: NotTraceable where its body is not one.
     """
     body, n, length, reverse = scan.body, scan.carried, scan.length, scan.reverse
+    row = layout.row
+    key = inputs, scan.places, n, scan.sliced, length > 0, reverse, scan.keeps
+    known = None if draws.some else body.texts.get(key)
+    if known is not None:
+        return Plan(scan.title, given, (), draws).made(known, length, other)
     program = prepared(body, draws)
     end = len(body.outputs) + len(body.kept)
     carries = [Carry(spec, Place(k), Place(inputs + k)) for k, spec in enumerate(body.specs[:n])]
     plan = Plan(scan.title, given, carries, draws)
+    plan.lasts = layout.lasts
     if scan.keeps:
         plan.rows = [Row(k, row(inputs + end + k, length, reverse)) for k in range(n)]
     slots: list[Place | int] = [
@@ -191,7 +215,9 @@ def fused_scan(
         results = [(row(inputs + k, length, reverse), made[k]) for k in range(n, end)]
         code.end(made[:n], results, written.singular)
 
-    return plan.loop([program], write, length, other)
+    loop = plan.loop([program], write, length, other)
+    body.texts[key] = plan.text
+    return loop
 
 
 def fused_while(

@@ -47,8 +47,7 @@ class ScanMachine:
             return self._by_records(scan, layout, len(inputs))
 
         self.loop = fused(
-            scan.body,
-            lambda: fused_scan(scan, arrays, len(inputs), layout.row, self.draws, by_records),
+            scan.body, lambda: fused_scan(scan, arrays, len(inputs), layout, self.draws, by_records)
         ) or told(by_records())
 
     def _by_records(self, scan: Scan, layout: Layout, first: int) -> MachineLoop:
@@ -79,10 +78,11 @@ class ScanMachine:
 
     def run(
         self, arrays: Sequence[Any], outs: Sequence[Any], drawing: ControlFlowDraws,
-        now: Sequence[Any],
+        now: Sequence[Any], length: int,
     ) -> list[Any]:  # fmt: skip
-        """Run all turns. Returns the states of the generators at the end."""
+        """Run so many turns. Returns the states of the generators at the end."""
         self.draws.begin(drawing, now)
+        self.loop.let_in(length)
         self.loop.run(arrays, outs)
         return self.draws.finish(self.loop.turn)
 

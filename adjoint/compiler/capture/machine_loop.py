@@ -68,6 +68,9 @@ class Layout:
         self.lists: list[LaunchList] = []
         self.errors: list[Callable[[], Exception]] = []
         self.keeps: list[Any] = []
+        # Arrays that turns go through from the end: the bytes of a slice, by their numbers. A run
+        # gives the addresses of their last slices, so that the records are those of any length.
+        self.lasts: dict[int, int] = {}
         self._records: list[tuple[int, ...]] = []
         self._moves: list[tuple[int, int, Place]] = []
         self._outside: list[Move] = []
@@ -99,7 +102,9 @@ class Layout:
         """Place of the slice of a turn in the given array of this number."""
         spec = self.given[number]
         size = 0 if spec is None else bytes_of(spec) // max(length, 1)
-        return Place(number, (length - 1) * size, -size) if reverse else Place(number, 0, size)
+        if reverse:
+            self.lasts[number] = size
+        return Place(number, 0, -size if reverse else size)
 
     # ---- records ---------------------------------------------------------------------------------
 
@@ -284,7 +289,7 @@ class MachineLoop:
         self._table: LoopRecord = layout.table(length)
         self._python, self._lists, self._errors = layout.python, layout.lists, layout.errors
         self._keeps = layout.keeps
-        self._given = layout.given
+        self._given, self._lasts = layout.given, layout.lasts
         self._words = np.zeros(len(self._given) + 2, np.int64)
         self._words[0] = address(self._table.table)
         self._code = turn_code.code()
@@ -318,10 +323,17 @@ class MachineLoop:
         """
         own = [_as_given(x, spec) for x, spec in zip(arrays, self._given, strict=False)]
         homes = [y if y.flags.c_contiguous else np.empty(y.shape, y.dtype) for y in outs]
-        self.run_for([address(x) for x in (*own, *homes)])
+        self.run_for(self._places([*own, *homes]))
         for y, home in zip(outs, homes, strict=True):
             if home is not y:
                 y[...] = home
+
+    def _places(self, arrays: Sequence[Any]) -> list[int]:
+        """Addresses of arrays; of their last slices where turns begin with those."""
+        places = [address(x) for x in arrays]
+        for number, size in self._lasts.items():
+            places[number] += max(self._most - 1, 0) * size
+        return places
 
     def run_for(self, places: Sequence[int]) -> None:
         """Run all turns for contiguous arrays at these addresses."""
@@ -347,7 +359,7 @@ class MachineLoop:
             return None
         for each in self._lists:
             each.hire()
-        words = [address(self._table.table), *map(address, (*own, *outs)), 0]
+        words = [address(self._table.table), *self._places([*own, *outs]), 0]
         launch = Launch(
             self._code, 1, np.array(words, np.int64).tobytes(), range(1, len(words) - 1), False,
             False, (self, own, list(outs)), self.go_on, shows=False, hires=True,
@@ -421,7 +433,7 @@ def _as_given(x: Any, spec: Spec | None) -> Any:
     dtype = spec.dtype.numpy
     if type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned:
         return x
-    made = np.empty(spec.shape, dtype)
+    made = np.empty(x.shape, dtype)
     made[...] = x
     return made
 

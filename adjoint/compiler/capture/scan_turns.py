@@ -4,9 +4,10 @@ turns, which are unrolled, or checkpointed.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import policy
 from ...core.errors import InvalidType, Unsupported
@@ -21,8 +22,34 @@ from .control_forms import Tensors, Tree, as_tensors, assert_kept
 from .machine_loop import bytes_of
 from .subgraphs import Subgraph, keep
 
+if TYPE_CHECKING:
+    from ..guards.state_snapshot import StateSnapshot
+    from .random_state import ControlFlowDraws
+
 PLANS = ("auto", "none", "turn", "sqrt")  # what is kept for the gradient
 _FEWEST = 4  # turns that make segments
+
+
+class TracedTurn(NamedTuple):
+    """A turn of a scan as a body, for any number of turns."""
+
+    body: Subgraph
+    outside: list[Any]  # tensors that it reads besides
+    carried: int
+    sliced: int
+    forms: list[TreeSpec]  # of what is carried, and of the result
+
+    def op(self, length: int, reverse: bool, keeps: bool, drawing: ControlFlowDraws) -> Scan:
+        """The op that runs so many of them; `keeps`: see `Scan`."""
+        numbers = range(len(self.body.inputs))
+        return Scan(
+            "scan", self.body, numbers, self.carried, self.sliced, length, reverse, keeps, drawing
+        )
+
+    def shaped(self, outputs: Sequence[Any]) -> tuple[Tree, Tree]:
+        """What is carried at last, and the results, of the op's outputs."""
+        n = self.carried
+        return self.forms[0].unflatten(outputs[:n]), self.forms[1].unflatten(outputs[n:])
 
 
 class Turns(NamedTuple):
@@ -110,36 +137,45 @@ class Turns(NamedTuple):
         """Record one node; None where it would keep too much for "auto"."""
         carries, carry = parts_of(init, "scan: init has")
         capture = Capture("scan", (*carries, *rows))
-        n = len(carries)
+        slices = [like(x, capture.wants(x), x.shape[1:]) for x in rows]
+        symbols = [*(like(x, capture.grad) for x in carries), *slices]
+        turn = self.traced(capture, symbols, carry)
+        wanting = capture.settled(turn.body, carries)
+        if any(wanting) and not self._kept(turn.body, turn.carried, length, plan):
+            return None
+        drawing = capture.drawing(turn.body)
+        op = turn.op(length, self.reverse, any(wanting), drawing)
+        if any(wanting):
+            op.keeping = self._keeping(length, plan)
+        outputs = capture.applied(op, (*carries, *rows, *turn.outside), wanting)
+        return turn.shaped(outputs)
+
+    def traced(
+        self, capture: Capture, symbols: Sequence[Any], carry: TreeSpec, more: Sequence[Any] = (),
+        reads: StateSnapshot | None = None,
+    ) -> TracedTurn:  # fmt: skip
+        """One turn, traced for symbols in place of what is carried, whose form is `carry`, and of
+        slices; the function holds symbols `more`, too. `reads` takes guards.
+        """
+        first, last = _count(carry), len(symbols)
         forms: list[TreeSpec] = []
 
         def run(*args: Any) -> list[Any]:
             parts = []
-            results = self._turn(carry.unflatten(args[:n]), self.row.unflatten(args[n:]))
+            del forms[:]
+            results = self._turn(
+                carry.unflatten(args[:first]), self.row.unflatten(args[first:last])
+            )
             for name, each in zip(("carry", "result"), results, strict=True):
                 tensors, form = parts_of(each, f"scan: combine_fn gives as {name}")
                 forms.append(form)
                 parts.append(tensors)
-            assert_kept("scan: combine_fn", args[:n], carry, parts[0], forms[0])
+            assert_kept("scan: combine_fn", args[:first], carry, parts[0], forms[0])
             return [*parts[0], *parts[1]]
 
-        slices = [like(x, capture.wants(x), x.shape[1:]) for x in rows]
-        arguments = [*(like(x, capture.grad) for x in carries), *slices]
-        body = capture.made(run, arguments, users=self.function)
-        outside, _ = capture.merged(len(body.inputs))
-        inputs = (*carries, *rows, *outside)
-        wanting = capture.settled(body, carries)
-        if any(wanting) and not self._kept(body, n, length, plan):
-            return None
-        numbers = range(len(body.inputs))
-        drawing = capture.drawing(body)
-        op = Scan(
-            "scan", body, numbers, n, len(rows), length, self.reverse, any(wanting), drawing
-        )  # fmt: skip
-        if any(wanting):
-            op.keeping = self._keeping(length, plan)
-        outputs = capture.applied(op, inputs, wanting)
-        return forms[0].unflatten(outputs[:n]), forms[1].unflatten(outputs[n:])
+        users = self.function if reads is None else None  # else the snapshot has what it holds
+        body = capture.made(run, [*symbols, *more], reads, users)
+        return TracedTurn(body, capture.met[-1], first, last - first, forms)
 
     def _keeping(self, length: int, plan: str) -> str:
         """Description of what is kept by a plan."""
@@ -167,6 +203,13 @@ class Turns(NamedTuple):
         specs = [*(x.spec for x in body.outputs[:carried]), *(value.spec for value in body.kept)]
         most = policy.SCAN_KEEPS // max(sum(map(bytes_of, specs)), 1)
         return bool(length <= max(most, _FEWEST - 1))  # one question, for any length
+
+
+def _count(form: TreeSpec) -> int:
+    """The number of leaves of a form."""
+    leaves = itertools.count()
+    form.unflatten(leaves)
+    return next(leaves)
 
 
 def _root(length: int) -> int:

@@ -23,6 +23,7 @@ from ...core.errors import Unsupported
 from ...core.mode import MODE
 from ...core.signal_deferral import complete
 from ...core.spec import Spec
+from ...core.symbolic_scalar import SymbolicNumber
 from ...core.tensor_base import TensorBase
 from ...ir.compute import spec_of
 from ...ir.program import Program, Value
@@ -39,6 +40,7 @@ from .random_state import CapturedGenerators
 if TYPE_CHECKING:
     from ...autograd.protocols import Casting
     from ..guards.state_snapshot import StateSnapshot
+    from .fused_loop import LoopText
 
 ndarray = np.ndarray
 
@@ -59,11 +61,13 @@ class Subgraph:
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
         self.streams = CapturedGenerators("")  # from which it draws
         self.more: list[tuple[int, Any]] = []  # stream, extra draws that only a run can count
+        self.calls_back = False  # whether its derivative calls what the user gave: Functions, hooks
         self.drew: list[int] = []  # how many draws the last run made of each
         self.derivatives: dict[Any, Any] = {}
         self.called: list[str] = []  # ops for which a loop calls Python in each turn
         self.by_records: str | None = None  # why its loop is not one function; "" where it is
         self.machines: dict[Any, Any] = {}  # loops over it, by what they do with it
+        self.texts: dict[Any, LoopText] = {}  # code of scans over it, likewise, of any length
         # While loops that are bound to memory, by the first half of the numbers of their runs.
         self.bound: Any = weakref.WeakValueDictionary()
         self.lock = fork_safety.lock()
@@ -101,7 +105,10 @@ class Subgraph:
         made.lock, made.derivatives, made.machines = fork_safety.lock(), {}, {}
         made.bound, made._ready, made.by_records = weakref.WeakValueDictionary(), None, None
         made.streams = fill(self.streams)
-        made._program = fill(self.program())
+        program = self.program()
+        filled = made._program = fill(program)
+        if not _are_alike(program, filled):
+            made.texts = {}
         return made
 
     def run(
@@ -160,6 +167,17 @@ class Subgraph:
         return captured(title, inputs, function, arguments, self.scope, create, _has_node)
 
 
+def _are_alike(program: Program, filled: Program) -> bool:
+    """Whether no symbolic size was in a program that was filled."""
+    pairs = zip(program.nodes, filled.nodes, strict=True)
+    return all(
+        a.op is b.op
+        and not any(isinstance(x, SymbolicNumber) for x in a.inputs)
+        and [y.spec for y in a.outputs] == [y.spec for y in b.outputs]
+        for a, b in pairs
+    ) and [x.spec for x in program.inputs] == [x.spec for x in filled.inputs]
+
+
 def _has_node(x: TensorBase) -> bool:
     return x._node is not None
 
@@ -201,7 +219,7 @@ def captured(
         complete([lambda: recorder.restore()])
     body.inputs = [*inputs, *(met.stand for met in outside)]
     body.wanted = [x._node is not None for x in body.inputs]
-    body.checks = recorder.checks
+    body.checks, body.calls_back = recorder.checks, recorder.calls_back
     if any(x._leaf is not None and x._leaf.grad is not None for x in body.inputs):
         raise Unsupported(
             f"{title}: a backward within a function of it reaches a tensor from outside; use "

@@ -49,6 +49,7 @@ class Inverse(Op):
     """The inverse of a square matrix."""
 
     gufunc = "inv"
+    library = "moves"
     core = (2,)
 
     def infer(self, a: Spec) -> Spec:
@@ -111,6 +112,7 @@ class Solve(Op):
     """X with A X = B, of a square A and a matrix B."""
 
     gufunc = "solve"
+    library = "moves"
     needs = ("x1 y", "x1")
     core = (2,)
 

@@ -25,6 +25,7 @@ _CHANGES = fork_safety.lock()  # held while threads start or leave, and while th
 _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 _Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _Ring = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+WORKER = "adjoint-worker-"  # how the names of its threads begin
 
 
 class Pool:
@@ -129,7 +130,7 @@ class Pool:
             worker = threading.Thread(
                 target=_serve,
                 args=(work, self._address, index, self._state),
-                name=f"adjoint-worker-{index}",
+                name=f"{WORKER}{index}",
                 daemon=True,
             )
             try:

@@ -1,4 +1,6 @@
-"""NumPy's inner loops within programs: its bits, its errors, and no Python."""
+"""NumPy's inner loops within programs, or routines where there are many small matrices: the bits of
+eager execution, its errors, and no Python.
+"""
 
 import numpy as np
 import pytest
