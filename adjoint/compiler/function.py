@@ -91,6 +91,7 @@ from .report.refusals import with_others
 from .run.arena_pool import ArenaPool
 from .run.bound_call import OTHER, FastPath
 from .run.derivatives import Derivatives
+from .run.sized_step import lowered_for
 from .run.step import CompiledStep
 
 if TYPE_CHECKING:
@@ -860,7 +861,7 @@ class _Variant:
 
     program: CompiledStep
     listing: dict[str, str]
-    found: tuple[Trace, Guards]  # until it is compiled
+    found: tuple[Any, Guards]  # until it is compiled
     used = 0  # the number of the call that used it last
     template: ShapePolymorphicProgram | None = (
         None  # for programs of other sizes, where some are symbolic
@@ -940,7 +941,7 @@ class _Variant:
     def compile(self, nearly: bool, listing: dict[str, str], reserve: ArenaPool) -> None:
         """Lower the captured program to one that runs."""
         self.listing = listing
-        self.program = lowered(*self.found, nearly, reserve)
+        self.program = lowered_for(self.template, *self.found, nearly, reserve)
         if self.program.tangents:
             derivation = self._derivation.of(self, nearly)
             self.program.derivatives = Derivatives(derivation, derivation.count)

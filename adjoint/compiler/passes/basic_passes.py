@@ -11,8 +11,10 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...core import policy
+from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.spec import Spec, prod
+from ...core.symbolic_sizes import all_known
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
 from ...ir.rewriting import rewriting
@@ -66,6 +68,10 @@ class Folds:
         constants = self.values.get(key)
         if constants is None:
             specs = _specs(op, inputs)
+            if not all(all_known(spec.shape) for spec in specs):
+                if op.view:
+                    return None
+                raise Unsupported(f"compile: {op.name} is a constant for each size")
             size = 0 if op.view else sum(prod(spec.shape) for spec in specs)
             if self.elements + size > policy.FOLDED_ELEMENTS:
                 return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backends import native
@@ -28,6 +29,7 @@ class Kernel(Op, abstract=True):
 
     library = "always"
     written_stays = False  # see `recompute`
+    late: Callable[[], Program] | None = None  # its program, where that in `program` has symbols
 
     def __init__(
         self,
@@ -59,6 +61,30 @@ class Kernel(Op, abstract=True):
 
         composite, self.program = composite_of(self.program)
         return composite
+
+    def resized(self, fill: Callable[[Any], Any]) -> Kernel:
+        """The same kernels for other sizes."""
+        made = copy.copy(self)
+        made.specs = fill(self.specs)
+        composite = self.composite
+        made.composite = composite.sized(fill, [fill(x) for x in composite.sources])
+        return made
+
+    def program_of_sizes(self, fill: Callable[[Any], Any]) -> Program:
+        """The program of `self`, whose sizes are symbols, with those that `fill` has."""
+        now: dict[Any, Value] = {x: Value(fill(x.spec), name=x.name) for x in self.program.inputs}
+        nodes = []
+        for node in self.program.nodes:
+            inputs = [now.get(x, x) if type(x) is Value else fill(x) for x in node.inputs]
+            nodes.append(Node(fill(node.op), inputs, [fill(y.spec) for y in node.outputs]))
+            nodes[-1].module = node.module
+            now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+        return Program([now[x] for x in self.program.inputs], nodes, [now[y] for y in self.program.outputs])
+
+    @property
+    def shown(self) -> Program:
+        """Its program, in which all sizes are known: for reports. Others look at no sizes of it."""
+        return self.program if self.late is None else self.late()
 
     @property
     def name(self) -> str:

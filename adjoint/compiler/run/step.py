@@ -66,6 +66,18 @@ class CompiledStep(Exclusive):
         """`nearly`: results may differ by rounding (`reassociate=True`). `reserve`: scratch memory
         shared with programs that run in turn.
         """
+        self._divided(captured, guards, nearly)
+        self.begin(reserve)
+
+    @classmethod
+    def of_symbols(cls, captured: Trace, guards: Guards) -> CompiledStep:
+        """A step whose sizes are symbols, through which passes have gone; it is bound to nothing."""
+        made = object.__new__(cls)
+        made._divided(captured, guards, False)
+        return made
+
+    def _divided(self, captured: Trace, guards: Guards, nearly: bool) -> None:
+        """Look at what the step reads and gives, and have passes make its segments."""
         self.guards = guards
         self.lock = fork_safety.lock()
         self.captured = captured
@@ -82,9 +94,6 @@ class CompiledStep(Exclusive):
         step = captured.gradients.step
         self.seeds = () if step is None else step.outputs
         self.checked = dict(zip(graph.outputs[end:], captured.assumptions.errors, strict=True))
-        # Values kept for a pending backward belong to their call, and are not in shared memory.
-        self.shares = reserve is not None and not self.tangents
-        self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         self.owned = self._owned(graph)
@@ -99,6 +108,12 @@ class CompiledStep(Exclusive):
             if x is not None
         ]
         self._divide(graph, nearly)
+
+    def begin(self, reserve: ArenaPool | None) -> None:
+        """Bind it to memory for the first time."""
+        # Values kept for a pending backward belong to their call, and are not in shared memory.
+        self.shares = reserve is not None and not self.tangents
+        self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         self.others = [self]
         self.lease: Any = lambda: None  # weak reference to the pending call that uses the buffers
         release_memory()  # cached by eager calls, which would add to the program's
