@@ -229,7 +229,7 @@ class _Regions:
         first, second = self.regions[into], self.regions[other]
         reason = second.refuses(first)
         if not reason and first.space != second.space:
-            reason = f"{first.space} is not the index space {second.space}"
+            reason = f"{shown(first.space)} is not the index space {shown(second.space)}"
         outside = {self.find(n) for n in self.above[into]} - {other, into}
         if not reason and self.reaches(outside, other):
             reason = "a step that is no kernel's lies between"
