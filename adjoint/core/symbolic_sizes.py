@@ -209,6 +209,17 @@ def ask(question: Callable[[list[tuple[int, ...]]], bool], shapes: Sequence[Sequ
     return of(together) if type(together) is tuple else together.arithmetic.decide(of, together, 0)
 
 
+def largest(numbers: Sequence[int]) -> int:
+    """The place of the first of the largest numbers; where some are symbolic, a guard for each."""
+    plain = [x.arithmetic.values[x.place] if is_size(x) else x for x in cast("Any", numbers)]
+    at = max(range(len(plain)), key=plain.__getitem__)
+    for k, x in enumerate(numbers):
+        if k != at:
+            differs = x >= numbers[at] if k < at else x > numbers[at]
+            assert not differs
+    return at
+
+
 def _joined(sizes: Any, n: int) -> Any:
     for x in (sizes, n):
         if is_size(x):

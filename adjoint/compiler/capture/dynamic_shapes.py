@@ -8,7 +8,7 @@ from this record without running its Python again, unless a decision differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,6 @@ from .random_state import CapturedGenerator, CapturedGenerators, ControlFlowDraw
 from .subgraphs import Subgraph
 
 if TYPE_CHECKING:
-    from ..run.sized_step import SizedLowering
-    from ..run.step import CompiledStep
     from .trace import Trace
 
 Places: TypeAlias = Sequence[tuple[int, int]]  # numbers of arguments, and dimensions
@@ -139,6 +137,13 @@ class SymbolicArgumentSizes:
         ]
 
 
+class SizedLowering(Protocol):
+    """A capture that passes have gone through with symbols for its sizes."""
+
+    def step(self, sizes: Sequence[int]) -> Any:
+        """The lowered step for other sizes; None where they decide otherwise."""
+
+
 class ShapePolymorphicProgram:
     """A shape-polymorphic program: a capture with symbolic sizes."""
 
@@ -155,9 +160,9 @@ class ShapePolymorphicProgram:
         self.again = False  # whether it was asked for other sizes than those of its capture
         self.given: list[int] = []  # the sizes that it was asked for last
 
-    def captured_for(self, arguments: Sequence[Any]) -> Trace | CompiledStep | None:
-        """Instantiate the capture for the sizes of these arguments, or what was lowered of it; None
-        where it does not allow them.
+    def captured_for(self, arguments: Sequence[Any]) -> Any:
+        """Instantiate the capture for the sizes of these arguments: a `Trace`, or a step where one
+        of the lowerings fits. None where the capture does not allow them.
         """
         try:
             sizes = self._sizes_of(arguments)

@@ -254,10 +254,11 @@ def drop_expansions(graph: Program) -> int:
     for node in graph.nodes:
         if not isinstance(node.op, Elementwise) or len(node.values) < 2:
             continue
-        if prod(node.output.shape) < policy.EXPANDED:
+        expanded = [x for x in node.values if x.node is not None and isinstance(x.node.op, Expand)]
+        if not expanded or prod(node.output.shape) < policy.EXPANDED:
             continue
         for i, x in enumerate(node.inputs):
-            if isinstance(x, Value) and x.node is not None and isinstance(x.node.op, Expand):
+            if isinstance(x, Value) and x in expanded and x.node is not None:
                 inputs = (*node.inputs[:i], x.node.inputs[0], *node.inputs[i + 1 :])
                 if _specs(node.op, inputs) == tuple(y.spec for y in node.outputs):
                     node.inputs = inputs

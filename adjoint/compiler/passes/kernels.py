@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backends import native
 from ...core import dispatch_log
-from ...core.errors import AdjointError, NotTraceable
+from ...core.errors import AdjointError, NotTraceable, Unsupported
 from ...core.op import Op
 from ...core.spec import Spec
+from ...core.symbolic_sizes import Filling, all_known, is_size
 from ...ir.compute import compute
 from ...ir.partition import regions
 from ...ir.program import Node, Program, Value, modules_of, take_apart
@@ -63,27 +63,20 @@ class Kernel(Op, abstract=True):
         return composite
 
     def resized(self, fill: Callable[[Any], Any]) -> Kernel:
-        """The same kernels for other sizes."""
-        made = copy.copy(self)
+        """A node's op with the same kernels for other sizes."""
+        values = [*self.program.inputs, *(y for node in self.program.nodes for y in node.outputs)]
+        if all(all_known(x.spec.shape) for x in values):
+            return self
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
         made.specs = fill(self.specs)
         composite = self.composite
         made.composite = composite.sized(fill, [fill(x) for x in composite.sources])
         return made
 
-    def program_of_sizes(self, fill: Callable[[Any], Any]) -> Program:
-        """The program of `self`, whose sizes are symbols, with those that `fill` has."""
-        now: dict[Any, Value] = {x: Value(fill(x.spec), name=x.name) for x in self.program.inputs}
-        nodes = []
-        for node in self.program.nodes:
-            inputs = [now.get(x, x) if type(x) is Value else fill(x) for x in node.inputs]
-            nodes.append(Node(fill(node.op), inputs, [fill(y.spec) for y in node.outputs]))
-            nodes[-1].module = node.module
-            now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
-        return Program([now[x] for x in self.program.inputs], nodes, [now[y] for y in self.program.outputs])
-
     @property
     def shown(self) -> Program:
-        """Its program, in which all sizes are known: for reports. Others look at no sizes of it."""
+        """The program in which all sizes are known: for reports. Others look at no sizes of it."""
         return self.program if self.late is None else self.late()
 
     @property
@@ -103,6 +96,38 @@ class Kernel(Op, abstract=True):
             values[node.output] = compute(node.op, args)
         outputs = tuple(values[y] for y in self.program.outputs)
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+def assert_refused(nodes: Sequence[Node], inputs: Sequence[Value]) -> None:
+    """Check that it is not for symbolic sizes only that nodes are no kernel: known ones would give
+    another program.
+
+    Errors: Unsupported.
+    """
+    from ...backends.native.lowering.composite import composite_of
+
+    graph = next((n.arithmetic for x in inputs for n in x.spec.shape if is_size(n)), None)
+    if graph is None:
+        return
+    outputs = [y for node in nodes for y in node.outputs]
+    try:
+        composite_of(program_of_sizes(Program(inputs, nodes, outputs), Filling(graph.values)))
+    except (NotTraceable, AdjointError):
+        return
+    raise Unsupported(f"{nodes[0].op.name} is a kernel for known sizes only")
+
+
+def program_of_sizes(program: Program, fill: Callable[[Any], Any]) -> Program:
+    """A copy of a program whose sizes are symbols, with those that `fill` has."""
+    now: dict[Any, Any] = {x: Value(fill(x.spec), name=x.name) for x in program.inputs}
+    nodes = []
+    for node in program.nodes:
+        inputs = [now.get(x, x) if type(x) is Value else fill(x) for x in node.inputs]
+        nodes.append(Node(fill(node.op), inputs, [fill(y.spec) for y in node.outputs]))
+        nodes[-1].module = node.module
+        now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+    inputs, outputs = ([now[x] for x in each] for each in (program.inputs, program.outputs))
+    return Program(inputs, nodes, outputs)
 
 
 @rewriting
@@ -156,6 +181,7 @@ def fuse_kernels(
         try:
             op = kind(nodes, inputs, results, shown, copied)
         except (NotTraceable, AdjointError) as error:
+            assert_refused(nodes, inputs)
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)
                 what = dispatch_log.named(names, [x.spec for x in inputs])

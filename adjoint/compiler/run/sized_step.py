@@ -8,21 +8,25 @@ into the program that the passes have made, which then is bound to memory like a
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ...core import debug, fork_safety, policy
 from ...core.errors import AdjointError, NotTraceable, Unsupported
+from ...core.op import Op
+from ...core.spec import Spec
 from ...core.symbolic_scalar import SymbolicFloat
 from ...core.symbolic_sizes import Filling, KernelGraph
 from ...ir.program import Node, Program, Value
-from ..capture.dynamic_shapes import ShapePolymorphicProgram, SizeInput
+from ...runtime.cells import users_frame
+from ..capture.dynamic_shapes import ShapePolymorphicProgram
 from ..capture.lifted_state import array_of
 from ..capture.trace import Trace
 from ..device.device_step import lowered
 from ..guards.python_state import Guards
-from ..passes.kernels import Kernel
+from ..passes.kernels import Kernel, program_of_sizes
 from .arena_pool import ArenaPool
 from .segment import Segment
 from .step import CompiledStep
@@ -33,49 +37,61 @@ def lowered_for(
     nearly: bool, reserve: ArenaPool,
 ) -> CompiledStep:  # fmt: skip
     """The executable of a captured step, or of one that `template` has for its sizes: see
-    `ShapePolymorphicProgram.captured_for`. Sizes that none of the template's programs fits give it
+    `ShapePolymorphicProgram.captured_for`. Sizes that fit none of the template's lowerings give it
     another.
     """
     if isinstance(captured, CompiledStep):
         captured.begin(reserve)
         return captured
-    if template is None or not template.again:
-        return lowered(captured, guards, nearly, reserve)
-    made = _lowered(template, guards, nearly)
-    step = None if made is None else made.step(template.given)
-    if made is None or step is None:
-        return lowered(captured, guards, nearly, reserve)
-    template.lowerings.append(made)
-    step.begin(reserve)
-    return step
+    if template is not None and template.again and not nearly and not template.why_not:
+        made = _lowered(template, guards)
+        step = None if made is None else made.step(template.given)
+        if made is not None and step is not None:
+            template.lowerings.append(made)
+            step.begin(reserve)
+            return step
+    return lowered(captured, guards, nearly, reserve)
 
 
-def _lowered(
-    template: ShapePolymorphicProgram, guards: Guards, nearly: bool
-) -> SizedLowering | None:
-    """The template lowered for sizes that decide as the present ones do; None where it cannot be."""
-    if len(template.lowerings) >= policy.SIZED_LOWERINGS or nearly or template.why_not:
-        return None
+def _lowered(template: ShapePolymorphicProgram, guards: Guards) -> SizedLowering | None:
+    """The template lowered for sizes that decide as the present ones do; None where it cannot be,
+    for a reason that the template keeps.
+    """
     try:
+        most = policy.SIZED_LOWERINGS
+        if len(template.lowerings) >= most:
+            warnings.warn(
+                f"compile: sizes decide in more than {most} ways how a function is lowered; "
+                "further ones of other ways take a lowering each: pad what varies",
+                stacklevel=users_frame()[0],
+            )
+            raise Unsupported(f"sizes decide in more than {most} ways")
         return SizedLowering(template, guards)
     except (AdjointError, NotTraceable) as error:
         template.why_not = str(error) or type(error).__name__
         if "compile" in debug.on:
-            debug.say("compile", f"lowered anew for each size: {error}")
+            debug.say("compile", f"lowered anew for each further size: {template.why_not}")
         return None
 
 
 class _Sizing(Filling):
-    """A `Filling` that knows floats computed from sizes, too."""
+    """A `Filling` that knows floats computed from sizes, too, and notes what has no sizes."""
+
+    def __init__(self, values: Sequence[object], made: dict[int, object] | None = None) -> None:
+        super().__init__(values, made)
+        self.plain: dict[int, object] = {}  # ops and specs without sizes, by their ids
 
     def _filled(self, x: object) -> object:
         if type(x) is SymbolicFloat:
             return self._noted(x, self._values[x.place])
         if type(x) is slice:
-            ends = x.start, x.stop, x.step
-            now = self(ends)
-            return x if now is ends else slice(*now)
-        return super()._filled(x)
+            return slice(self(x.start), self(x.stop), self(x.step))
+        now = super()._filled(x)
+        if type(x) is Spec and type(now) is Spec and now.shape is x.shape:
+            now = x
+        if now is x and isinstance(x, (Op, Spec)):
+            self.plain[id(x)] = x
+        return now
 
 
 class SizedLowering:
@@ -88,14 +104,15 @@ class SizedLowering:
         graph = KernelGraph()
         captured, self._operands = template.symbolic([graph.scalar(n) for n in template.given])
         if captured.inputs.streams or captured.assumptions.device.type != "cpu":
-            raise Unsupported("compile: a program that draws, or on a device, for other sizes")
-        self._step = CompiledStep.of_symbols(captured, guards)
+            raise Unsupported("a program that draws, or on a device")
+        self._step: CompiledStep = object.__new__(CompiledStep)
+        self._step.lower(captured, guards, False)
         fill = _Sizing(graph.values)
         self._filled(fill)
         if graph.read:
-            values = ", ".join(map(repr, graph.read.values()))
-            raise Unsupported(f"compile: passes ask for the sizes {values}")
-        self._asked = list(fill.asked)
+            raise Unsupported(f"passes ask for the sizes {[*graph.read.values()]}")
+        self._plain = fill.plain
+        self._asked = fill.asked  # keeps alive what is known by its id
         # A zero behind them: a function of no sizes would give no tuple.
         self._run: Callable[..., Any] = graph.function([*fill.asked.values(), 0])
         graph.close()
@@ -108,7 +125,7 @@ class SizedLowering:
         return self._filled(self._filling(values), partial(self._filling_for, sizes))
 
     def _filling(self, values: Sequence[Any]) -> _Sizing:
-        return _Sizing((), dict(zip(self._asked, values, strict=False)))
+        return _Sizing((), {**self._plain, **dict(zip(self._asked, values, strict=False))})
 
     def _filling_for(self, sizes: Sequence[int]) -> _Sizing:
         return self._filling(self._run(*sizes))
@@ -127,17 +144,18 @@ class SizedLowering:
         program = captured.program
         made.captured = captured._replace(
             program=Program(map(each, program.inputs), (), map(each, program.outputs)),
+            inputs=captured.inputs._replace(states=list(captured.inputs.states)),
             effects=captured.effects._replace(
                 updates=[nodes[node] for node in captured.effects.updates]
             ),
             gradients=captured.gradients._replace(step=None if last is None else nodes[last]),
         )
+        made.wanting = list(of.wanting)
         for name in ("arguments", "states", "written", "gradients", "results", "tangents"):
             setattr(made, name, [each(x) for x in getattr(of, name)])
         made.seeds = () if last is None else nodes[last].outputs
         made.checked = {each(y): error for y, error in of.checked.items()}
         made.after = {each(y): tensor for y, tensor in of.after.items()}
-        made.others = [made]
         for value, operand in self._operands:
             each(value).array = array_of(fill(operand.size), operand.dtype)
         return made
@@ -145,7 +163,7 @@ class SizedLowering:
 
 def _program_of(kernel: Kernel, again: Callable[[], _Sizing]) -> Program:
     """The program of a kernel, in which sizes are filled in."""
-    return kernel.program_of_sizes(again())
+    return program_of_sizes(kernel.program, again())
 
 
 class _Copying:
@@ -168,15 +186,16 @@ class _Copying:
 
     def node(self, node: Node) -> Node:
         """The copy of a node."""
-        inputs = [self.value(x) if type(x) is Value else self.fill(x) for x in node.inputs]
-        op = self.fill(node.op)
+        fill, value = self.fill, self.value
+        op = fill(node.op)
         if isinstance(op, Kernel) and isinstance(node.op, Kernel):
-            op.late = partial(_program_of, node.op, self.again)
             if self.again is None:
-                node.op.program_of_sizes(self.fill)  # what it will fill in
-        made = Node(op, inputs, ())
+                program_of_sizes(node.op.program, fill)  # what it will fill in
+            elif op is not node.op:
+                op.late = partial(_program_of, node.op, self.again)
+        made = Node(op, [value(x) if type(x) is Value else fill(x) for x in node.inputs], ())
         made.module = node.module
-        made.outputs = tuple(map(self.value, node.outputs))
+        made.outputs = tuple(map(value, node.outputs))
         for y in made.outputs:
             y.node = made
         return made
@@ -184,12 +203,11 @@ class _Copying:
     def segment(self, part: Segment) -> Segment:
         """The copy of a segment."""
         made = copy.copy(part)
-        graph = part.graph
-        inputs = [self.value(x) for x in graph.inputs]
+        graph, value = part.graph, self.value
         nodes = [self.node(node) for node in graph.nodes]
-        made.graph = Program(inputs, nodes, [self.value(y) for y in graph.outputs])
+        made.graph = Program(map(value, graph.inputs), nodes, map(value, graph.outputs))
         made.graph.rows = self.fill(graph.rows)
-        made.inputs = [self.value(x) for x in part.inputs]
-        made.wanted = [self.value(x) for x in part.wanted]
-        made.views = {self.value(x) for x in part.views}
+        made.inputs = [value(x) for x in part.inputs]
+        made.wanted = [value(x) for x in part.wanted]
+        made.views = {value(x) for x in part.views}
         return made

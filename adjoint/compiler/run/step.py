@@ -66,18 +66,11 @@ class CompiledStep(Exclusive):
         """`nearly`: results may differ by rounding (`reassociate=True`). `reserve`: scratch memory
         shared with programs that run in turn.
         """
-        self._divided(captured, guards, nearly)
+        self.lower(captured, guards, nearly)
         self.begin(reserve)
 
-    @classmethod
-    def of_symbols(cls, captured: Trace, guards: Guards) -> CompiledStep:
-        """A step whose sizes are symbols, through which passes have gone; it is bound to nothing."""
-        made = object.__new__(cls)
-        made._divided(captured, guards, False)
-        return made
-
-    def _divided(self, captured: Trace, guards: Guards, nearly: bool) -> None:
-        """Look at what the step reads and gives, and have passes make its segments."""
+    def lower(self, captured: Trace, guards: Guards, nearly: bool) -> None:
+        """Have passes make its segments; sizes may be symbols."""
         self.guards = guards
         self.lock = fork_safety.lock()
         self.captured = captured
@@ -100,13 +93,8 @@ class CompiledStep(Exclusive):
         self.reads = self._reads(graph)
         # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
         self.outside = [x for x in captured.inputs.states if x is not None and self.tangents]
-        self.wanting = [
-            (x, requires_grad, hooks_of(x))
-            for x, requires_grad in zip(
-                captured.inputs.states, captured.assumptions.wants, strict=True
-            )
-            if x is not None
-        ]
+        pairs = zip(captured.inputs.states, captured.assumptions.wants, strict=True)
+        self.wanting = [(x, wants, hooks_of(x)) for x, wants in pairs if x is not None]
         self._divide(graph, nearly)
 
     def begin(self, reserve: ArenaPool | None) -> None:

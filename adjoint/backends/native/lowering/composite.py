@@ -493,7 +493,8 @@ def composite_of(program: Program) -> tuple[Composite, Program]:
 
     Errors: NotTraceable for what cannot be written as kernels.
     """
-    symbols = [n for x in program.inputs for n in x.spec.shape if is_size(n)]
+    values = [*program.inputs, *(y for node in program.nodes for y in node.outputs)]
+    symbols: list[Any] = [n for x in values for n in x.spec.shape if is_size(n)]
     if symbols:
         return Composite(program, arithmetic=symbols[0].arithmetic), program
     key = _structure_of(program)
