@@ -20,12 +20,16 @@ from ...core.spec import Spec
 from ...core.symbolic_scalar import SymbolicFloat
 from ...core.symbolic_sizes import Filling, KernelGraph
 from ...ir.program import Node, Program, Value
+from ...ops.elementwise.arithmetic import Add, Mul, Neg, Sub, TrueDivide
+from ...ops.shape.movement import Expand, Reshape
 from ...runtime.cells import users_frame
 from ..capture.dynamic_shapes import ShapePolymorphicProgram
 from ..capture.lifted_state import array_of
+from ..capture.step_capture import Update
 from ..capture.trace import Trace
 from ..device.device_step import lowered
 from ..guards.python_state import Guards
+from ..passes.basic_passes import EXACT
 from ..passes.kernels import Kernel, program_of_sizes
 from .arena_pool import ArenaPool
 from .segment import Segment
@@ -105,6 +109,7 @@ class SizedLowering:
         captured, self._operands = template.symbolic([graph.scalar(n) for n in template.given])
         if captured.inputs.streams or captured.assumptions.device.type != "cpu":
             raise Unsupported("a program that draws, or on a device")
+        _assert_exact(captured.program, {value for value, _ in self._operands})
         self._step: CompiledStep = object.__new__(CompiledStep)
         self._step.lower(captured, guards, False)
         fill = _Sizing(graph.values)
@@ -159,6 +164,30 @@ class SizedLowering:
         for value, operand in self._operands:
             each(value).array = array_of(fill(operand.size), operand.dtype)
         return made
+
+
+def _assert_exact(program: Program, operands: set[Value]) -> None:
+    """Check that what is computed from sizes alone, which is folded where they are known, has the
+    same bits in a kernel.
+
+    Errors: Unsupported.
+    """
+    if not operands.isdisjoint(program.outputs):
+        raise Unsupported("a size is returned, or is an optimizer's")
+    reached = set(operands)
+    for node in program.nodes:
+        values = node.values
+        if isinstance(node.op, Update) and not reached.isdisjoint(values):
+            raise Unsupported("a size is an optimizer's")
+        if reached.isdisjoint(values) or not all(x in reached or x.array is not None for x in values):
+            continue
+        specs = [x.spec for x in (*values, *node.outputs)]
+        if not isinstance(node.op, _ROUNDED_ONCE) or any(s.dtype.name not in EXACT for s in specs):
+            raise Unsupported(f"{node.op.name} of a size")
+        reached.update(node.outputs)
+
+
+_ROUNDED_ONCE = (Add, Sub, Mul, TrueDivide, Neg, Reshape, Expand)
 
 
 def _program_of(kernel: Kernel, again: Callable[[], _Sizing]) -> Program:
