@@ -26,8 +26,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
-from ..core.errors import AdjointError
-from ..core.spec import broadcast_shapes
+from ..core.spec import broadcast, broadcast_shapes
 from ..core.symbolic_sizes import shown
 from .program import Node, Program, Value
 
@@ -93,10 +92,10 @@ class _Region:
 
     def holds(self, space: Axes) -> bool:
         """Whether an index space equals this region's or broadcasts to it."""
-        try:
-            return space == self.space or broadcast_shapes(space, self.space) == self.space
-        except AdjointError:
-            return False
+        if space == self.space:
+            return True
+        sizes, conflict = broadcast((space, self.space))
+        return conflict is None and tuple(sizes) == self.space
 
     def take(self, later: _Region) -> None:
         """Add the steps of another region."""

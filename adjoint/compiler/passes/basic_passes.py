@@ -14,7 +14,7 @@ from ...core import policy
 from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.spec import Spec, prod
-from ...core.symbolic_sizes import all_known
+from ...core.symbolic_sizes import all_known, is_size
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
 from ...ir.rewriting import rewriting
@@ -201,8 +201,18 @@ def _identity_of(op: Op) -> Hashable:
     try:
         hash(op)
     except TypeError:
-        return type(op), repr(op)
+        fields = getattr(type(op), "__dataclass_fields__", ())
+        return type(op), tuple([_form(getattr(op, name)) for name in fields])
     return op
+
+
+def _form(x: object) -> Hashable:
+    """Hashable key of an op's field, or of a part of one; equal for equal fields."""
+    if isinstance(x, (tuple, list)):
+        return type(x), tuple(map(_form, x))
+    if type(x) is slice:
+        return slice, _form(x.start), _form(x.stop), _form(x.step)
+    return x if is_size(x) else (type(x), repr(x))
 
 
 @rewriting

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...core import debug, fork_safety, policy
 from ...core.errors import AdjointError, NotTraceable, Unsupported
 from ...core.op import Op
@@ -86,6 +88,8 @@ class _Sizing(Filling):
         self.plain: dict[int, object] = {}  # ops and specs without sizes, by their ids
 
     def _filled(self, x: object) -> object:
+        if x is Ellipsis or isinstance(x, (np.dtype, np.generic, type)):
+            return x
         if type(x) is SymbolicFloat:
             return self._noted(x, self._values[x.place])
         if type(x) is slice:
@@ -179,7 +183,8 @@ def _assert_exact(program: Program, operands: set[Value]) -> None:
         values = node.values
         if isinstance(node.op, Update) and not reached.isdisjoint(values):
             raise Unsupported("a size is an optimizer's")
-        if reached.isdisjoint(values) or not all(x in reached or x.array is not None for x in values):
+        others = [x for x in values if x not in reached]
+        if len(others) == len(values) or any(x.array is None for x in others):
             continue
         specs = [x.spec for x in (*values, *node.outputs)]
         if not isinstance(node.op, _ROUNDED_ONCE) or any(s.dtype.name not in EXACT for s in specs):
