@@ -106,12 +106,13 @@ def assert_refused(nodes: Sequence[Node], inputs: Sequence[Value]) -> None:
     """
     from ...backends.native.lowering.composite import composite_of
 
-    graph = next((n.arithmetic for x in inputs for n in x.spec.shape if is_size(n)), None)
-    if graph is None:
+    symbols: list[Any] = [n for x in inputs for n in x.spec.shape if is_size(n)]
+    if not symbols:
         return
+    fill = Filling(symbols[0].arithmetic.values)
     outputs = [y for node in nodes for y in node.outputs]
     try:
-        composite_of(program_of_sizes(Program(inputs, nodes, outputs), Filling(graph.values)))
+        composite_of(program_of_sizes(Program(inputs, nodes, outputs), fill))
     except (NotTraceable, AdjointError):
         return
     raise Unsupported(f"{nodes[0].op.name} is a kernel for known sizes only")
