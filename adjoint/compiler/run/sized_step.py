@@ -95,8 +95,11 @@ class _Sizing(Filling):
         if type(x) is slice:
             return slice(self(x.start), self(x.stop), self(x.step))
         now = super()._filled(x)
-        if type(x) is Spec and type(now) is Spec and now.shape is x.shape:
-            now = x
+        if type(x) is Spec and type(now) is Spec:
+            if self._made:
+                self._made[id(x)] = now  # others have the same object
+            elif now.shape is x.shape:
+                now = x
         if now is x and isinstance(x, (Op, Spec)):
             self.plain[id(x)] = x
         return now
@@ -214,7 +217,7 @@ class _Copying:
         if made is None:
             made = x
             if x.array is None:
-                made = Value(self.fill(x.spec), None, x.index, name=x.name)
+                made = Value.like(x, self.fill(x.spec))
             self._values[x] = made
         return made
 
