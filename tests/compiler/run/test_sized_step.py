@@ -273,3 +273,20 @@ def test_an_optimizer_whose_state_is_replaced():
             made.append(bits([step(drawn(n)), *model.parameters()]))
         results.append(made)
     assert results[1] == results[2]
+
+
+def test_gradients_of_gradients():
+    model = policy_net(nn.Tanh)
+    results = []
+    for apart in (False, True):
+        step = ad.compile(lambda x: model(x).tanh().sum(1))
+        made = []
+        for n in (18, 32, 22, 25, 21):
+            if apart:
+                step = ad.compile(lambda x: model(x).tanh().sum(1), dynamic=False)
+            x = drawn(n).requires_grad_()
+            (g,) = ad.autograd.grad(step(x).sum(), x, create_graph=True)
+            made.append(bits([g, *ad.autograd.grad((g * g).sum(), [*model.parameters()][:4])]))
+        results.append(made)
+        assert apart or lowerings(step)
+    assert results[0] == results[1]
