@@ -95,13 +95,12 @@ class _Sizing(Filling):
         if type(x) is slice:
             return slice(self(x.start), self(x.stop), self(x.step))
         now = super()._filled(x)
-        if type(x) is Spec and type(now) is Spec:
-            if self._made:
-                self._made[id(x)] = now  # others have the same object
-            elif now.shape is x.shape:
-                now = x
-        if now is x and isinstance(x, (Op, Spec)):
-            self.plain[id(x)] = x
+        if not isinstance(x, (Op, Spec)):
+            return now
+        if self._made:
+            self._made[id(x)] = now  # others have the same object
+        elif now is x or (isinstance(x, Spec) and isinstance(now, Spec) and now.shape is x.shape):
+            self.plain[id(x)] = now = x
         return now
 
 
