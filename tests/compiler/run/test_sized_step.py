@@ -8,6 +8,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.compiler.passes import pipelines
+from adjoint.compiler.passes.kernels import Kernel
 from adjoint.core import policy
 from adjoint.nn import functional as F
 from tests.compiler.capture.test_sizes import FUNCTIONS
@@ -210,12 +211,12 @@ def test_a_transformer_layer():
         layer.load_state_dict(begun)
         step = ad.compile(train, dynamic=dynamic)
         made = []
-        for n in (5, 9, 12, 7, 30, 11, 8):
+        for n in (5, 9, 12, 7, 30):
             x = np.random.default_rng(n).standard_normal((3, n, 16)).astype(np.float32)
             made.append(bits([step(ad.tensor(x)), *layer.parameters()]))
         results.append(made)
-    assert results[1] == results[2]
-    assert lowerings(step) == 0
+        assert dynamic is False or lowerings(step)
+    assert results[1] == results[2]  # the first program of a process may begin eagerly
 
 
 def test_reports_of_a_filled_program():
@@ -224,9 +225,13 @@ def test_reports_of_a_filled_program():
     for n in (40, 50, 60, 61):
         step(drawn(n))
     assert lowerings(step) == 1
-    assert "(61, 4)" in str(step.graph(drawn(61))) or str(step.graph(drawn(61)))
-    said = str(step.explain(drawn(61)))
-    assert "<number" not in said
+    nodes = [node for each in step.programs for part in each.parts for node in part.graph.nodes]
+    filled = [node for node in nodes if isinstance(node.op, Kernel) and node.op.late is not None]
+    assert filled
+    for node in filled:
+        assert [y.spec for y in node.op.shown.outputs] == [y.spec for y in node.outputs]
+    assert "kernel" in str(step.explain(drawn(61)))
+    assert str(step.graph(drawn(61)))
     assert bits(step(drawn(61))) == bits(ad.compile(lambda x: model(x).softmax(1))(drawn(61)))
 
 
