@@ -91,6 +91,7 @@ from .report.refusals import with_others
 from .run.arena_pool import ArenaPool
 from .run.bound_call import OTHER, FastPath
 from .run.derivatives import Derivatives
+from .run.sized_step import lowered_for
 from .run.step import CompiledStep
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class CompiledFunction(BoundWhenRead[P, R]):
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
          "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
-         "_changes", "_failures", "_warned")
+         "_changes", "_failures", "_warned", "_forms", "_bytes")
     )  # fmt: skip
 
     def __init__(
@@ -236,6 +237,9 @@ class CompiledFunction(BoundWhenRead[P, R]):
         self._sizes = dynamic is not False  # whether programs that differ by sizes count as one
         self._nearly = reassociate
         self._programs: dict[Any, list[_Variant]] = {}
+        # The signatures of programs by their form, and the most programs that one of them has.
+        self._forms: dict[Any, tuple[dict[Any, None], int]] = {}
+        self._bytes = 0  # of all programs, when each was added
         self._calls = 0
         self._resized = ChangingSizes(dynamic)
         self._dropped: set[int] = set()  # hashes of signatures whose programs were dropped
@@ -591,20 +595,36 @@ class CompiledFunction(BoundWhenRead[P, R]):
         """Number of programs, where those that differ only by sizes count as one."""
         if not self._sizes:
             return len(self.programs)
-        most: dict[Any, int] = {}
-        for key, each in self._programs.items():
-            form = without_sizes(key)
-            most[form] = max(most.get(form, 0), len(each))
-        return sum(most.values())
+        return sum(most for _, most in self._forms.values())
+
+    def _add(self, key: tuple[object, ...], form: Any, variant: _Variant) -> None:
+        """Keep a program."""
+        each = self._programs.setdefault(key, [])
+        each.insert(0, variant)
+        keys, most = self._forms.get(form, ({}, 0))
+        keys[key] = None
+        self._forms[form] = keys, max(most, len(each))
+        self._bytes += variant.program.bytes
+        self._latest = variant
+        self._calls += 1
+        variant.used = self._calls
 
     def _drop_some(self) -> None:
         """Forget the least recently used programs, where there are many sizes."""
+        if self._calls % policy.COMPILED_COUNTED == 0 or self._bytes > policy.COMPILED_BYTES:
+            self._bytes = sum(program.bytes for program in self.programs)  # some have grown
         while len(self._programs) > 1 and (
-            len(self._programs) > policy.COMPILED_SIZES
-            or sum(program.bytes for program in self.programs) > policy.COMPILED_BYTES
+            len(self._programs) > policy.COMPILED_SIZES or self._bytes > policy.COMPILED_BYTES
         ):
             oldest = min(self._programs, key=lambda key: max(v.used for v in self._programs[key]))
-            del self._programs[oldest]
+            self._bytes -= sum(v.program.bytes for v in self._programs.pop(oldest))
+            form = without_sizes(oldest)
+            keys, most = self._forms.pop(form)
+            del keys[oldest]
+            if keys:
+                if most > 1:
+                    most = max(len(self._programs[key]) for key in keys)
+                self._forms[form] = keys, most
             self._dropped.add(hash(oldest))
 
     def _give_up(self, why: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -615,6 +635,8 @@ class CompiledFunction(BoundWhenRead[P, R]):
         told = f"compile: {self._called} runs eagerly: {why}"
         warnings.warn(told, stacklevel=users_frame()[0])
         self._programs.clear()
+        self._forms.clear()
+        self._bytes = 0
         self._latest = self._entry = None
         return self._body(*args, **kwargs)
 
@@ -628,7 +650,7 @@ class CompiledFunction(BoundWhenRead[P, R]):
         listing = _listing(mode, args, kwargs)
         why = "first call" if self._latest is None else self._difference(key, listing)
         form = without_sizes(key)
-        same_form = [each for each in self._programs if without_sizes(each) == form]
+        same_form = list(self._forms[form][0]) if form in self._forms else []
         is_resized = self._sizes and same_form and key not in self._programs
         count = self._count()
         if count >= self._limit and not is_resized:
@@ -651,10 +673,7 @@ class CompiledFunction(BoundWhenRead[P, R]):
             if symbolic_sizes:
                 self._resized.learn(form, variant.template)
             variant.compile(self._nearly, listing, self._reserve)
-        self._programs.setdefault(key, []).insert(0, variant)
-        self._latest = variant
-        self._calls += 1
-        variant.used = self._calls
+        self._add(key, form, variant)
         self._drop_some()
         if hash(key) in self._dropped:
             self._dropped.clear()
@@ -860,7 +879,7 @@ class _Variant:
 
     program: CompiledStep
     listing: dict[str, str]
-    found: tuple[Trace, Guards]  # until it is compiled
+    found: tuple[Any, Guards]  # until it is compiled
     used = 0  # the number of the call that used it last
     template: ShapePolymorphicProgram | None = (
         None  # for programs of other sizes, where some are symbolic
@@ -940,7 +959,7 @@ class _Variant:
     def compile(self, nearly: bool, listing: dict[str, str], reserve: ArenaPool) -> None:
         """Lower the captured program to one that runs."""
         self.listing = listing
-        self.program = lowered(*self.found, nearly, reserve)
+        self.program = lowered_for(self.template, *self.found, nearly, reserve)
         if self.program.tangents:
             derivation = self._derivation.of(self, nearly)
             self.program.derivatives = Derivatives(derivation, derivation.count)

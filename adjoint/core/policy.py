@@ -317,7 +317,9 @@ CACHE_FILLS = _bound("CACHE_FILLS", 8)  # captures after which an lru_cache is t
 PAGE_INLINE = _bound("PAGE_INLINE", 1 << 20)  # bytes of a page that a notebook holds
 COMPILED_SIZES = _bound("COMPILED_SIZES", 1024)  # of arguments, for which a function has programs,
 COMPILED_BYTES = _bound("COMPILED_BYTES", 1 << 30)  # and of their memory; the last used are kept
+COMPILED_COUNTED = _bound("COMPILED_COUNTED", 64)  # calls between which programs are weighed anew
 SIZED_CAPTURES = _bound("SIZED_CAPTURES", 4)  # of one signature, with sizes that are numbers
+SIZED_LOWERINGS = _bound("SIZED_LOWERINGS", 8)  # of one such capture, between which sizes decide
 COMPILED_NODES = _bound("COMPILED_NODES", 64)  # signatures that are nodes of graphs, with memory
 COMPILED_PIECES = _bound("COMPILED_PIECES", 64)  # traces that mode="pieces" knows of a function
 # bytes of a NumPy array that a compiled function reads, which is compared before each call

@@ -16,6 +16,7 @@ the computation would have been another.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import os
 import sys
@@ -189,6 +190,45 @@ def step(function: Callable[[int, int], T], x: int, y: int) -> T:
         if is_size(size):
             return cast("SymbolicNumber", size).arithmetic.compute(function, x, y)
     return function(x, y)
+
+
+def ask(question: Callable[[list[tuple[int, ...]]], bool], shapes: Sequence[Sequence[int]]) -> bool:
+    """`question` of shapes; where a size in them is symbolic, a guard: it is asked again for
+    others, and must give the same answer.
+    """
+    ranks = [len(shape) for shape in shapes]
+
+    def of(sizes: tuple[int, ...], _: object = None) -> bool:
+        each = iter(sizes)
+        return bool(question([tuple(itertools.islice(each, rank)) for rank in ranks]))
+
+    together: Any = ()
+    for shape in shapes:
+        for n in shape:
+            together = _joined(together, n)
+    return of(together) if type(together) is tuple else together.arithmetic.decide(of, together, 0)
+
+
+def largest(numbers: Sequence[int]) -> int:
+    """The place of the first of the largest numbers; where some are symbolic, a guard for each."""
+    plain = [x.arithmetic.values[x.place] if is_size(x) else x for x in cast("Any", numbers)]
+    at = max(range(len(plain)), key=plain.__getitem__)
+    for k, x in enumerate(numbers):
+        if k != at:
+            differs = x >= numbers[at] if k < at else x > numbers[at]
+            assert not differs
+    return at
+
+
+def _joined(sizes: Any, n: int) -> Any:
+    for x in (sizes, n):
+        if is_size(x):
+            return cast("SymbolicNumber", x).arithmetic.compute(_with, sizes, n)
+    return _with(sizes, n)
+
+
+def _with(sizes: tuple[int, ...], n: int) -> tuple[int, ...]:
+    return (*sizes, n)
 
 
 def _refused(*_: object) -> NoReturn:

@@ -26,8 +26,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ..core import policy
-from ..core.errors import AdjointError
-from ..core.spec import broadcast_shapes
+from ..core.spec import broadcast, broadcast_shapes
 from ..core.symbolic_sizes import shown
 from .program import Node, Program, Value
 
@@ -93,10 +92,10 @@ class _Region:
 
     def holds(self, space: Axes) -> bool:
         """Whether an index space equals this region's or broadcasts to it."""
-        try:
-            return space == self.space or broadcast_shapes(space, self.space) == self.space
-        except AdjointError:
-            return False
+        if space == self.space:
+            return True
+        sizes, conflict = broadcast((space, self.space))
+        return conflict is None and tuple(sizes) == self.space
 
     def take(self, later: _Region) -> None:
         """Add the steps of another region."""
@@ -229,7 +228,7 @@ class _Regions:
         first, second = self.regions[into], self.regions[other]
         reason = second.refuses(first)
         if not reason and first.space != second.space:
-            reason = f"{first.space} is not the index space {second.space}"
+            reason = f"{shown(first.space)} is not the index space {shown(second.space)}"
         outside = {self.find(n) for n in self.above[into]} - {other, into}
         if not reason and self.reaches(outside, other):
             reason = "a step that is no kernel's lies between"

@@ -48,6 +48,13 @@ class Value:
         self.array = array
         self.name = name
 
+    @staticmethod
+    def like(x: Value, spec: Spec) -> Value:
+        """A value of another spec in the place of `x`, which no node computes yet."""
+        made = object.__new__(Value)
+        made.spec, made.node, made.index, made.array, made.name = spec, None, x.index, None, x.name
+        return made
+
     @property
     def op(self) -> Op | None:
         """The op that computes it; None for inputs and constants."""

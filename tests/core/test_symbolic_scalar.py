@@ -8,7 +8,7 @@ import pytest
 
 from adjoint.core.errors import InvalidType, Unsupported
 from adjoint.core.symbolic_scalar import ScalarGraph, SymbolicFloat, is_lost
-from adjoint.core.symbolic_sizes import KernelGraph, least, most, step
+from adjoint.core.symbolic_sizes import KernelGraph, ask, largest, least, most, step
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
 
@@ -115,3 +115,33 @@ def test_a_float_of_a_size_that_is_taken_for_known_is_found() -> None:
     (n,) = graph.sizes((10,))
     assert is_lost(math.sqrt(n / 2)) and is_lost(float(np.float32(math.sqrt(n / 2))))
     assert not is_lost(math.nan) and not is_lost(math.inf - math.inf) and not is_lost(1.0)
+
+
+def test_the_largest_of_sizes_is_a_guard_for_each():
+    graph = KernelGraph()
+    n = graph.scalar(6)
+    assert largest([4, n, n * 2, 12]) == 2  # the first of equal ones
+    run = graph.function([n])
+    assert run(7) == (7,)
+    assert run(5) is None  # 12 is larger than 10
+    assert largest([3, 7, 7]) == 1
+
+
+def test_a_question_about_shapes_is_asked_again_for_others():
+    graph = KernelGraph()
+    n = graph.scalar(6)
+    asked = []
+
+    def question(shapes):
+        asked.append(shapes)
+        return shapes[1][0] > 4
+
+    assert ask(question, [(), (n, 3), (2,)])
+    assert not ask(question, [(9,), (n - 2,)])
+    run = graph.function([n])
+    assert asked == [[(), (6, 3), (2,)], [(9,), (4,)]]
+    assert run(5) == (5,)
+    assert asked[2:] == [[(), (5, 3), (2,)], [(9,), (3,)]]
+    assert run(4) is None
+    assert run(7) is None
+    assert ask(question, [(), (5,)]) and not ask(question, [(), (4,)])

@@ -252,6 +252,7 @@ class Compiled:
         # By shapes and strides.
         self._entries: SizedTable[KernelEntry | Pair] = SizedTable("calls of kernels")
         self._plans = {False: PlanFamily(), True: PlanFamily()}  # True: with outputs that are given
+        self._last: tuple[Any, KernelEntry | Pair] | None = None  # what `entry` gave, and for what
         self._flat: list[RowMajorPlan] = []  # the latest first
         self._flat_asked = 0
         self.cost = cost(kernel)  # of one element, in additions
@@ -316,8 +317,17 @@ class Compiled:
         shape: Sequence[int] | None = None,
         outs: Sequence[Array] | None = None,
     ) -> KernelEntry | Pair:
-        """The prepared call for arrays like these, with outputs like `outs` if those are given."""
-        return self._prepare(arrays, outs, shape)
+        """The prepared call for arrays like these, with outputs like `outs` if those are given. The
+        last one is kept: who asks whether a kernel may overwrite an input then binds it.
+        """
+        given: list[Any] = [(x.shape, x.strides, x.dtype) for x in arrays]
+        made = [(y.shape, y.strides, y.dtype, y.flags.writeable) for y in outs or ()]
+        key = given, shape if shape is None else tuple(shape), outs is None, made
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        entry = self._prepare(arrays, outs, shape)
+        self._last = key, entry
+        return entry
 
     def bound(self, arrays: Sequence[Array], space: Sequence[int]) -> BoundPlan | None:
         """The plan for arrays that are known to fit a space of these sizes; None where outputs are

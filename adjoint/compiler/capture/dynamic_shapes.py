@@ -8,7 +8,7 @@ from this record without running its Python again, unless a decision differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -137,6 +137,13 @@ class SymbolicArgumentSizes:
         ]
 
 
+class SizedLowering(Protocol):
+    """A capture that passes have gone through with symbols for its sizes."""
+
+    def step(self, sizes: Sequence[int]) -> Any:
+        """The lowered step for other sizes; None where they decide otherwise."""
+
+
 class ShapePolymorphicProgram:
     """A shape-polymorphic program: a capture with symbolic sizes."""
 
@@ -148,14 +155,24 @@ class ShapePolymorphicProgram:
         self.fixed = resized.fixed()
         self._asked = resized.asked
         self._numbers, self._run = resized.sizes.settle()
+        self.lowerings: list[SizedLowering] = []  # with symbolic sizes
+        self.why_not = ""  # there are none: a reason
+        self.again = False  # whether it was asked for other sizes than those of its capture
+        self.given: list[int] = []  # the sizes that it was asked for last
 
-    def captured_for(self, arguments: Sequence[Any]) -> Trace | None:
-        """Instantiate the capture for the sizes of these arguments; None where it does not allow
-        them.
+    def captured_for(self, arguments: Sequence[Any]) -> Any:
+        """Instantiate the capture for the sizes of these arguments: a `Trace`, or a step where one
+        of the lowerings fits. None where the capture does not allow them.
         """
         try:
             sizes = self._sizes_of(arguments)
-            return None if sizes is None else self._at(sizes)
+            if sizes is None:
+                return None
+            for each in self.lowerings:
+                step = each.step(self.given)
+                if step is not None:
+                    return step
+            return self._at(sizes)
         except (AdjointError, NotTraceable) as error:  # by an op that differs for other sizes
             if "compile" in debug.on:
                 debug.say("compile", f"captured anew for other sizes: {error}")
@@ -167,13 +184,42 @@ class ShapePolymorphicProgram:
         """
         if any(arguments[n]._data.shape[k] != x for n, k, x in self._known):
             return None
-        computed = self._run(*[arguments[n]._data.shape[k] for n, k in self._places])
+        given = [arguments[n]._data.shape[k] for n, k in self._places]
+        self.again, self.given = bool(self.given), given
+        computed = self._run(*given)
         if computed is None:
             return None
         sizes = dict(zip(self._numbers, computed, strict=True))
         fill = _Filled(sizes)
         agree = all(question(fill=fill) is answer for question, answer in self._asked)
         return sizes if agree else None
+
+    def symbolic(self, symbols: Sequence[Any]) -> tuple[Trace, list[tuple[Value, SizeInput]]]:
+        """The capture with symbols of another recording in the place of its sizes; numbers computed
+        from them are further states, which are returned with them.
+
+        Errors: Unsupported where a size stands for itself alone.
+        """
+        computed = self._run(*symbols)
+        if computed is None:
+            raise Unsupported("compile: symbols for the sizes decide otherwise")
+        sizes = dict(zip(self._numbers, computed, strict=True))
+        filled = _Filled(sizes)
+        count = self._captured.inputs.arguments - len(self._operands)
+        values = self._captured.program.inputs[count : count + len(self._operands)]
+        own = [filled.of(x) for x in values]
+        captured = self._with(filled)
+        captured.program.inputs += own
+        more = len(own)
+        inputs, assumptions = captured.inputs, captured.assumptions
+        captured = captured._replace(
+            inputs=inputs._replace(
+                states=[*inputs.states, *[None] * more], owners=[*inputs.owners, *[None] * more]
+            ),
+            assumptions=assumptions._replace(wants=[*assumptions.wants, *[False] * more]),
+        )
+        operands = [each._replace(size=filled.of(each.size)) for each in self._operands]
+        return captured, list(zip(own, operands, strict=True))
 
     def _at(self, sizes: dict[int, int]) -> Trace:
         """The capture with these sizes filled in."""
@@ -184,7 +230,13 @@ class ShapePolymorphicProgram:
         for value, each in zip(whole.inputs[count:], self._operands, strict=False):
             array = array_of(sizes[each.size.place], each.dtype)
             filled.values[value] = Value(spec_of(array), array=array)
-        program = filled.program(whole)
+        return self._with(filled)
+
+    def _with(self, filled: _Filled) -> Trace:
+        """The capture with what is `filled` in; without inputs that are computed from sizes."""
+        captured = self._captured
+        count = captured.inputs.arguments - len(self._operands)
+        program = filled.program(captured.program)
         del program.inputs[count : captured.inputs.arguments]
         step = captured.gradients.step
         more = len(self._operands)

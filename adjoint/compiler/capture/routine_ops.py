@@ -151,12 +151,24 @@ def give_final_states(graph: Program) -> int:
         if isinstance(op, RoutineBackward) and op.given[:2] == (True, False):
             number = len(node.inputs) - sum(op.given)
             step = getattr(op.written.routine, "final", None)
-            own_step = None if step is None else _of_step(node.inputs[number], step)
+            g = node.inputs[number]
+            own_step = None
+            if step is not None and _is_placed(g):
+                if not all(all_known(spec.shape) for spec in op.written.specs):
+                    raise Unsupported("a step of a recurrent layer, of which sizes say the number")
+                own_step = _of_step(g, step)
             if own_step is not None:
                 node.op = RoutineBackward(op.written, (False, True, *op.given[2:]))
                 node.inputs = (*node.inputs[:number], own_step, *node.inputs[number + 1 :])
                 made += 1
     return made
+
+
+def _is_placed(g: Value) -> bool:
+    """Whether a value is placed into a whole, or a permutation of that."""
+    while g.node is not None and isinstance(g.node.op, Permute):
+        [g] = g.node.values
+    return g.node is not None and isinstance(g.node.op, Place)
 
 
 def _of_step(g: Value, step: int) -> Value | None:

@@ -306,7 +306,7 @@ def _row(steps: Sequence[Step], native: bool, seconds: float, apart: int) -> Ste
 def _operations(step: Step) -> int:
     op = step.op
     if isinstance(op, Kernel):
-        return sum(map(elements, op.program.nodes))
+        return sum(map(elements, op.shown.nodes))
     if isinstance(op, Products):
         each = zip(op.divided(step.inputs), step.outputs, strict=True)
         return 2 * sum(int(multiply_adds(one, inputs, y)) for (one, inputs), y in each)

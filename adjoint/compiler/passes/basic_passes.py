@@ -11,8 +11,10 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...core import policy
+from ...core.errors import Unsupported
 from ...core.op import Op
 from ...core.spec import Spec, prod
+from ...core.symbolic_sizes import all_known, is_size
 from ...ir.compute import spec_of
 from ...ir.program import Node, Program, Value
 from ...ir.rewriting import rewriting
@@ -66,6 +68,10 @@ class Folds:
         constants = self.values.get(key)
         if constants is None:
             specs = _specs(op, inputs)
+            if not all(all_known(spec.shape) for spec in specs):
+                if op.view:
+                    return None
+                raise Unsupported(f"compile: {op.name} is a constant for each size")
             size = 0 if op.view else sum(prod(spec.shape) for spec in specs)
             if self.elements + size > policy.FOLDED_ELEMENTS:
                 return None
@@ -195,8 +201,18 @@ def _identity_of(op: Op) -> Hashable:
     try:
         hash(op)
     except TypeError:
-        return type(op), repr(op)
+        fields = getattr(type(op), "__dataclass_fields__", ())
+        return type(op), tuple([_form(getattr(op, name)) for name in fields])
     return op
+
+
+def _form(x: object) -> Hashable:
+    """Hashable key of an op's field, or of a part of one; equal for equal fields."""
+    if isinstance(x, (tuple, list)):
+        return type(x), tuple(map(_form, x))
+    if type(x) is slice:
+        return slice, _form(x.start), _form(x.stop), _form(x.step)
+    return x if is_size(x) else (type(x), repr(x))
 
 
 @rewriting
@@ -248,10 +264,11 @@ def drop_expansions(graph: Program) -> int:
     for node in graph.nodes:
         if not isinstance(node.op, Elementwise) or len(node.values) < 2:
             continue
-        if prod(node.output.shape) < policy.EXPANDED:
+        expanded = [x for x in node.values if x.node is not None and isinstance(x.node.op, Expand)]
+        if not expanded or prod(node.output.shape) < policy.EXPANDED:
             continue
         for i, x in enumerate(node.inputs):
-            if isinstance(x, Value) and x.node is not None and isinstance(x.node.op, Expand):
+            if isinstance(x, Value) and x in expanded and x.node is not None:
                 inputs = (*node.inputs[:i], x.node.inputs[0], *node.inputs[i + 1 :])
                 if _specs(node.op, inputs) == tuple(y.spec for y in node.outputs):
                     node.inputs = inputs

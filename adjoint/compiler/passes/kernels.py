@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backends import native
 from ...core import dispatch_log
-from ...core.errors import AdjointError, NotTraceable
+from ...core.errors import AdjointError, NotTraceable, Unsupported
 from ...core.op import Op
 from ...core.spec import Spec
+from ...core.symbolic_sizes import Filling, all_known, is_size
 from ...ir.compute import compute
 from ...ir.partition import regions
 from ...ir.program import Node, Program, Value, modules_of, take_apart
@@ -28,6 +29,7 @@ class Kernel(Op, abstract=True):
 
     library = "always"
     written_stays = False  # see `recompute`
+    late: Callable[[], Program] | None = None  # its program, where that in `program` has symbols
 
     def __init__(
         self,
@@ -60,6 +62,23 @@ class Kernel(Op, abstract=True):
         composite, self.program = composite_of(self.program)
         return composite
 
+    def resized(self, fill: Callable[[Any], Any]) -> Kernel:
+        """A node's op with the same kernels for other sizes."""
+        values = [*self.program.inputs, *(y for node in self.program.nodes for y in node.outputs)]
+        if all(all_known(x.spec.shape) for x in values):
+            return self
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        made.specs = fill(self.specs)
+        composite = self.composite
+        made.composite = composite.sized(fill, [fill(x) for x in composite.sources])
+        return made
+
+    @property
+    def shown(self) -> Program:
+        """The program in which all sizes are known: for reports. Others look at no sizes of it."""
+        return self.program if self.late is None else self.late()
+
     @property
     def name(self) -> str:
         """Name after the first ops."""
@@ -77,6 +96,39 @@ class Kernel(Op, abstract=True):
             values[node.output] = compute(node.op, args)
         outputs = tuple(values[y] for y in self.program.outputs)
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+def assert_refused(nodes: Sequence[Node], inputs: Sequence[Value]) -> None:
+    """Check that it is not for symbolic sizes only that nodes are no kernel: known ones would give
+    another program.
+
+    Errors: Unsupported.
+    """
+    from ...backends.native.lowering.composite import composite_of
+
+    symbols: list[Any] = [n for x in inputs for n in x.spec.shape if is_size(n)]
+    if not symbols:
+        return
+    fill = Filling(symbols[0].arithmetic.values)
+    outputs = [y for node in nodes for y in node.outputs]
+    try:
+        composite_of(program_of_sizes(Program(inputs, nodes, outputs), fill))
+    except (NotTraceable, AdjointError):
+        return
+    raise Unsupported(f"{nodes[0].op.name} is a kernel for known sizes only")
+
+
+def program_of_sizes(program: Program, fill: Callable[[Any], Any]) -> Program:
+    """A copy of a program whose sizes are symbols, with those that `fill` has."""
+    now: dict[Any, Any] = {x: Value(fill(x.spec), name=x.name) for x in program.inputs}
+    nodes = []
+    for node in program.nodes:
+        inputs = [now.get(x, x) if type(x) is Value else fill(x) for x in node.inputs]
+        nodes.append(Node(fill(node.op), inputs, [fill(y.spec) for y in node.outputs]))
+        nodes[-1].module = node.module
+        now.update(zip(node.outputs, nodes[-1].outputs, strict=True))
+    inputs, outputs = ([now[x] for x in each] for each in (program.inputs, program.outputs))
+    return Program(inputs, nodes, outputs)
 
 
 @rewriting
@@ -130,6 +182,7 @@ def fuse_kernels(
         try:
             op = kind(nodes, inputs, results, shown, copied)
         except (NotTraceable, AdjointError) as error:
+            assert_refused(nodes, inputs)
             if dispatch_log.on:
                 names = "_".join(node.op.name for node in nodes)
                 what = dispatch_log.named(names, [x.spec for x in inputs])

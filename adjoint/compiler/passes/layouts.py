@@ -150,6 +150,8 @@ class _Change:
         self.home: dict[Value, Value] = {}  # union-find of images: one of the same group, or itself
         self.convolutions: dict[Node, BlockedConvolution] = {}
         self.users, self.outputs = graph.users(), set(graph.outputs)
+        if not any(isinstance(node.op, ConvolutionOp) for node in graph.nodes):
+            return
         for node in graph.nodes:
             self._relate(node)
         if self.convolutions:

@@ -11,6 +11,7 @@ https://pytorch.org/functorch/stable/generated/functorch.compile.min_cut_remater
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 from ...core import policy
 from ...core.op import Op
 from ...core.spec import prod
+from ...core.symbolic_sizes import largest, most
 from ...ir.program import Node, Program, Value, take_apart
 from ...ir.rewriting import rewriting
 from .basic_passes import SAME, drop_dead, sort
@@ -333,7 +335,7 @@ def kept(
     if written_stays:
         free |= written
     free.update([root(x) for x in free])
-    least = max((x.nbytes for x in read), default=0) / policy.KEPT_SHARE
+    least = functools.reduce(most, [x.nbytes for x in read], 0) / policy.KEPT_SHARE
     free |= {x for x in read if x.nbytes <= least}
     read -= free
     flow: Flow = {}
@@ -432,12 +434,9 @@ def _behind_peak(graph: Program, home: Mapping[Node, int]) -> tuple[set[Node], i
         if end > begin:
             change[begin + 1] += x.nbytes
             change[end + 1] -= x.nbytes
-    live = most = at = 0
-    for i, more in enumerate(change):
-        live += more
-        if live > most:
-            most, at = live, i
-    return ({node for nodes in items[at:] for node in nodes} if at else set()), most
+    live = list(itertools.accumulate(change))
+    at = largest(live)
+    return ({node for nodes in items[at:] for node in nodes} if at else set()), live[at]
 
 
 def _items(graph: Program, home: Mapping[Node, int]) -> list[list[Node]]:

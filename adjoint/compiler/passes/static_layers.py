@@ -17,6 +17,7 @@ from ...backends import native
 from ...core.device import namespace_of
 from ...core.op import Op
 from ...core.spec import Spec
+from ...core.symbolic_sizes import ask
 from ...ir.program import Node, Program, Value, make
 from ...ir.rewriting import rewriting
 from ...ops.elementwise.arithmetic import Add, Mul, TrueDivide
@@ -211,24 +212,19 @@ def _is_grouped(op: Op) -> bool:
 
 def _rectified(node: Node, users: Users, outputs: set[Value]) -> tuple[Node, Node] | None:
     """A product and its ReLU as one node, and the product's node."""
-    from ...backends.native.lowering.bound import product_into
-
     source = node.values[0].node if isinstance(node.op, Relu) else None
     if source is None or not is_product(source):
         return None
     y = source.output
     if y in outputs or len(users[y]) != 1:
         return None
-    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*source.values, y)]
-    if product_into(source.op.library, arrays[:-1], arrays[-1], "relu") is None:
+    if not _is_generated(source, y, "relu"):
         return None
     return make(Layer(source.op, len(source.inputs), RECTIFIED), *source.inputs), source
 
 
 def _added(node: Node, sums: dict[Node, int]) -> tuple[Node, Node] | None:
     """A product and its addition to a sum as one node, and the product's node."""
-    from ...backends.native.lowering.bound import product_into
-
     if node not in sums:
         return None
     before, term = node.inputs[sums[node]], node.inputs[1 - sums[node]]
@@ -237,10 +233,24 @@ def _added(node: Node, sums: dict[Node, int]) -> tuple[Node, Node] | None:
         return None
     if len(source.inputs) > 2:  # a bias is added first
         return None
-    arrays = [np.empty(x.shape, x.spec.dtype.numpy) for x in (*source.values, term)]
-    if product_into(source.op.library, arrays[:-1], arrays[-1], ADD) is None:
+    if not _is_generated(source, term, ADD):
         return None
     return make(Layer(source.op, len(source.inputs), ADDED), *source.inputs, before), source
+
+
+def _is_generated(node: Node, y: Value, then: str) -> bool:
+    """Whether generated code computes a product into `y`, with what follows it: sizes decide."""
+    from ...backends.native.lowering.bound import product_into
+
+    values = *node.values, y
+    kinds = [x.spec.dtype.numpy for x in values]
+    library = node.op.library
+
+    def asked(shapes: list[tuple[int, ...]]) -> bool:
+        arrays = [np.empty(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+        return product_into(library, arrays[:-1], arrays[-1], then) is not None
+
+    return ask(asked, [x.shape for x in values])
 
 
 def is_product(node: Node) -> bool:

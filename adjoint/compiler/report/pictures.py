@@ -59,9 +59,9 @@ def snapshot(title: str, graph: Program, schedule: Schedule | None = None) -> Sn
             continue
         kernels += 1
         box = f"{node.op.name.replace('.', '')} {kernels}"
-        for each in node.op.program.nodes:
+        for each in node.op.shown.nodes:
             add_node(each, attributes, f"{module}.{box}" if module else box)
-        for own, outside in zip(node.op.program.outputs, node.outputs, strict=True):
+        for own, outside in zip(node.op.shown.outputs, node.outputs, strict=True):
             index_of[outside] = index_of[own]
     for i, y in enumerate(graph.outputs):
         if y in index_of:

@@ -66,6 +66,11 @@ class CompiledStep(Exclusive):
         """`nearly`: results may differ by rounding (`reassociate=True`). `reserve`: scratch memory
         shared with programs that run in turn.
         """
+        self.lower(captured, guards, nearly)
+        self.begin(reserve)
+
+    def lower(self, captured: Trace, guards: Guards, nearly: bool) -> None:
+        """Have passes make its segments; sizes may be symbols."""
         self.guards = guards
         self.lock = fork_safety.lock()
         self.captured = captured
@@ -82,23 +87,21 @@ class CompiledStep(Exclusive):
         step = captured.gradients.step
         self.seeds = () if step is None else step.outputs
         self.checked = dict(zip(graph.outputs[end:], captured.assumptions.errors, strict=True))
-        # Values kept for a pending backward belong to their call, and are not in shared memory.
-        self.shares = reserve is not None and not self.tangents
-        self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         if not set(graph.inputs).isdisjoint(self.gradients):
             raise Unsupported("compile: a gradient that is another tensor; give backward its clone")
         self.owned = self._owned(graph)
         self.reads = self._reads(graph)
         # Tensors from outside that it reads or writes, gradients excepted, for a later backward.
         self.outside = [x for x in captured.inputs.states if x is not None and self.tangents]
-        self.wanting = [
-            (x, requires_grad, hooks_of(x))
-            for x, requires_grad in zip(
-                captured.inputs.states, captured.assumptions.wants, strict=True
-            )
-            if x is not None
-        ]
+        pairs = zip(captured.inputs.states, captured.assumptions.wants, strict=True)
+        self.wanting = [(x, wants, hooks_of(x)) for x, wants in pairs if x is not None]
         self._divide(graph, nearly)
+
+    def begin(self, reserve: ArenaPool | None) -> None:
+        """Bind it to memory for the first time."""
+        # Values kept for a pending backward belong to their call, and are not in shared memory.
+        self.shares = reserve is not None and not self.tangents
+        self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         self.others = [self]
         self.lease: Any = lambda: None  # weak reference to the pending call that uses the buffers
         release_memory()  # cached by eager calls, which would add to the program's

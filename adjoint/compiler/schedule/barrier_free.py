@@ -4,6 +4,7 @@ waiting for each other.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections import Counter
@@ -14,13 +15,14 @@ from ...backends import native
 from ...core import policy
 from ...core.errors import AdjointError, NotTraceable
 from ...core.spec import prod
+from ...core.symbolic_sizes import most
 from ...ir.program import Node, Program, Value
 from ...ir.rewriting import rewriting
 from ...ops.shape.joining import Cat
 from ..passes.basic_passes import PRODUCTS
 from ..passes.batched_gemm import work_of
 from ..passes.fusion_roles import REDUCING
-from ..passes.kernels import Kernel
+from ..passes.kernels import Kernel, assert_refused
 
 if TYPE_CHECKING:
     from .steps import Step
@@ -44,14 +46,14 @@ def gather_rows(graph: Program) -> int:
     if size > policy.REGION_BYTES or not native.load():
         return 0
     work = {node: _work(node) for node in nodes}
-    if max(work.values(), default=0) > policy.REGION_MOST:
+    if functools.reduce(most, work.values(), 0) > policy.REGION_MOST:
         return 0
     counts: Counter[int] = Counter()
     for node in nodes:
         if _is_by_rows(node):
             counts[_rows(node.outputs[0])] += work[node]
-    [(rows, most)] = counts.most_common(1) or [(0, 0)]
-    if rows < 2 or most < policy.REGION_LEAST:
+    [(rows, whole)] = counts.most_common(1) or [(0, 0)]
+    if rows < 2 or whole < policy.REGION_LEAST:
         return 0
     graph.rows = rows
     changes: dict[Value, Value] = {}
@@ -88,6 +90,7 @@ def _split(node: Node, rows: int, changes: dict[Value, Value]) -> list[Node]:
         try:
             kernel = Kernel(nodes, inputs, outputs, inputs, again)
         except (NotTraceable, AdjointError):
+            assert_refused(nodes, inputs)
             return []
         made.append(Node(kernel, [value_of[x] for x in inputs], kernel.specs))
         made[-1].module = node.module

@@ -49,12 +49,8 @@ class Step:
     def __init__(self, op: Op, inputs: Sequence[Any], outputs: Sequence[Value]) -> None:
         self.op = op
         self.inputs = tuple(inputs)
+        self.values = tuple([x for x in self.inputs if isinstance(x, Value)])  # without numbers
         self.outputs = tuple(outputs)
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """The inputs that are no Python numbers."""
-        return tuple(x for x in self.inputs if isinstance(x, Value))
 
     def moved(self, y: np.ndarray) -> list[tuple[Value, Any]]:
         """Inputs that are only moved to the output, each with the part of the output's array `y`

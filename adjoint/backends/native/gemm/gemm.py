@@ -98,6 +98,7 @@ def address(dtype: str = "float32") -> int | None:
     return None if compiled is None else compiled.gemm
 
 
+@functools.cache
 def is_available(dtype: Any) -> bool:
     """Whether products of this dtype can be computed here."""
     return dtype.name in _ELEMENTS and _code(dtype.name) is not None

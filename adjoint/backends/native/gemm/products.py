@@ -384,13 +384,15 @@ def _build_generated(p: PlannedProduct, workers: int, turned: bool = False) -> g
                 shapes.append(shape)
             starts = (row * p.a[-2], column * p.b[-1], row * whole[-2] + column, column)
             places.append((shapes.index(shape), *starts))
-    offsets = np.zeros((count, 1, gemm.TASK_WORDS), np.int64)
-    for word, strides in ((1, p.a), (2, p.b), (3, whole)):
-        at: Any = np.zeros(1, np.int64)
-        for n, step in zip(p.batch, strides, strict=False):
-            at = np.add.outer(at, np.arange(n) * step)
-        offsets[:, 0, word] = at.reshape(-1)
-    tasks = (offsets + np.array(places, np.int64)).reshape(-1, gemm.TASK_WORDS)
+    tasks: Any = np.array(places, np.int64)
+    if count != 1:
+        offsets = np.zeros((count, 1, gemm.TASK_WORDS), np.int64)
+        for word, strides in ((1, p.a), (2, p.b), (3, whole)):
+            at: Any = np.zeros(1, np.int64)
+            for n, step in zip(p.batch, strides, strict=False):
+                at = np.add.outer(at, np.arange(n) * step)
+            offsets[:, 0, word] = at.reshape(-1)
+        tasks = (offsets + tasks).reshape(-1, gemm.TASK_WORDS)
     tasks[:, 1:] *= p.dtype.itemsize
     pool = default_pool() if workers > 1 else None
     product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2], mode)

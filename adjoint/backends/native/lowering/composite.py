@@ -17,7 +17,7 @@ from ....core.errors import NotTraceable
 from ....core.sized_tables import SizedTable
 from ....core.spec import prod
 from ....core.symbolic_scalar import ScalarGraph
-from ....core.symbolic_sizes import SYMBOLS, all_known
+from ....core.symbolic_sizes import SYMBOLS, all_known, is_size
 from ....ir.compute import quietly
 from ....ir.partition import PlannedKernel, kernels
 from ....ir.passes import unused_inputs, without_reshapes
@@ -493,6 +493,10 @@ def composite_of(program: Program) -> tuple[Composite, Program]:
 
     Errors: NotTraceable for what cannot be written as kernels.
     """
+    values = [*program.inputs, *(y for node in program.nodes for y in node.outputs)]
+    symbols: list[Any] = [n for x in values for n in x.spec.shape if is_size(n)]
+    if symbols:
+        return Composite(program, arithmetic=symbols[0].arithmetic), program
     key = _structure_of(program)
     if key is None:
         return Composite(program), program
