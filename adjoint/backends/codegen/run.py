@@ -323,8 +323,9 @@ class Compiled:
         given: list[Any] = [(x.shape, x.strides, x.dtype) for x in arrays]
         made = [(y.shape, y.strides, y.dtype, y.flags.writeable) for y in outs or ()]
         key = given, shape if shape is None else tuple(shape), outs is None, made
-        if self._last is not None and self._last[0] == key:
-            return self._last[1]
+        last = self._last  # other threads may set it meanwhile
+        if last is not None and last[0] == key:
+            return last[1]
         entry = self._prepare(arrays, outs, shape)
         self._last = key, entry
         return entry
