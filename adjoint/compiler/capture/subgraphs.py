@@ -168,14 +168,15 @@ class Subgraph:
 
 
 def _are_alike(program: Program, filled: Program) -> bool:
-    """Whether no symbolic size was in a program that was filled."""
-    pairs = zip(program.nodes, filled.nodes, strict=True)
-    return all(
-        a.op is b.op
-        and not any(isinstance(x, SymbolicNumber) for x in a.inputs)
-        and [y.spec for y in a.outputs] == [y.spec for y in b.outputs]
-        for a, b in pairs
-    ) and [x.spec for x in program.inputs] == [x.spec for x in filled.inputs]
+    """Whether no symbolic size was in a program that was filled: all of it is the same then, by
+    identity, since to compare sizes is to decide by them.
+    """
+    values = [*zip(program.inputs, filled.inputs, strict=True)]
+    for a, b in zip(program.nodes, filled.nodes, strict=True):
+        if a.op is not b.op or any(isinstance(x, SymbolicNumber) for x in a.inputs):
+            return False
+        values += zip(a.outputs, b.outputs, strict=True)
+    return all(x.spec is y.spec for x, y in values)
 
 
 def _has_node(x: TensorBase) -> bool:
