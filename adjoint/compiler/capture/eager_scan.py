@@ -9,6 +9,7 @@ cannot be captured is run by Python, as is what would be captured again and agai
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import types
@@ -47,6 +48,7 @@ from .step_capture import CAPTURING
 from .subgraphs import Subgraph, keep, leading, pullback
 
 _in_python = config.read("ADJOINT_SCAN") == "python"
+_EVENTS = os.path.join(os.path.dirname(threading.__file__), "asyncio")  # calls users' code back
 _codes: dict[int, KeptFunctions] = {}  # by the ids of codes, the last used last
 _lock = fork_safety.lock()
 
@@ -377,15 +379,21 @@ class _KeptTurn:
 
 
 def _others_run() -> bool:
-    """Whether other threads are in the user's code, or in this package: they may read tensors."""
+    """Whether other threads are in the user's code, or in this package, or wait to call it at any
+    time: they may read tensors.
+    """
     if threading.active_count() == 1:
         return False
     own = threading.get_ident()
-    ours = {x.ident for x in threading.enumerate() if x.name.startswith(WORKER)}
+    threads = threading.enumerate()
+    if any(isinstance(x, threading.Timer) for x in threads):
+        return True
+    ours = {x.ident for x in threads if x.name.startswith(WORKER)}
     for number, frame in sys._current_frames().items():
         stack: Any = None if number == own or number in ours else frame
         while stack is not None:
-            if is_users(stack.f_code) or stack.f_code.co_filename.startswith(OURS):
+            file = stack.f_code.co_filename
+            if is_users(stack.f_code) or file.startswith((*OURS, _EVENTS)):
                 return True
             stack = stack.f_back
     return False

@@ -2,8 +2,10 @@
 gives that runs the turns.
 """
 
+import asyncio
 import functools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -513,3 +515,41 @@ def test_it_can_be_switched_off():
     assert counts() == (0, 0)
     with pytest.raises(InvalidArgument):
         ad.scan(body, ad.ones(3), ad.ones(100, 3), unroll=0)
+
+
+@pytest.mark.parametrize("kind", ["timer", "events", "sleeps in C"])
+def test_a_thread_that_may_call_users_code_meanwhile_puts_a_capture_off(kind, request):
+    """Tensors of modules hold symbols while a body is captured: who wakes then must not see it."""
+    layer = ad.nn.Linear(3, 3)
+
+    def body(c, x):
+        return layer(c) + x, c.sum()
+
+    done = threading.Event()
+    if kind == "timer":
+        other = threading.Timer(1000, done.set)
+        stop = other.cancel
+    elif kind == "events":
+        loop = asyncio.new_event_loop()
+        other = threading.Thread(target=loop.run_forever)
+        request.addfinalizer(loop.close)
+
+        def stop():
+            loop.call_soon_threadsafe(loop.stop)
+    else:
+        other = threading.Thread(target=done.wait)
+        stop = done.set
+    before = counts()[0]
+    other.start()
+    try:
+        while kind == "events" and not loop.is_running():
+            time.sleep(0.001)
+        for _ in range(2):
+            scanned = ad.scan(body, ad.ones(3), ad.ones(100, 3))
+            assert scanned[1].shape == (100,)
+        assert counts()[0] == before + (kind == "sleeps in C")
+    finally:
+        stop()
+        other.join()
+    ad.scan(body, ad.ones(3), ad.ones(100, 3))
+    assert counts()[0] == before + 1
