@@ -115,7 +115,8 @@ def sparse_csr_tensor(
     It has memory of its own; gradients flow to `values`. Indices are always checked: columns grow
     within a row.
 
-    Shapes: `crow_indices` (rows + 1,), `col_indices` and `values` (entries,).
+    Shapes: `crow_indices` (rows + 1,), `col_indices` (entries,), `values` (entries, dense
+    dimensions ...).
     Errors: InvalidArgument for indices that are none of such a matrix; ShapeError for other shapes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse_csr_tensor.html
 
@@ -147,7 +148,8 @@ def sparse_csc_tensor(
     It has memory of its own; gradients flow to `values`. Indices are always checked: rows grow
     within a column.
 
-    Shapes: `ccol_indices` (columns + 1,), `row_indices` and `values` (entries,).
+    Shapes: `ccol_indices` (columns + 1,), `row_indices` (entries,), `values` (entries, dense
+    dimensions ...).
     Errors: InvalidArgument for indices that are none of such a matrix; ShapeError for other shapes.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.sparse_csc_tensor.html
 
@@ -157,7 +159,7 @@ def sparse_csc_tensor(
             [3., 0.]])
     """
     given = _values_of(values, dtype)
-    turned = None if size is None else tuple(size)[::-1]
+    turned = None if size is None else (*tuple(size)[1::-1], *tuple(size)[2:])
     pattern = _compressed("sparse_csc_tensor", ccol_indices, row_indices, given, turned, device)
     return _made(pattern.transposed(), given.clone(), requires_grad)
 
@@ -170,20 +172,22 @@ def _compressed(name: str, begins: Any, others: Any, given: Any, size: Any, devi
     by_rows = name == "sparse_csr_tensor"
     begin, other = ("crow", "col") if by_rows else ("ccol", "row")
     line, layout = ("row", "csr") if by_rows else ("column", "csc")
-    if crow.ndim != 1 or columns.ndim != 1 or given.ndim != 1 or not len(crow):
+    if crow.ndim != 1 or columns.ndim != 1 or not given.ndim or not len(crow):
         raise ShapeError(
-            f"{name}: {begin}_indices {crow.shape}, {other}_indices {columns.shape} and values "
-            f"{tuple(given.shape)} must have one dimension each (batches and dense dimensions are "
-            f"not here), {begin}_indices at least one element"
+            f"{name}: {begin}_indices {crow.shape} and {other}_indices {columns.shape} must have "
+            f"one dimension each (batches are not here), {begin}_indices at least one element, and "
+            f"values {tuple(given.shape)} one at least"
         )
+    rest = tuple(given.shape[1:])
     if size is None:
-        size = (len(crow) - 1, int(columns.max()) + 1 if len(columns) else 0)
+        size = (len(crow) - 1, int(columns.max()) + 1 if len(columns) else 0, *rest)
     size = tuple(int(n) for n in size)
-    if len(size) != 2 or len(crow) != size[0] + 1 or len(columns) != given.shape[0]:
+    alike = size[2:] == rest and len(columns) == given.shape[0]
+    if len(size) != 2 + len(rest) or len(crow) != size[0] + 1 or not alike:
         raise ShapeError(
-            f"{name}: a matrix of size {size if by_rows else size[::-1]} has {line}s + 1 "
-            f"{begin}_indices, and as many values as {other}_indices; got {len(crow)}, "
-            f"{given.shape[0]} and {len(columns)}"
+            f"{name}: a matrix of size {size if by_rows else (*size[1::-1], *size[2:])} has "
+            f"{line}s + 1 {begin}_indices, as many values as {other}_indices, and values end with "
+            f"its dense sizes; got {len(crow)}, {tuple(given.shape)} and {len(columns)}"
         )
     counts = np.diff(crow)
     if crow[0] != 0 or crow[-1] != len(columns) or bool((counts < 0).any()):
@@ -192,9 +196,9 @@ def _compressed(name: str, begins: Any, others: Any, given: Any, size: Any, devi
             f"entries, {len(columns)}"
         )
     rows = np.repeat(np.arange(size[0]), counts)
-    assert_inside(name, columns[None], size[1:])
+    assert_inside(name, columns[None], size[1:2])
     indices = np.stack([rows, columns])
-    if not bool((np.diff(numbered(indices, size)) > 0).all()):
+    if not bool((np.diff(numbered(indices, size[:2])) > 0).all()):
         raise InvalidArgument(
             f"{name}: {other}_indices must be sorted and distinct in each {line}; use "
             f"sparse_coo_tensor, coalesce() and to_sparse_{layout}()"

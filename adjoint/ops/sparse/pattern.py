@@ -156,10 +156,10 @@ class Pattern:
 
     def transposed(self) -> Pattern:
         """The pattern of the transposed matrix, of CSR as CSC and of CSC as CSR."""
-        rows, columns = self.shape
+        rows, columns, *rest = self.shape
         was_rows = self.layout is sparse_csr
         kept = sparse_csc if was_rows else sparse_csr
-        return Pattern(self.indices[::-1], (columns, rows), not was_rows, kept, self.crow)
+        return Pattern(self.indices[::-1], (columns, rows, *rest), not was_rows, kept, self.crow)
 
     def as_coordinates(self) -> Pattern:
         """The pattern as COO."""

@@ -80,6 +80,8 @@ def to_sparse(
         _refuse_layout("to_sparse", layout)
     ndim = self.ndim
     n = ndim - (dense_dim or 0) if sparse_dim is None else sparse_dim
+    if sparse_dim is None and dense_dim is None and is_sparse(self):
+        n = self._data.pattern.sparse_dim
     if not (isinstance(n, int) and n <= ndim and (n > 0 or (n == 0 == ndim))):
         raise InvalidArgument(
             f"to_sparse: sparse_dim must be from 1 to {ndim}, the number of dimensions, got {n}"
@@ -120,7 +122,7 @@ def to_sparse_coo(self: Tensor) -> Tensor:
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The matrix as a sparse tensor of layout sparse_csr.
 
-    Shapes: two dimensions.
+    Shapes: two dimensions, and `dense_dim` dense ones behind them.
     Errors: LayoutError for others.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to_sparse_csr.html
 
@@ -140,7 +142,7 @@ def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
     """The matrix as a sparse tensor of layout sparse_csc.
 
-    Shapes: two dimensions.
+    Shapes: two dimensions, and `dense_dim` dense ones behind them.
     Errors: LayoutError for others.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to_sparse_csc.html
 
@@ -159,12 +161,13 @@ def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Tensor:
 
 def _matrix(name: str, x: Any, dense_dim: int | None) -> Any:
     """A sparse matrix, all of whose dimensions are sparse."""
-    found: Any = x if is_sparse(x) else to_sparse(x)
+    found: Any = x if is_sparse(x) else to_sparse(x, dense_dim=dense_dim)
     pattern = found._data.pattern
-    if pattern.sparse_dim != 2 or pattern.rest or dense_dim:
+    if pattern.sparse_dim != 2 or dense_dim not in (None, len(pattern.rest)):
         raise LayoutError(
-            f"{name}: is for matrices (batches and dense dimensions are not here), got "
-            f"shape {tuple(x.shape)} with {pattern.sparse_dim} sparse dimensions; use to_sparse()"
+            f"{name}: is for matrices (batches are not here), got shape {tuple(x.shape)} with "
+            f"{pattern.sparse_dim} sparse dimensions and {len(pattern.rest)} dense ones; use "
+            "to_sparse(), or dense_dim="
         )
     return found
 

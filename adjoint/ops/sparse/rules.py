@@ -118,7 +118,9 @@ def _permute(op: Any, x: Any) -> Any:
     pattern = x._data.pattern
     axes, n = op.axes, pattern.sparse_dim
     if pattern.layout is not sparse_coo:
-        found = pattern if axes == (0, 1) else pattern.transposed()
+        if axes[2:] != tuple(range(2, len(axes))):
+            return None
+        found = pattern if axes[:2] == (0, 1) else pattern.transposed()
         return build(found, entries(x).clone())
     if any((axis < n) != (place < n) for place, axis in enumerate(axes)):
         return None

@@ -108,6 +108,37 @@ def test_files(tmp_path):
     assert str(x.float()) == str(theirs.float()).replace("torch.", "adjoint.")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+@pytest.mark.parametrize("shape", [(4, 3, 2), (1, 15, 3, 2), (3, 4, 0), (0, 3, 2), (3, 0, 1)])
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_dense_dimensions(shape, layout):
+    full = matrix(shape)
+    to = f"to_sparse_{layout}"
+    x = getattr(full, to)(dense_dim=len(shape) - 2)
+    theirs = getattr(torch.tensor(full.numpy()), to)(dense_dim=len(shape) - 2)
+    begins, others = ("crow_indices", "col_indices")
+    if layout == "csc":
+        begins, others = ("ccol_indices", "row_indices")
+    assert x.dense_dim() == len(shape) - 2 and x.sparse_dim() == 2 and x.shape == shape
+    for name in (begins, others, "values"):
+        assert getattr(x, name)().tolist() == getattr(theirs, name)().tolist()
+    parts = getattr(x, begins)(), getattr(x, others)(), x.values()
+    made = getattr(ad, f"sparse_{layout}_tensor")(*parts, shape)
+    for y in (x, made, x.clone(), x.to_sparse_coo(), x.to_sparse_csr(), x.to_sparse_csc()):
+        assert ad.equal(y.to_dense(), full)
+    for found, expected in ((x + x, full + full), (x * 2, full * 2), (x * x, full * full)):
+        assert found.layout is x.layout and ad.equal(found.to_dense(), expected)
+    turned = x.transpose(0, 1)
+    assert turned.layout is not x.layout and ad.equal(turned.to_dense(), full.transpose(0, 1))
+    with pytest.raises((LayoutError, ShapeError)):
+        x @ full
+    with pytest.raises(ShapeError, match="dense sizes"):
+        getattr(ad, f"sparse_{layout}_tensor")(*parts, (*shape[:2], *shape[2:], 7))
+    values = x.values().detach().clone().requires_grad_()
+    getattr(ad, f"sparse_{layout}_tensor")(*parts[:2], values, shape).to_dense().sum().backward()
+    assert ad.equal(values.grad, ad.ones_like(values))
+
+
 def test_what_is_no_matrix_of_columns_is_refused():
     for error, begins, rows, size in (
         (InvalidArgument, [0, 1, 3], [0, 1, 0], (2, 2)),
