@@ -42,9 +42,6 @@ EXCEPTIONS = {
          "is_vulkan", "is_xla", "is_xpu"),
         "constants of the class: False",
     ),
-    **dict.fromkeys(
-        ("ccol_indices", "row_indices"), "no tensors have that layout: refused at once"
-    ),
     "__reduce_ex__": "Python's own, which asks __reduce__",
     "_assert_async": "asks bool(input), which is to give a bool",
 }  # fmt: skip

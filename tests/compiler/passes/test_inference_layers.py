@@ -240,13 +240,13 @@ def test_primitives_are_planned_for_one_thread(monkeypatch):
     library = onednn.library()
     if library.threads is None:
         pytest.skip("oneDNN without OpenMP")
-    seen, make = [], onednn.primitive
+    seen, make = [], onednn.described_by
 
-    def primitive(*arguments, **options):
+    def described_by(*arguments, **options):
         seen.append(library.threads[1]())
         return make(*arguments, **options)
 
-    monkeypatch.setattr(onednn, "primitive", primitive)
+    monkeypatch.setattr(onednn, "described_by", described_by)
     layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.ConvTranspose2d(8, 4, 2, 2))
     freeze(nn.Sequential(layers, nn.Linear(8, 5)), ad.randn(1, 3, 10, 10))(ad.randn(1, 3, 10, 10))
     assert len(seen) >= 4 and set(seen) == {1}
