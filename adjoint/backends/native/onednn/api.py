@@ -403,15 +403,11 @@ class Description(_Owned):
     def __init__(self, handle: c_void_p, what: object, implementation: str) -> None:
         super().__init__(handle)
         self.what, self.implementation = what, implementation
-        self._memories: dict[tuple[int, int], Descriptor] = {}
 
     def memory(self, query: int, index: int) -> Descriptor:
-        """A memory that it asks for."""
-        kept = self._memories.get((query, index))
-        if kept is None:
-            handle = library().dll.dnnl_primitive_desc_query_md(self.handle, query, index)
-            kept = self._memories[query, index] = _Lent(c_void_p(handle), self)
-        return kept
+        """A memory that it asks for, which keeps this description."""
+        handle = library().dll.dnnl_primitive_desc_query_md(self.handle, query, index)
+        return _Lent(c_void_p(handle), self)
 
 
 class Primitive(_Owned):
