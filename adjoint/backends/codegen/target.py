@@ -54,6 +54,11 @@ class Target:
         # A context of its own: what a context knows (types, numbers, names) stays until it goes.
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = self.triple
+        # None throws, or is thrown through, so none needs tables of frames: whoever throws reads
+        # those of all code, and the C library aborts the process where such code was freed.
+        for each in module.functions:
+            if not each.is_declaration:
+                each.add_function_attribute("nounwind")
         _passes(self.effort > 0).run(module, _builder(self))
         return module
 
