@@ -54,8 +54,8 @@ class Target:
         # A context of its own: what a context knows (types, numbers, names) stays until it goes.
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = self.triple
-        # None throws, or is thrown through, so none needs tables of frames: whoever throws reads
-        # those of all code, and the C library aborts the process where such code was freed.
+        # None throws, or is thrown through, so none needs tables of frames, which would be in a
+        # list that each C++ exception of the process reads.
         for each in module.functions:
             if not each.is_declaration:
                 each.add_function_attribute("nounwind")
