@@ -390,8 +390,8 @@ class FunctionBody:
         """A scalar integer, of which LLVM shall not know how it was made."""
         return self.emit(x.elem, 0, f'call {x.type} asm "", "=r,0"({x.type} {x.ref})')
 
-    def function(self, header: str, result: Reg | None = None, attributes: str = "nounwind") -> str:
-        """The text of a function with this body."""
+    def function(self, header: str, result: Reg | None = None, attributes: str = "") -> str:
+        """The text of a function with this body; that none throws is added for all (target.py)."""
         end = f"ret {result.type} {result.ref}" if result else "ret void"
         lines = ["entry:", *self.allocas, *self.lines, end]
-        return "define " + header + f" {attributes} {{\n" + "\n".join(lines) + "\n}"
+        return "\n".join([f"define {header} {attributes} {{", *lines, "}"])

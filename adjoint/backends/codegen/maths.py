@@ -104,7 +104,7 @@ def _define(module: Module, symbol: str, name: str, types: list[tuple[str, int]]
             result = FUNCTIONS[name](b, *args)
         parameters = ", ".join(f"{a.type} {a.ref}" for a in args)
         header = f"internal {type_name(elem, lanes)} @{symbol}({parameters})"
-        alone.functions[symbol] = b.function(header, result, "alwaysinline nounwind")
+        alone.functions[symbol] = b.function(header, result, "alwaysinline")
         _texts[key] = (alone.functions, alone.declarations)
     functions, declarations = _texts[key]
     module.functions.update(functions)
@@ -132,9 +132,7 @@ def libm(
             inner.put(result, inner.emit(x.elem, x.lanes, text))
         parameters = ", ".join(f"{a.type} {a.ref}" for a in given)
         header = f"internal {x.type} @{symbol}({parameters})"
-        b.module.functions[symbol] = inner.function(
-            header, inner.get(result), "noinline cold nounwind"
-        )
+        b.module.functions[symbol] = inner.function(header, inner.get(result), "noinline cold")
     return b.call(symbol, x.elem, x.lanes, [*args, mask, other])
 
 

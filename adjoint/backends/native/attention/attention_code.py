@@ -174,7 +174,7 @@ class _Kernel:
         with b.loop(Reg(b, "i64", 0, "%begin"), Reg(b, "i64", 0, "%end")) as chunk:
             self.chunk(chunk)
         header = f"void @{self.name}(i64 %begin, i64 %end, ptr %words)"
-        text = b.function(header, attributes='nounwind "probe-stack"="inline-asm"')
+        text = b.function(header, attributes='"probe-stack"="inline-asm"')
         self.tiles.module.functions[self.name] = text
 
     def chunk(self, chunk: Reg) -> None:

@@ -77,5 +77,5 @@ class ProductWriter:
             kind = kind.removeprefix("internal ")
         header = f"{kind} @{name}({parameters})"
         # Large frames touch each page of the stack, so that its end is noticed.
-        attributes = 'nounwind "probe-stack"="inline-asm"'
+        attributes = '"probe-stack"="inline-asm"'
         self.module.functions[name] = b.function(header, result, attributes)

@@ -267,24 +267,22 @@ def cholesky(x: Any) -> Any:
     """The lower factors of a batch of small matrices; NotImplemented where NumPy is to make them:
     few or large ones, other dtypes, and one that is not positive definite.
     """
-    if not are_many(x):
-        return NotImplemented
-    a = _row_major(x)
-    n, count = a.shape[-1], math.prod(a.shape[:-2])
-    routine = (_write_cholesky, _ELEMS[a.dtype])
-    work = n * n * (8 + n // 4)
-    return compute(routine, (a,), a.shape, a.dtype, (n, count), _units(count, a.dtype), work)
+    return _of_each(_write_cholesky, x, lambda n: n * n * (8 + n // 4))
 
 
 def inverse(x: Any) -> Any:
     """The inverses of a batch of small matrices; NotImplemented likewise, where one is singular."""
+    return _of_each(_write_inverse, x, lambda n: n * n * (16 + n))
+
+
+def _of_each(write: Callable[[str], MachineFunction], x: Any, work: Callable[[int], int]) -> Any:
+    """A matrix for each of a batch, by a routine that does so much `work` for one of n rows."""
     if not are_many(x):
         return NotImplemented
     a = _row_major(x)
     n, count = a.shape[-1], math.prod(a.shape[:-2])
-    routine = (_write_inverse, _ELEMS[a.dtype])
-    work = n * n * (16 + n)
-    return compute(routine, (a,), a.shape, a.dtype, (n, count), _units(count, a.dtype), work)
+    routine = (write, _ELEMS[a.dtype])
+    return compute(routine, (a,), a.shape, a.dtype, (n, count), _units(count, a.dtype), work(n))
 
 
 def solution(x: Any, y: Any) -> Any:

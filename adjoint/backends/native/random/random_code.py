@@ -103,7 +103,7 @@ class _RandomWriter:
     def _end(self, name: str, b: FunctionBody, result: Reg | None = None) -> None:
         kind = result.type if result else "void"
         header = f"internal {kind} @.{name}(ptr %source)"
-        self.module.functions[name] = b.function(header, result, "noinline nounwind")
+        self.module.functions[name] = b.function(header, result, "noinline")
 
     @staticmethod
     def _load(b: FunctionBody, pointer: Reg, at: Reg | int, elem: str, lanes: int = 0) -> Reg:

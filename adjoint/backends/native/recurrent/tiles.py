@@ -184,7 +184,7 @@ class Tiles:
                 at = b.at(scratch, (r * self.columns + n) * self.bytes)
                 self._put(b, b.get(slot), at)
         header = ", ".join(f"{p.type} {p.ref}" for p in parameters)
-        return b.function(f"internal void @{name}({header})", attributes="noinline nounwind")
+        return b.function(f"internal void @{name}({header})", attributes="noinline")
 
     def _multiply(
         self,
