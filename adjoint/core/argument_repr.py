@@ -3,7 +3,7 @@
 >>> class Steps:
 ...     def __init__(self, size, gamma=0.1, last=-1):
 ...         self.size, self.gamma, self.done = size, gamma, 4
-...     _shown = ("done",)
+...     _in_repr = ("done",)
 ...     __repr__ = argument_repr
 >>> Steps(30)
 Steps(size=30, done=4)
@@ -26,13 +26,13 @@ def argument_repr(x: object) -> str:
     """`Name(argument=value, ...)`, to be put into a class as `__repr__`.
 
     Arguments of the constructor are shown that the object keeps under their name, with or without
-    `_` in front, and that are not the default; behind them attributes of `_shown`. Nothing is
+    `_` in front, and that are not the default; behind them attributes of `_in_repr`. Nothing is
     computed: tensors and arrays are told by their shapes, functions by their names, other objects
     by their classes.
     """
     kind: Any = type(x)
     kept: Mapping[str, Any] = getattr(x, "__dict__", {})
-    shown = getattr(kind, "_shown", ())
+    shown = getattr(kind, "_in_repr", ())
     texts = []
     for name, default in _arguments(kind):
         if name in shown:
@@ -61,19 +61,20 @@ def _is_default(value: object, default: object) -> bool:
     )
 
 
-def _short(value: Any, longest: int = 40) -> str:
-    """A value in so many characters, by no code of a user's class."""
+def _short(value: Any, longest: int = 40, depth: int = 2) -> str:
+    """A value in so many characters, by no code of a user's class; lists in so many others."""
     kind = type(value)
     if kind in _PLAIN:
         text = repr(value)
         return text if len(text) <= longest else f"{text[: longest - 4]}...{text[-1]}"
-    if kind in (list, tuple):
-        if len(value) <= 4:
-            inside = ", ".join(map(_short, value))
-            return f"[{inside}]" if kind is list else f"({inside})"
-        return f"<{len(value)} items>"
-    if kind is dict:
-        return f"<{', '.join(map(str, value))}>" if len(value) <= 4 else f"<{len(value)} items>"
+    if kind in (list, tuple, dict):
+        if len(value) > 4 or not depth:
+            return f"<{len(value)} items>"
+        inside = ", ".join(
+            each if kind is dict and type(each) is str else _short(each, longest, depth - 1)
+            for each in value
+        )
+        return f"[{inside}]" if kind is list else f"({inside})" if kind is tuple else f"<{inside}>"
     if isinstance(value, type) or inspect.isroutine(value):
         return str(getattr(value, "__qualname__", kind.__name__))
     known = kind.__module__.partition(".")[0] in ("adjoint", "numpy")

@@ -23,7 +23,7 @@ class RemovableHandle:
 
     _next = 0
 
-    _shown = ("id",)
+    _in_repr = ("id",)
     __repr__ = argument_repr
 
     def __init__(self, hooks: dict[int, Any]) -> None:

@@ -32,7 +32,7 @@ class KeyValueCache:
     (3, adjoint.Size([1, 1, 10]))
     """
 
-    _shown = ("length",)
+    _in_repr = ("length",)
     __repr__ = argument_repr
 
     def __init__(self, capacity: int) -> None:

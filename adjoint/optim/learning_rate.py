@@ -56,7 +56,7 @@ class LRScheduler:
 
     _is_initial = False  # in the constructor's step, whose rate a resumed optimizer has already
 
-    _shown = ("last_epoch", "_last_lr")
+    _in_repr = ("last_epoch", "_last_lr")
     __repr__ = argument_repr
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:

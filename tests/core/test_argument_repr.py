@@ -80,3 +80,18 @@ def test_a_class_of_the_users_says_its_arguments_and_long_ones_shortly():
     )
     bare = Words.__new__(Words)
     assert repr(bare) == "Words()"
+
+
+def test_a_repr_ends_and_calls_nobody():
+    class Odd(ad.data.Dataset):
+        _shown = 3  # names of the user's own
+
+        def __init__(self, items, table):
+            self.items, self.table = items, table
+
+    items = [ad.ones(2)]
+    items.append(items)
+    assert repr(Odd(items, {Lazy(): 1})) == (
+        "Odd(items=[<Tensor (2,)>, [<Tensor (2,)>, <2 items>]], table=<<Lazy>>)"
+    )
+    assert repr(Odd({}, Odd(1, 2))) == "Odd(items=<>, table=<Odd>)"

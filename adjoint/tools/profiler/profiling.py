@@ -43,7 +43,7 @@ class profile:  # noqa: N801 - PyTorch's name
     [[[2, 3], [3, 4]]]
     """
 
-    _shown = ("step_num", "_running")
+    _in_repr = ("step_num", "_running")
     __repr__ = argument_repr
 
     def __init__(

@@ -37,7 +37,7 @@ class Checkpoint:
     {'step': 100, 'loss': 0.5}
     """
 
-    _shown = ("parts",)
+    _in_repr = ("parts",)
     __repr__ = argument_repr
 
     def __init__(self, **parts: Any) -> None:
