@@ -9,12 +9,12 @@ cannot be captured is run by Python, as is what would be captured again and agai
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 import types
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ from .step_capture import CAPTURING
 from .subgraphs import Subgraph, keep, leading, pullback
 
 _in_python = config.read("ADJOINT_SCAN") == "python"
-_EVENTS = os.path.join(os.path.dirname(threading.__file__), "asyncio")  # calls users' code back
+_EVENTS = str(Path(threading.__file__).with_name("asyncio"))  # calls users' code back
 _codes: dict[int, KeptFunctions] = {}  # by the ids of codes, the last used last
 _lock = fork_safety.lock()
 
