@@ -13,6 +13,7 @@ from typing import Any
 
 from . import config
 from .errors import AdjointError, AutogradError, DeviceError, IndexingError, InvalidType, ShapeError
+from .extensions import MODULES
 from .keywords import wrongly_called
 from .overrides import ABSENT, FOLLOWED, OTHERS, following, leave, overridden
 from .tensor_base import TensorBase
@@ -353,11 +354,13 @@ def _place(value: object, arguments: Mapping[str, Any]) -> str:
 
 def _calls(frame: FrameType | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The package's public functions and layers on the call stack, outermost first: pairs of a name
-    and the arguments by name. Wrappers, which take any arguments, are left out.
+    and the arguments by name. Wrappers, which take any arguments, are left out, as is what has no
+    frames where the core is compiled.
     """
     frames = []
     while frame is not None and is_ours(frame.f_globals.get("__name__", "")):
-        frames.append(frame)
+        if frame.f_globals["__name__"] not in MODULES:
+            frames.append(frame)
         frame = frame.f_back
     for each in reversed(frames):
         code = each.f_code

@@ -531,3 +531,38 @@ def test_einsum_of_two_dtypes_over_sizes_of_one():
         assert y.dtype is t.float32 and y.tolist() == [[6.0, 6.0]] * 2
         with pytest.raises(RuntimeError):
             t.einsum("ij,jk->ik", t.ones(2, 3), t.ones(3, 2, dtype=t.float64))
+
+
+@pytest.mark.parametrize("pivots", [[1, 2, 4], [0, 1, 2], [9, 9, 9], [-1, 2, 3], [1, 2, -3],
+                                    [-1, 1, -1], [-4, -4, 3], [1, 2, -2**62]])  # fmt: skip
+def test_ldl_solve_refuses_rows_that_there_are_not(pivots):
+    with pytest.raises(ad.InvalidArgument, match="pivots must be as"):
+        ad.linalg.ldl_solve(ad.eye(3), ad.tensor(pivots), ad.ones(3, 2))
+    both = ad.tensor([[1, 2, 3], pivots])
+    with pytest.raises(ad.InvalidArgument, match="pivots must be as"):
+        ad.linalg.ldl_solve(ad.eye(3).expand(2, 3, 3), both, ad.ones(2, 3, 2))
+
+
+@pytest.mark.parametrize("pivots", [[0, 2], [-1, 2], [3, 2], [1, 2**40]])
+def test_pivots_are_rows(pivots):
+    a, wrong = ad.eye(2), ad.tensor(pivots)
+    calls = {
+        "lu_unpack": lambda: ad.lu_unpack(a, wrong),
+        "lu_solve": lambda: ad.linalg.lu_solve(a, wrong, ad.ones(2, 1)),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ad.InvalidArgument, match=f"{name}: pivots must be from 1 to 2"):
+            call()
+
+
+@pytest.mark.parametrize("shapes", [
+    ((3, 3), (2,), (3, 2)), ((3, 3), (6,), (3, 2)), ((3, 3), (3,), (2, 2)), ((3, 3), (3,), (3,)),
+    ((2, 3), (3,), (3, 2)), ((2, 3, 3), (3,), (3, 2)), ((3, 3), (2, 3), (3, 2)),
+])  # fmt: skip
+def test_lu_solve_refuses_the_shapes_that_pytorch_refuses(shapes):
+    for lib, error in ((torch, RuntimeError), (ad, ad.ShapeError)):
+        lu, pivots, b = (lib.ones(shape) for shape in shapes)
+        with pytest.raises(error, match=r"lu_solve: |must be batches of square"):
+            lib.linalg.lu_solve(lu, pivots.to(lib.int32), b)
+    with pytest.raises(ad.ShapeError, match="XA = B"):
+        ad.linalg.lu_solve(ad.eye(3), ad.tensor([1, 2, 3]), ad.ones(3, 2), left=False)

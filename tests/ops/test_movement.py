@@ -530,6 +530,21 @@ def test_as_strided_of_a_leaf_that_is_not_row_major():
         np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy())
 
 
+@pytest.mark.parametrize("size", [(), (1,), (2, 1)])
+def test_nothing_has_no_elements_to_show(size):
+    x, src = ad.zeros(0), ad.ones(size)
+    calls = [
+        lambda: x.as_strided(size, (0,) * len(size)),
+        lambda: ad.zeros(3, 0).as_strided(size, (0,) * len(size), 0),
+        lambda: ad.as_strided_copy(x, size, (0,) * len(size)),
+        lambda: ad.as_strided_scatter(x, src, size, (0,) * len(size)),
+    ]
+    for call in calls:
+        with pytest.raises(ad.ShapeError, match="out of bounds for storage of 0 elements"):
+            call()
+    assert x.as_strided((0, 2), (5, 1)).shape == (0, 2)
+
+
 def test_as_strided_refuses_what_it_would_get_wrong():
     t = ad.arange(24.0).view(4, 6).t().detach()[1:].requires_grad_()
     with pytest.raises(ad.Unsupported, match="not row-major"):

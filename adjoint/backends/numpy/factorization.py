@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.errors import InvalidArgument
 from .extras import extra
 
 PANEL = 32  # columns worked on one by one; the rest of the matrix gets one product per panel
@@ -45,10 +46,20 @@ def lu_factor(a: Any, pivot: bool) -> tuple[Any, Any]:
     return lu.reshape(a.shape), pivots.reshape(*batch, k)
 
 
+def wrong_pivots(m: int) -> InvalidArgument:
+    """The error for pivots of a matrix of `m` rows that `lu_factor` cannot have given."""
+    return InvalidArgument(f"pivots must be from 1 to {m}, as linalg.lu_factor gives them")
+
+
 @extra
 def pivots_to_rows(pivots: Any, m: int) -> Any:
-    """Where each row of the factored matrix came from."""
+    """Where each row of the factored matrix came from.
+
+    Errors: InvalidArgument for a pivot that is the number of no row.
+    """
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    if ((flat < 1) | (flat > m)).any():
+        raise wrong_pivots(m)
     rows = np.tile(np.arange(m), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(flat.shape[1]):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..numpy.factorization import wrong_pivots
 from .array import Array, numpys
 from .namespace import extra, fft, linalg
 from .ufuncs import tensors
@@ -169,6 +170,8 @@ def pivots_to_rows(pivots: Array, m: int) -> Array:
     """Where each row of the factored matrix came from."""
     *batch, k = pivots.shape
     flat = pivots.tensor.reshape(math.prod(batch), k).long() - 1
+    if ((flat < 0) | (flat >= m)).any():
+        raise wrong_pivots(m)
     rows = torch.arange(m, device=flat.device).repeat(flat.shape[0], 1)
     for i in range(k):
         at = flat[:, i, None]

@@ -390,7 +390,7 @@ class AsStrided(Movement):
         """The new shape, within the elements that exist."""
         last = self.offset + _reach(self.size, self.stride)
         first = min(self.offset, *self.stride, 0)  # steps lead forward only
-        if 0 not in self.size and not 0 <= first <= last < max(prod(spec.shape), 1):
+        if 0 not in self.size and not 0 <= first <= last < prod(spec.shape):
             raise ShapeError(
                 f"as_strided: setStorage: sizes {list(self.size)}, strides {list(self.stride)}, "
                 f"storage offset {self.offset} are out of bounds for storage of "

@@ -189,6 +189,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     solve = _lapack(name, "trs", hermitian, LD.dtype)
     count = math.prod(lead)
     lds = np.broadcast_to(ld, (*lead, n, n)).reshape(count, n, n)
+    _assert_pivots(name, places)
     rows = np.broadcast_to(places, (*lead, n)).reshape(count, n).astype(np.int32)
     bs = np.broadcast_to(b, (*lead, *b.shape[-2:])).reshape(count, *b.shape[-2:])
     found = np.zeros_like(bs)
@@ -197,3 +198,18 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         if info:
             raise InvalidArgument(f"{name}: argument {-info} of LAPACK's routine is wrong")
     return _given(name, found.reshape(*lead, *b.shape[-2:]), (LD, B))
+
+
+def _assert_pivots(name: str, pivots: Any) -> None:
+    """Raise unless they are such as `ldl_factor` gives: LAPACK would swap rows beyond the memory.
+
+    A block of one row has the number of a row, a block of two has two negative ones.
+    """
+    n = pivots.shape[-1]
+    outside = (pivots == 0) | (pivots > n) | (pivots < -n)
+    blocks = np.cumsum(pivots < 0, -1) % 2  # 1 within a block of two
+    if outside.any() or np.any(blocks[..., -1:]) or np.any((pivots > 0) & (blocks == 1)):
+        raise InvalidArgument(
+            f"{name}: pivots must be as linalg.ldl_factor gives them: from 1 to {n}, or in pairs "
+            f"from -{n} to -1"
+        )

@@ -415,13 +415,28 @@ def _lu_solve(
 ) -> Tensor:
     """X with A X = B (X A = B unless `left`; A^H where `adjoint`), from A's LU factorization.
 
-    Shapes: LU (..., n, n), B (..., n, k).
+    Shapes: LU (..., n, n), pivots (..., n), B (..., n, k).
+    Errors: ShapeError for others; DTypeError for pivots that are no integers; InvalidArgument for
+    those that are no rows.
     Source: https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html
 
     >>> ad.linalg.lu_solve(*ad.linalg.lu_factor(ad.tensor([[2.]])), ad.tensor([[4.]]))
     tensor([[2.]])
     """
+    assert_matrices("lu_solve", LU, square=True)
+    assert_matrices("lu_solve", B)
     _assert_pivots("lu_solve", pivots)
+    if pivots.shape != LU.shape[:-1]:
+        raise ShapeError(
+            f"lu_solve: expected pivots of shape {tuple(LU.shape[:-1])} for LU of shape "
+            f"{tuple(LU.shape)}, got {tuple(pivots.shape)}"
+        )
+    n = LU.shape[-1]
+    if B.shape[-2 if left else -1] != n:
+        raise ShapeError(
+            f"lu_solve: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({n}x{n} and {B.shape[-2]}x{B.shape[-1]})"
+        )
     if not left:  # X A = B is A^H X^H = B^H
         result: Any = _lu_solve(LU, pivots, B.mH, adjoint=not adjoint)
         return result.mH

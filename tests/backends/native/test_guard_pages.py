@@ -56,6 +56,7 @@ RUNS: dict[str, list[str]] = {
     "products": [f"{HERE}/gemm/test_gemm.py", "-k", "tile or bias or nothing"],
     "recurrent": [f"{HERE}/test_recurrent.py", "-k", "strided or cell"],
     "triangular": [f"{HERE}/gemm/test_triangular.py", "-k", "layouts or batches or gradient"],
+    "mistakes": ["tests/peers/test_error_heads.py", "-m", "", "-k", "what_was_called"],
     "attention": [f"{HERE}/test_attention.py", "-k", "values or masks or strides"],
 }
 
