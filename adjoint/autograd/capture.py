@@ -95,11 +95,12 @@ def program_of(
     known: Known = number_or_refuse,
     order: Callable[[Any], tuple[int, int]] | None = None,
     module: Callable[[Any], str] | None = None,
+    reads: Callable[[Op], Sequence[Any]] | None = None,
 ) -> Program:
     """The Program that computes `outputs` from `inputs`, both recorded values. Values that existed
     before them become what `known` returns. Nodes come in the order in which a walk from the
     outputs needs them, or in the `order` of the values that they compute; `module` says where each
-    was recorded.
+    was recorded. The values that an op `reads` besides its inputs are further inputs of its node.
 
     Errors: those of `known`.
     """
@@ -123,8 +124,9 @@ def program_of(
         elif x.op is None or x.array is not None:
             value(x)
         else:
+            given = x.inputs if reads is None else (*x.inputs, *reads(x.op))
             waiting = [
-                v for v in x.inputs
+                v for v in given
                 if isinstance(v, LazyValue) and id(v) not in values and id(v) not in several
             ]  # fmt: skip
             if waiting:
@@ -134,7 +136,7 @@ def program_of(
             if type(x.op) is Item:
                 values[id(x)] = several[id(x.inputs[0])].outputs[x.op.index]
                 continue
-            args = [values[id(v)] if isinstance(v, LazyValue) else v for v in x.inputs]
+            args = [values[id(v)] if isinstance(v, LazyValue) else v for v in given]
             specs = inferred(x.op, args) if x.dtype is None else (x.spec,)
             node = Node(x.op, args, specs)
             nodes.append(node)

@@ -103,6 +103,8 @@ class BodyRecorder(Capturing):
     read.
     """
 
+    follows_tensors = True  # integers that are computed may be indices
+
     def __init__(
         self, title: str, scope: Scope, wants: Callable[[Any], bool], arguments: Sequence[Any],
         reads: StateSnapshot | None = None,

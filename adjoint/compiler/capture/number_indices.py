@@ -4,7 +4,6 @@ lies at such a place (`ops/index/number_places.py`), ops that take the number as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,33 @@ from ...ir.compute import spec_of
 from ...ir.program import Program, Value, make
 from ...ops.elementwise.arithmetic import Add
 from ...ops.index.advanced import Index, IndexPut, Overwrite
-from ...ops.index.number_places import NumberPlace, has_numbers
+from ...ops.index.number_places import NumberPlace, has_numbers, numbers_of
 from ...ops.index.slicing import BasicIndex, Place, basic_index
 from ...runtime.writes import ViewWrite
 
 
-def take_numbers(program: Program, numbers: Mapping[int, Value]) -> None:
-    """Replace the ops of a program that index by numbers of its capture, in place. `numbers` are
-    its inputs, by the ids of the recorded values that stand for them.
+def symbols_of(op: Op) -> list[Any]:
+    """The recorded values of the numbers by which an op indexes, which it reads besides inputs."""
+    return [place.symbol for place in numbers_of(op)]
+
+
+def take_numbers(program: Program) -> None:
+    """Replace the ops of a program that index by numbers of its capture, in place. The last inputs
+    of such an op's node are the numbers (`symbols_of`).
 
     Errors: Unsupported for another op that has such numbers.
     """
     changes: dict[Value, Value] = {}
-    taking = _Taking(numbers)
+    taking = _Taking()
     for node in program.renewed(changes):
         if not has_numbers(node.op):
             taking.nodes.append(node)
             continue
-        changes[node.output] = taking.of(node.op, node.inputs, node.output)
+        places = numbers_of(node.op)
+        own = len(node.inputs) - len(places)
+        for place, number in zip(places, node.inputs[own:], strict=True):
+            taking.numbers[id(place.symbol)] = number
+        changes[node.output] = taking.of(node.op, node.inputs[:own], node.output)
     program.nodes = taking.nodes
     program.replace(changes)
 
@@ -40,8 +48,8 @@ def take_numbers(program: Program, numbers: Mapping[int, Value]) -> None:
 class _Taking:
     """The nodes of a program that is rewritten, in order."""
 
-    def __init__(self, numbers: Mapping[int, Value]) -> None:
-        self.numbers = numbers
+    def __init__(self) -> None:
+        self.numbers: dict[int, Value] = {}  # by the ids of the recorded values that stand for them
         self.nodes: list[Any] = []
 
     def of(self, op: Any, inputs: tuple[Any, ...], output: Value) -> Value:
@@ -76,7 +84,8 @@ class _Taking:
         if not _is_all(whole, x.spec.shape):
             values.append(self.add(basic_index(whole), x))
         for axis, place in reversed(places):
-            values.append(self.add(Index((axis,), False), values[-1], self.index(place)))
+            op = Index((axis,), place.negative)
+            values.append(self.add(op, values[-1], self.index(place)))
         return values
 
     def index(self, place: NumberPlace) -> Value:
@@ -94,7 +103,8 @@ class _Taking:
         if not isinstance(value, Value) or value.spec != part.spec:
             value = self.add(Overwrite(), part, value)
         for axis, place in places:
-            value = self.add(IndexPut((axis,), False, False), above.pop(), self.index(place), value)
+            op = IndexPut((axis,), False, place.negative)
+            value = self.add(op, above.pop(), self.index(place), value)
         return self.add(Overwrite(whole), above.pop(), value) if above else value
 
     def write_view(self, ops: tuple[Any, ...], base: Value, value: Value) -> Value:

@@ -50,7 +50,7 @@ from .capturing import Capturing, assert_modes
 from .differentiation import Differentiation, assert_reads_none, differentiated_results
 from .lifted_state import ScalarInputs
 from .module_places import ModulePlaces
-from .number_indices import take_numbers
+from .number_indices import symbols_of, take_numbers
 from .random_state import AdvanceGenerator, CapturedGenerators
 from .returned_tensors import Returned
 from .trace import Assumptions, Effects, Trace, TraceInputs
@@ -380,6 +380,8 @@ class StepRecorder(Capturing):
     def follows_numbers(self) -> bool:
         """Whether numbers that are inputs may stay numbers where they are indices."""
         return self.device in (None, CPU)
+
+    follows_tensors = follows_numbers  # likewise integers of tensors that are computed
 
     def _device_of(self, x: TensorBase) -> device:
         """The device of a tensor, which must be that of all tensors.
@@ -1146,13 +1148,12 @@ class _Capture:
         order, paths = recorder.order, recorder.paths
         program = program_of(
             self.symbols, ends, _constant, lambda value: order[id(value)],
-            lambda value: paths.get(id(value), ""),
+            lambda value: paths.get(id(value), ""), symbols_of,
         )  # fmt: skip
-        if self.operands.given:
-            if not recorder.follows_numbers and any(has_numbers(x.op) for x in program.nodes):
+        if any(has_numbers(x.op) for x in program.nodes):
+            if not recorder.follows_numbers:
                 raise Unsupported(f"compile: an index on {recorder.device} that is a number")
-            inputs = zip(self.symbols, program.inputs, strict=True)
-            take_numbers(program, {id(symbol): value for symbol, value in inputs})
+            take_numbers(program)
         return program
 
     def assert_memory_apart(self) -> None:

@@ -35,6 +35,7 @@ from ..run.bindings import InputBinding
 from ..run.segment import Segment, is_small, unbound
 from .body_recorder import READS, BodyRecorder, Scope, like
 from .capturing import assert_modes
+from .number_indices import symbols_of, take_numbers
 from .random_state import CapturedGenerators
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ class Subgraph:
         more = [x._data for _, x in self.more]
         wrong = [x for x, _ in self.checks]
         ends = [*(y._data for y in self.outputs), *self.kept, *more, *wrong]
-        program = program_of([x._data for x in self.inputs], ends, _constant)
+        program = program_of([x._data for x in self.inputs], ends, _constant, reads=symbols_of)
         if any(has_numbers(node.op) for node in program.nodes):
-            raise Unsupported("compile: an index that is a number, in the body of a loop")
+            take_numbers(program)
         return program
 
     def resized(self, fill: Callable[[Any], Any]) -> Subgraph:

@@ -33,7 +33,7 @@ from ..create.allocation import are_numbers, names_on, of_numbers
 from ..create.values import convert_number
 from ..promotion import cast, note_real
 from ..shape.movement import Movement, is_row_major, to_shape
-from ..shape.sizes import hold_sizes, hold_values, is_of_graph
+from ..shape.sizes import hold_sizes, hold_values
 from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .selected import Selected, broadcast_mask, refuse, select, selected_values
@@ -148,6 +148,10 @@ def _parse(x: Any, index: Any) -> tuple[tuple[Item, ...], list[tuple[int, Any]]]
         elif type(each) is slice:
             items.append(_slice_item(each, shape[axis]))
             axis += 1
+        elif type(each) is not bool and not isinstance(each, TensorBase):
+            items.append(each)  # a `NumberPlace`
+            axis += 1
+            continue
         elif type(each) is bool or (not each._data.ndim and each.dtype in (dt.bool_, dt.uint8)):
             # a mask without dimensions
             items.append(None)
@@ -228,7 +232,7 @@ def _stands_for_tuple(index: Any) -> bool:
 
 
 def _index_part(part: Any) -> Any:
-    """One part of an index as an int, bool, None, Ellipsis, slice or tensor."""
+    """One part of an index as an int, bool, None, Ellipsis, slice, tensor or `NumberPlace`."""
     kind = type(part)
     if kind is int or kind is slice or kind is bool or part is None or part is Ellipsis:
         return part
@@ -243,7 +247,11 @@ def _index_part(part: Any) -> Any:
                 f"{part.dtype}; convert it with .long()"
             )
         if not data.ndim and data.dtype.kind in "iu" and data.dtype != np.uint8:
-            return part if getattr(data, "varies", False) else int(values_of(part))
+            if getattr(data, "varies", False):
+                return part
+            if type(data) is np.ndarray and MODE.get().plain:
+                return int(data)
+            return number_places().number_of(part)
         return part
     if isinstance(part, np.bool_):
         return bool(part)
@@ -319,10 +327,10 @@ def _gathered(x: Any, advanced: Sequence[tuple[int, Any]]) -> tuple[tuple[int, .
             "index: shape mismatch: indexing tensors could not be broadcast together with shapes "
             + ", ".join(str(list(each.shape)) for each in indices)
         ) from None
-    if any(map(is_of_graph, indices)):
+    if any(type(each._data) is not np.ndarray for each in indices):  # recorded, or on a device
         places = [x if x._data.shape == shape else x.expand(shape) for x in indices]
         return tuple(axes), FUNCTIONS["stack"]([x.long() for x in places])
-    packed = names_on(x.device).empty((len(indices), *shape), np.int64)
+    packed = np.empty((len(indices), *shape), np.int64)
     for row, each in enumerate(indices):
         packed[row] = each._data
     return tuple(axes), fresh(packed)

@@ -1,5 +1,6 @@
 """Places in an index that are numbers of a capture: `x[i]` and `x[i : i + 4]`, where `i` comes with
-each run of the program. Shapes are known, where the part begins is not.
+each run of the program, or `x[i]` with a tensor that it computes. Shapes are known, where the part
+begins is not.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.errors import InvalidType
+from ...core.errors import InvalidType, Unsupported
 from ...core.mode import MODE
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import is_size
+from ...core.tensor_base import TensorBase
+from ...runtime.public import FUNCTIONS
+from ...runtime.tensors import wrap
+from ...runtime.writes import values_of
 
 __all__: list[str] = []
 
@@ -25,34 +30,52 @@ class NumberPlace:
 
     __slots__ = ("count", "number", "step", "symbol")
 
-    number: SymbolicNumber
+    number: SymbolicNumber | None  # None for a tensor's, which the program looks at
     count: int | None  # of the elements; None for an index, whose dimension goes
     step: int
     symbol: Any  # the recorded value that stands for the number
 
-    def __init__(self, number: SymbolicNumber, count: int | None = None, step: int = 1) -> None:
+    def __init__(
+        self, number: SymbolicNumber | None, count: int | None = None, step: int = 1,
+        symbol: Any = None,
+    ) -> None:  # fmt: skip
         self.number, self.count, self.step = number, count, step
-        self.symbol = number.operand(dt.int64)._data
+        self.symbol = symbol if number is None else number.operand(dt.int64)._data
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NumberPlace):
             return NotImplemented
-        own, others = (x.number.place for x in (self, other))
-        return own == others and (self.count, self.step) == (other.count, other.step)
+        same = self.symbol is other.symbol
+        if self.number is not None and other.number is not None:
+            same = self.number.place == other.number.place
+        return same and (self.count, self.step) == (other.count, other.step)
 
     def __hash__(self) -> int:
         raise InvalidType("unhashable: a place that is not known yet")  # no table is to keep it
 
     def __repr__(self) -> str:
-        return f"<from number {self.number.place}>"
+        return "<from a tensor>" if self.number is None else f"<from number {self.number.place}>"
+
+    @property
+    def negative(self) -> bool:
+        """Whether the number may count from the end: a tensor's, which nothing was added to."""
+        return self.number is None and self.count is None
 
     @property
     def now(self) -> Any:
-        """The item for the number's value now, on which nothing comes to depend."""
-        start = self.number.arithmetic.values[self.number.place]
+        """The item for the number's value now, on which nothing comes to depend. A tensor's value
+        is not known: what is asked of the item, a shape or how memory lies, is the same at 0.
+        """
+        start = 0 if self.number is None else self.number.arithmetic.values[self.number.place]
         if self.count is None:
             return start
         return start, start + max((self.count - 1) * self.step + 1, 0), self.step
+
+
+def numbers_of(op: Any) -> list[NumberPlace]:
+    """The places of an op that indexes by numbers of a capture."""
+    own = [item for item in getattr(op, "items", ()) if type(item) is NumberPlace]
+    return [*own, *(item for each in getattr(op, "ops", ()) for item in numbers_of(each))]
 
 
 def has_numbers(op: Any) -> bool:
@@ -63,11 +86,36 @@ def has_numbers(op: Any) -> bool:
 
 
 def settle_numbers(ops: Iterable[Any]) -> None:
-    """Read the numbers by which these ops index; the capture then holds for their values alone."""
-    for op in ops:
-        for item in getattr(op, "items", ()):
-            if type(item) is NumberPlace:
-                item.number.value()
+    """Read the numbers by which these ops index; the capture then holds for their values alone.
+
+    Errors: Unsupported for the number of a tensor.
+    """
+    for item in (item for op in ops for item in numbers_of(op)):
+        if item.number is None:
+            raise Unsupported(
+                "compile: the function reads a value: where the view that a tensor's number "
+                "selects begins; take it by index_select, which copies"
+            )
+        item.number.value()
+
+
+def number_of(x: Any) -> Any:
+    """The value of an integer tensor without dimensions; in a capture that does not know it, the
+    place that it is in an index.
+
+    Errors: those of reading a value, where such places are not followed.
+    """
+    executor = MODE.get().executor
+    if not getattr(executor, "follows_tensors", False):
+        return int(values_of(x).item())
+    known_values = getattr(executor, "known_values", None)
+    array = None if known_values is None else known_values(x)
+    if known_values is None:  # a body's, which knows none from outside
+        executor.meet(x)  # type: ignore[union-attr]
+        array = getattr(x._data, "array", x._data)
+    if array is not None:
+        return int(array)
+    return NumberPlace(None, symbol=FUNCTIONS["add"](x.long(), 0).reshape(())._data)
 
 
 def is_followed(x: object, size: object) -> bool:
@@ -85,10 +133,27 @@ def as_place(x: Any, size: Any) -> Any:
     return x if is_followed(x, size) else operator.index(x)
 
 
+def as_index(x: Any, size: Any) -> Any:
+    """`as_place`, of what may be a tensor of one number; then it may be a `NumberPlace`."""
+    if isinstance(x, TensorBase) and x._data.size == 1 and x._data.dtype.kind in "iu":
+        return number_of(x)
+    return as_place(x, size)
+
+
 def item_at(place: Any, size: Any) -> Any:
     """The item of an index that is in range, and may be negative."""
     place = place + size if place < 0 else place
     return NumberPlace(place) if type(place) is SymbolicNumber else place
+
+
+def part_of_tensor(first: NumberPlace, length: int, size: int) -> NumberPlace:
+    """The item of so many elements from a tensor's number on; the program looks whether they are
+    in range.
+    """
+    start = wrap(first.symbol)
+    return NumberPlace(
+        None, length, symbol=FUNCTIONS["where"](start < 0, start + size, start)._data
+    )
 
 
 def part_from(first: Any, length: int) -> Any:

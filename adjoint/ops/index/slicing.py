@@ -571,7 +571,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     if not shape:
         raise IndexingError("select: select() cannot be applied to a 0-dim tensor.")
     axis = normalize_axis(dim, len(shape), "select")
-    place = index if type(index) is int else number_places().as_place(index, shape[axis])
+    place = index if type(index) is int else number_places().as_index(index, shape[axis])
+    if hasattr(place, "symbol"):  # a tensor's, of which the program looks whether it is in range
+        return apply_view(basic_index((*before(input, axis), place)), input)
     if not -shape[axis] <= place < shape[axis]:
         raise IndexingError(
             f"select: select(): index {place} out of range for tensor of size {list(shape)} at "
@@ -609,10 +611,13 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
             raise ShapeError(
                 f"narrow: start must be an int or a tensor of one, got shape {tuple(start.shape)}"
             )
-    first = start if type(start) is int else number_places().as_place(start, size)
+    first = start if type(start) is int else number_places().as_index(start, size)
     length = operator.index(length)
     if length < 0:
         raise ShapeError(f"narrow: narrow(): length must be non-negative, got {length}")
+    if hasattr(first, "symbol"):
+        item = number_places().part_of_tensor(first, length, size)
+        return apply_view(basic_index((*before(input, axis), item)), input)
     if not -size <= first <= size:
         raise IndexingError(
             f"narrow: start out of range (expected to be in range of [{-size}, {size}], but got "
