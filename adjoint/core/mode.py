@@ -283,11 +283,10 @@ def note_fact(what: str, x: object) -> None:
         note(what, x)
 
 
-def tell(name: str, *values: object) -> None:
-    """Call the method of this name of an executor that has it: one that captures."""
+def tell(name: str, *values: object) -> Any:
+    """Result of the method of this name of an executor that has it: one that captures."""
     note = getattr(MODE.get().executor, name, None)
-    if note is not None:
-        note(*values)
+    return None if note is None else note(*values)
 
 
 def note_switch(what: str) -> None:

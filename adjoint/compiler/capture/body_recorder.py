@@ -120,7 +120,10 @@ class BodyRecorder(Capturing):
         self.outer = self.mode.executor
         around = getattr(self.outer, "streams", None)
         self.streams = None if around is None else CapturedGenerators(READS.format(title))
-        self.set = CapturedGenerators("")  # generators whose state is set, as they were before
+        outer = getattr(self.outer, "set", around)
+        self.set = CapturedGenerators(
+            "", outer
+        )  # generators whose state is set, as they were before
         self.states: dict[int, Any] = {}  # tensors that are states of generators, by id
         self.calls_back = False  # whether gradients call a custom Function or a hook of the body's
 
@@ -303,17 +306,18 @@ class BodyRecorder(Capturing):
         """Refuse to seed a generator, or to make one."""
         self._refuse("sets the seed of a generator, or makes one", "do so outside")
 
-    def note_state(self, generator: Generator) -> None:
+    def note_state(self, generator: Generator, state: TensorBase) -> int | None:
         """Note that the function sets the state of a generator, as `utils.checkpoint` does."""
-        self.set.note_state(generator)
+        return self.set.note_state(generator, state)
 
-    def note_state_read(self, state: TensorBase) -> None:
+    def note_state_read(self, state: TensorBase, generator: Generator) -> None:
         """Note that a tensor is a generator's state: the function may set it again, but not compute
         with it.
         """
         self.states[id(state)] = state
+        self.set.note_state_read(state, generator)
         if isinstance(self.outer, Capturing):
-            self.outer.note_state_read(state)
+            self.outer.note_state_read(state, generator)
 
     def assert_not_inferring(self) -> None:
         """Refuse to say whether inference mode is on, where it is: captures run without."""
@@ -358,6 +362,7 @@ class BodyRecorder(Capturing):
 
         Errors: Unsupported where something from outside was changed, or one of the `arguments`.
         """
+        self.set.assert_kept()
         for x, data, node in arguments:
             if x._data is not data or x._node is not node:
                 raise Unsupported(

@@ -97,11 +97,13 @@ class Capturing(ABC):
         """Note that a generator is seeded, or made."""
 
     @abstractmethod
-    def note_state(self, generator: Generator) -> None:
-        """Note that the state of a generator is set."""
+    def note_state(self, generator: Generator, state: TensorBase) -> int | None:
+        """Note that the state of a generator is set. How many draws it had made, where the capture
+        has read that state, in which generators count and do not move.
+        """
 
     @abstractmethod
-    def note_state_read(self, state: TensorBase) -> None:
+    def note_state_read(self, state: TensorBase, generator: Generator) -> None:
         """Note a tensor that is the state of a generator."""
 
     @abstractmethod

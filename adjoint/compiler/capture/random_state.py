@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
@@ -156,6 +156,7 @@ class CapturedGenerator:
         self.now: tuple[Any, int] = self.key, self.first  # at the begin of a run
         self.twister = generator.twister  # when the capture began: PyTorch's generator, or None
         self.followed: list[Any] = []  # its draws, in order
+        self.is_elsewhere = False  # set to a state in which it was not since
         self.counting = False  # a run has begun, and is to say how many draws more there were
         self.repeats = False  # runs draw again what another program has drawn: see `set`
 
@@ -188,7 +189,12 @@ class CapturedGenerator:
         self.now = generator.key, generator.draws
         if self.twister is not None:
             run = RunDraws(generator.twister, generator.draws)
-            run.values = {op.draw - self.first: op.on(generator.twister) for op in self.followed}
+            twister = generator.twister
+            for op in sorted(self.followed, key=attrgetter("draw")):
+                number = op.draw - self.first
+                if number >= self.count and twister is generator.twister:
+                    twister = twister.copy()  # to before it the function has gone back
+                run.values[number] = op.on(twister)
             self.now = run, 0
         generator.draws += self.count
         self.counting = True
@@ -215,16 +221,26 @@ _SEEDED = (
 )
 
 
+def _is_elsewhere(stream: CapturedGenerator) -> bool:
+    """Whether its generator is in a state to which draws since the begin do not lead."""
+    now = stream.generator
+    same = now.twister is stream.twister and now.key == stream.key
+    return stream.is_elsewhere or not same or now.draws < stream.first
+
+
 class CapturedGenerators:
     """The generators from which a function draws while it is captured. `reads` is the error's
-    message where it reads a drawn number.
+    message where it reads a drawn number; `around` are those of the capture around this one.
     """
 
-    def __init__(self, reads: str) -> None:
+    def __init__(self, reads: str, around: CapturedGenerators | None = None) -> None:
         self._reads = reads
+        self.around = around
         self.all: list[CapturedGenerator] = []
         self._places: dict[int, int] = {}
         self._seeded: dict[int, Generator] = {}  # by id: before they were drawn from
+        # States that were read, by id: whose, after how many draws, the tensor.
+        self._read: dict[int, tuple[Generator, int, Any]] = {}
         self._more: dict[int, dict[int, Any]] = {}  # by stream and first number: extra draws
 
     def next_draw(self, generator: Generator) -> tuple[int, int]:
@@ -235,8 +251,7 @@ class CapturedGenerators:
             self._add(generator)
         index = self._places[id(generator)]
         stream = self.all[index]
-        same = generator.twister is stream.twister
-        if not same or generator.key != stream.key or generator.draws < stream.first:
+        if _is_elsewhere(stream):
             raise Unsupported(_SEEDED)
         return index, generator.next_draw()[1]
 
@@ -253,22 +268,58 @@ class CapturedGenerators:
             raise Unsupported(_SEEDED)
         self._seeded[id(generator)] = generator
 
-    def note_state(self, generator: Generator) -> None:
-        """Note that a generator is about to go to another state: it may be one in which it was
-        since the capture began, or will be (`utils.checkpoint`), which the next draw asks.
+    def note_state(self, generator: Generator, state: Any) -> int | None:
+        """Note that a generator is about to go to another state: one in which it was since the
+        capture began (`utils.checkpoint`), of which the number of draws is returned, or another,
+        which the next draw or the end of the capture refuses.
         """
-        if id(generator) not in self._places and id(generator) not in self._seeded:
+        draws = self.draws_at(generator, state)
+        if id(generator) in self._seeded:
+            return draws
+        if id(generator) not in self._places:
             self._add(generator)
+        self.all[self._places[id(generator)]].is_elsewhere = draws is None
+        return draws
 
-    def counts(self) -> list[int]:
-        """Number of draws that each generator has made since the capture began."""
-        return [stream.generator.draws - stream.first for stream in self.all]
+    def draws_at(self, generator: Generator, state: Any) -> int | None:
+        """How many draws the generator had made in a state that was read since the capture began,
+        perhaps in one around it; None for others.
+        """
+        of, draws, _ = self._read.get(id(state), (None, None, None))
+        if of is not generator and self.around is not None:
+            return self.around.draws_at(generator, state)
+        return draws if of is generator else None
 
-    def rewind(self, counts: Sequence[int]) -> None:
-        """Forget all draws after the given counts."""
-        for index, (stream, count) in enumerate(zip_longest(self.all, counts, fillvalue=0)):
-            stream.generator.draws = now = stream.first + count  # type: ignore[union-attr]
-            stream.followed = [op for op in stream.followed if op.draw < now]  # type: ignore[union-attr]
+    def note_state_read(self, state: Any, generator: Generator) -> None:
+        """Note that a tensor is the present state of a generator."""
+        self._read[id(state)] = generator, generator.draws, state
+
+    def assert_kept(self) -> None:
+        """Refuse a state that was set and in which no generator was since the capture began: runs
+        would not set it.
+
+        Errors: Unsupported.
+        """
+        if any(map(_is_elsewhere, self.all)):
+            raise Unsupported(
+                "compile: the function sets a generator to a state from outside (set_rng_state, "
+                "set_state); do that outside"
+            )
+
+    def counts(self) -> list[tuple[int, int]]:
+        """Number of draws that each generator has made since the capture began, and how many of
+        PyTorch's were noted.
+        """
+        return [
+            (stream.generator.draws - stream.first, len(stream.followed)) for stream in self.all
+        ]
+
+    def rewind(self, counts: Sequence[tuple[int, int]]) -> None:
+        """Forget all draws since the given counts."""
+        for index, stream in enumerate(self.all):
+            count, followed = counts[index] if index < len(counts) else (0, 0)
+            stream.generator.draws = now = stream.first + count
+            del stream.followed[followed:]
             extra = self._more.get(index, {})
             self._more[index] = {number: more for number, more in extra.items() if number <= now}
 
@@ -276,7 +327,7 @@ class CapturedGenerators:
         """Functional form of a draw, as a program has it, and its inputs."""
         more = self._more_at(op.seed, op.draw)
         if isinstance(op, Followed):
-            self.all[op.seed].followed.append(op)
+            self._follow(op, self.all[op.seed].followed)
         op, named, numbers = _without_numbers(op)
         extra_inputs = () if more is None else (more,)
         return FunctionalDraw(op, self.all, bool(extra_inputs), named), (
@@ -284,6 +335,22 @@ class CapturedGenerators:
             *numbers,
             *extra_inputs,
         )
+
+    def _follow(self, op: Draw, followed: list[Any]) -> None:
+        """Note a draw of PyTorch's generator, which may be one that was made before, in a state to
+        which the function has gone back.
+
+        Errors: Unsupported for another draw in such a state.
+        """
+        same = [each for each in followed if each.draw == op.draw]
+        if same and same != [op]:
+            raise Unsupported(
+                "compile: the function brings PyTorch's generator back to a state and draws "
+                "something else (set_rng_state, fork_rng); draw outside, or call "
+                "random.follow_torch(False) before it is seeded"
+            )
+        if not same:
+            followed.append(op)
 
     def _more_at(self, index: int, number: int) -> Any:
         extra = self._more.get(index, {})
@@ -319,6 +386,8 @@ class CapturedGenerators:
 
     def restore(self) -> None:
         """Restore the generators to their states before the capture, which is over."""
+        self._read.clear()
+        self.around = None
         for stream in self.all:
             stream.captured = ""
             stream.count = stream.generator.draws - stream.first

@@ -149,7 +149,7 @@ class StepRecorder(Capturing):
     def __init__(self, operands: ScalarInputs) -> None:
         self.operands = operands
         self.mode = MODE.get()  # around the capture
-        operands.settle, operands.undo = self.assert_delayed, self.undo_delayed
+        operands.settle, operands.undo = self.settle, self.undo_delayed
         self.calls: list[tuple[Callable[..., Any], Any, Any]] = []  # to be made after each run
         self.delayed: list[tuple[dict[str, Any], str, Any, Later]] = []  # entries that they change
         self.met: dict[int, OutsideTensor] = {}
@@ -672,15 +672,16 @@ class StepRecorder(Capturing):
         outside = generator is default_generator or (reads is not None and reads.has_met(generator))
         self.streams.note_seed(generator, outside)
 
-    def note_state(self, generator: Generator) -> None:
+    def note_state(self, generator: Generator, state: TensorBase) -> int | None:
         """Note that the function sets the state of a generator."""
-        self.streams.note_state(generator)
+        return self.streams.note_state(generator, state)
 
-    def note_state_read(self, state: TensorBase) -> None:
+    def note_state_read(self, state: TensorBase, generator: Generator) -> None:
         """Note that a tensor is a generator's state: the function may set it again, but not read
         it, since it differs in each call.
         """
         self.states[id(state)] = state
+        self.streams.note_state_read(state, generator)
 
     def assert_no_state(self, x: TensorBase) -> None:
         """Refuse to compute with a generator's state, or to return it.
@@ -826,6 +827,11 @@ class StepRecorder(Capturing):
         while self.delayed:
             entries, name, value, _ = self.delayed.pop()
             entries[name] = value
+
+    def settle(self) -> None:
+        """Refuse entries, and states of generators, that runs would not come to."""
+        self.assert_delayed()
+        self.streams.assert_kept()
 
     def assert_delayed(self) -> None:
         """Refuse entries that were set after a call that will change them."""

@@ -82,7 +82,7 @@ class Generator(PhiloxState):
         else:
             state = self.twister.to_bytes(self.key)
         found = finish(np.frombuffer(state, np.uint8).copy(), CPU)
-        tell("note_state_read", found)
+        tell("note_state_read", found, self)
         return found
 
     def set_state(self, new_state: Tensor) -> Generator:
@@ -105,7 +105,10 @@ class Generator(PhiloxState):
                 f"set_state: RNG state must be a uint8 tensor of {expected} elements, got "
                 f"{new_state.dtype} of shape {tuple(new_state.shape)}; use a get_state() result"
             )
-        tell("note_state", self)
+        draws = tell("note_state", self, new_state)
+        if draws is not None:
+            self.draws = draws
+            return self
         state = new_state._data.tobytes()
         if self.twister is None:
             self.key, self.draws = struct.unpack("<QQ", state)
