@@ -12,16 +12,20 @@ from ...core.argument_errors import assert_tensor
 from ...core.dtype import finfo, float32, float64, int32, int64, promote_types
 from ...core.errors import DTypeError, InvalidArgument, ShapeError, Unsupported
 from ...core.keywords import concealing, unexpected
+from ...core.mode import refuse_where
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...ops.argument_dtypes import FLOATING, INTEGERS, assert_dtypes
 from ...ops.create.exchange import from_numpy
+from ...ops.create.ranges import arange
 from ...ops.elementwise.comparison import where
 from ...ops.index.indexing import rows_at
 from ...ops.linalg.contraction import einsum
+from ...ops.reduce.sort import searchsorted
 from ...ops.shape.movement import broadcast_tensors
 from ...ops.shape.sizes import hold_sizes, hold_values
 from ...runtime.fused import fused
 from ...runtime.public import explaining, naming
+from ...runtime.writes import values_of
 from ...tensor import Tensor
 from .checks import as_indices
 from .normalization import wide
@@ -194,22 +198,13 @@ def embedding_bag(
                 f"the same shape as the input {tuple(input.shape)}"
             )
         per_sample_weights = per_sample_weights.reshape(-1)
-    starts = _starts(input, offsets, include_last_offset)
-    read = [x for x in (offsets, None if padding_idx is None else input) if x is not None]
-    input = hold_values("embedding_bag", hold_sizes("embedding_bag", input), *read)
+    input = hold_sizes("embedding_bag", input)
     weight = hold_sizes("embedding_bag", weight)
+    bags, count = _bags(input, offsets, include_last_offset)
     indices = as_indices(input.reshape(-1), "embedding_bag", "input")
     if max_norm is not None:
         bound_rows(weight, indices, max_norm, norm_type)
-    places = indices.detach().cpu().numpy()
-    bags = np.searchsorted(starts, np.arange(len(places)), side="right") - 1
-    if padding_idx is not None:
-        kept = np.flatnonzero(places != padding_idx % weight.shape[0])
-        if len(kept) < len(places):
-            chosen = from_numpy(kept).to(weight.device)
-            indices, bags = indices.index_select(0, chosen), bags[kept]
-            if per_sample_weights is not None:
-                per_sample_weights = per_sample_weights.index_select(0, chosen)
+    kept = None if padding_idx is None else indices != padding_idx % weight.shape[0]
     rows: Any
     if sparse:
         from ...ops.sparse.public_functions import rows_sparsely
@@ -220,42 +215,57 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
     if mode == "max":
-        return _largest(rows, bags, len(starts))
-    result = rows.new_zeros((len(starts), weight.shape[1])).index_add(
-        0, from_numpy(bags.astype(np.int64)).to(rows.device), rows
-    )
+        return _largest(rows, bags, count, kept)
+    if kept is not None:
+        rows = where(kept.unsqueeze(-1), rows, 0.0)
+    result = rows.new_zeros((count, weight.shape[1])).index_add(0, bags, rows)
     if mode == "mean":
-        counts = np.maximum(np.bincount(bags, minlength=len(starts)), 1)
-        result = result / from_numpy(counts[:, None]).to(result)
+        ones = bags.new_ones(bags.shape) if kept is None else kept.long()
+        counts = bags.new_zeros((count,)).index_add(0, bags, ones).clamp(min=1)
+        result = result / counts.unsqueeze(-1).to(result)
     return result
 
 
-def _starts(input: Tensor, offsets: Tensor | None, include_last: bool) -> Any:
-    """Where in the flattened indices each bag begins."""
+def _bags(input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple[Tensor, int]:
+    """The bag of each of the flattened indices, and how many bags there are."""
     if input.ndim == 2:
         if offsets is not None:
             raise InvalidArgument(
                 "embedding_bag: if input is 2D, then offsets has to be None, as input is treated "
                 "as a mini-batch of fixed length sequences"
             )
-        return np.arange(input.shape[0]) * input.shape[1]
+        count = input.shape[0]
+        bags = arange(count, device=input.device).unsqueeze(-1).expand(input.shape).reshape(-1)
+        return bags, count
     if input.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ShapeError(
             f"embedding_bag: input has to be 2D, or 1D with 1D offsets; got shape "
             f"{tuple(input.shape)} and offsets {None if offsets is None else tuple(offsets.shape)}"
         )
-    starts = offsets.detach().cpu().numpy()
+    starts = hold_sizes("embedding_bag", offsets)
     starts = starts[:-1] if include_last else starts
-    if len(starts) and starts[0] != 0:
-        raise InvalidArgument(
-            f"embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
-            f"has to start from position 0. However, got {starts[0]}"
+    count = starts.shape[0]
+    if count:
+        refuse_where(
+            starts[0] != 0,
+            lambda: InvalidArgument(
+                "embedding_bag: offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
+                "has to start from position 0"
+            ),
         )
-    return starts
+    places = arange(input.shape[0], device=input.device)
+    return searchsorted(starts.long(), places, right=True) - 1, count
 
 
-def _largest(rows: Any, bags: Any, count: int) -> Any:
-    """Each bag's maxima: its rows side by side, shorter bags filled with -inf."""
+def _largest(rows: Any, bags: Any, count: int, kept: Any) -> Any:
+    """Each bag's maxima: its rows side by side, shorter bags filled with -inf. Only rows that are
+    `kept`.
+    """
+    rows = hold_values("embedding_bag", rows, *(x for x in (bags, kept) if x is not None))
+    bags = values_of(bags)
+    if kept is not None:
+        chosen = np.flatnonzero(values_of(kept))
+        rows, bags = rows.index_select(0, from_numpy(chosen).to(rows.device)), bags[chosen]
     sizes = np.bincount(bags, minlength=count)
     longest = int(sizes.max(initial=0))
     if not longest:

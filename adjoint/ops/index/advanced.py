@@ -11,6 +11,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.device import is_device_array
 from ...core.errors import DTypeError, IndexingError, ShapeError
+from ...core.mode import are_known, refuse_where
 from ...core.op import Op, Sample
 from ...core.spec import Spec, prod
 from ...core.tensor_base import TensorBase
@@ -40,6 +41,20 @@ def wrapped(index: Any, size: int, axis: int, negative: bool = True, name: str =
             f"with size {size}; the valid range is {-size if negative else 0} to {size - 1}"
         )
     return np.where(index < 0, index + size, index) if low < 0 else index
+
+
+def assert_one_place(index: Any, negative: bool = False) -> None:
+    """Refuse an index, of a tensor without dimensions, that is not 0; -1 is where `negative`."""
+    if are_known():
+        wrapped(index._data, 1, 0, negative)
+    elif index._data.size:
+        least = -1 if negative else 0
+        refuse_where(
+            ((index < least) | (index > 0)).any(),
+            lambda: IndexingError(
+                f"index: out of bounds for dimension 0 with size 1; the valid range is {least} to 0"
+            ),
+        )
 
 
 def add_at(target: Any, positions: Any, values: Any) -> None:

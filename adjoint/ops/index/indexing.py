@@ -15,7 +15,7 @@ from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.device import CPU
 from ...core.errors import DTypeError, IndexingError, InvalidType, ShapeError
-from ...core.mode import MODE
+from ...core.mode import MODE, are_known
 from ...core.overrides import ABSENT, FOLLOWED, concerns, overridden
 from ...core.spec import Spec, broadcast_shapes, normalize_axis, prod
 from ...core.symbolic_scalar import SymbolicNumber
@@ -34,7 +34,7 @@ from ..create.values import convert_number
 from ..promotion import cast, note_real
 from ..shape.movement import Movement, is_row_major, to_shape
 from ..shape.sizes import hold_sizes, hold_values
-from .advanced import Index, IndexPut, Overwrite, assert_same_dtype, wrapped
+from .advanced import Index, IndexPut, Overwrite, assert_one_place, assert_same_dtype, wrapped
 from .backward_slices import straightened
 from .selected import Selected, broadcast_mask, refuse, select, selected_values
 from .slicing import Item, basic_index, number_places
@@ -684,7 +684,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def _put(input: Any, axis: int, index: Any, value: Any, accumulate: bool, name: str) -> Any:
     if not input._data.ndim:
-        wrapped(index._data, 1, 0, negative=name == "index_fill")
+        assert_one_place(index, name == "index_fill")
         if not index._data.size:
             return Overwrite(), input, input
         value = value.reshape(()) if isinstance(value, TensorBase) else value  # type: ignore[attr-defined]
@@ -744,6 +744,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
     axis, index = _along(input, dim, index, "index_fill")
     fill_value = one_value(input, value, "index_fill")
     if isinstance(fill_value, TensorBase) and input._data.ndim:  # a repeated index writes it once
+        if not are_known():
+            marked = input.new_zeros((input._data.shape[axis],), dtype=dt.bool_)
+            marked = marked.index_fill(0, index, True)
+            marked = marked.reshape((-1, *(1,) * (input._data.ndim - axis - 1)))
+            return Overwrite(), input, FUNCTIONS["where"](marked, fill_value, input)
         unique = fresh(np.unique(wrapped(values_of(index), input._data.shape[axis], axis)))
         input = hold_sizes("index_fill", input, dims=(axis,))
         index = hold_values("index_fill", unique, index)
@@ -943,8 +948,5 @@ def unravel_index(indices: Tensor, shape: Dims) -> tuple[Tensor, ...]:
         raise InvalidType(f"unravel_index: expected integer indices, got {indices.dtype}")
     if any(size < 0 for size in sizes):
         raise InvalidType(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
-    found = []
-    for i, size in enumerate(sizes):
-        index = values_of(indices).astype(np.int64) // prod(sizes[i + 1 :]) % size
-        found.append(fresh(np.asarray(index) if isinstance(index, np.generic) else index))
-    return tuple(found)
+    places: Any = indices.long()
+    return tuple(places // prod(sizes[i + 1 :]) % size for i, size in enumerate(sizes))

@@ -23,7 +23,7 @@ from ...runtime.writes import values_of
 from ..argument_dtypes import assert_equal_dtypes
 from ..samples import array
 from ..shape.sizes import hold_sizes
-from .advanced import Overwrite, add_at, wrapped
+from .advanced import Overwrite, add_at, assert_one_place
 from .gather import Gather as Gather
 from .gather import GatherSum as GatherSum
 from .gather import _Along, _as_1d, _prepare, gather, take_along_dim
@@ -326,7 +326,7 @@ def _scatter_inputs(input: Any, axis: int, index: Any, src: Any, accumulate: boo
             raise ShapeError(
                 f"scatter: index of shape {tuple(index.shape)} for a 0-d tensor; unsqueeze it"
             )
-        wrapped(index._data, 1, 0, negative=False)
+        assert_one_place(index)
         value = src.reshape(()) if isinstance(src, TensorBase) else src  # type: ignore[attr-defined]
         return Overwrite(), input, value + input if accumulate else value
     return Scatter(axis, accumulate), input, _as_1d(index), _as_1d(src)

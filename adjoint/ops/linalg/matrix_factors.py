@@ -9,6 +9,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.argument_errors import assert_tensor
 from ...core.errors import DTypeError, InvalidArgument, LinalgError, ShapeError
+from ...core.mode import refuse_where
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import FUNCTIONS, public, with_out
@@ -358,10 +359,13 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     A = hold_sizes("lu_factor_ex", A)  # noqa: N806
     lu, pivots = lu_factor(A, pivot=pivot)
     info = zero_pivot(lu)
-    if check_errors and (found := int(info.max() if info._data.size else 0)):
-        raise LinalgError(
-            f"linalg.lu_factor_ex: U[{found},{found}] is zero and using it on lu_solve would "
-            "result in a division by zero."
+    if check_errors and info._data.size:
+        refuse_where(
+            (info != 0).any(),
+            lambda: LinalgError(
+                "linalg.lu_factor_ex: a number on the diagonal of U is zero and using it on "
+                "lu_solve would result in a division by zero."
+            ),
         )
     return LUFactorExResult(lu, pivots, info)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidArgument
+from ...core.mode import refuse_where
 from ...core.spec import prod
 from ...core.tensor_type import Tensor
 from ...runtime.public import explaining
@@ -40,10 +41,13 @@ def _max_unpool(
     input = hold_sizes(name, input)
     lead = tuple(input.shape[:-rank])
     values, places = (x.reshape(*lead, -1) for x in (input, indices))
-    if places._data.size and not 0 <= places._data.min() <= places._data.max() < prod(size):
-        raise InvalidArgument(
-            f"{name}: found an invalid max index (output of size {size}); pass the output_size of "
-            "the pooled input"
+    if places._data.size:
+        refuse_where(
+            ((places < 0) | (places >= prod(size))).any(),
+            lambda: InvalidArgument(
+                f"{name}: found an invalid max index (output of size {size}); pass the output_size "
+                "of the pooled input"
+            ),
         )
     zeros = input.new_zeros((*lead, prod(size)))
     return zeros.scatter(-1, places, values).reshape(*lead, *size)

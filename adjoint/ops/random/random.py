@@ -21,6 +21,7 @@ from ...core import dtype as dt
 from ...core.device import as_device
 from ...core.device import device as Device  # noqa: N812 - the parameters here are called device
 from ...core.errors import DTypeError, InvalidArgument, InvalidType, ShapeError
+from ...core.mode import refuse_where
 from ...core.spec import broadcast_shapes
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
@@ -403,9 +404,11 @@ def normal(
     assert_dtypes("normal", REALS, std=std)
     parameters = [p for p in (mean, std) if isinstance(p, TensorBase)]
     if isinstance(std, TensorBase):
-        if std._data.size and not std._data.min() >= 0:
-            raise InvalidArgument(
-                f"normal: expects all elements of std >= 0.0, got {std._data.min()}"
+        if std._data.size:
+            asked: Any = std
+            refuse_where(
+                (asked >= 0).logical_not().any(),
+                lambda: InvalidArgument("normal: expects all elements of std >= 0.0"),
             )
     else:
         _assert_std(std, "normal")

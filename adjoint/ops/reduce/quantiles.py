@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...core.mode import refuse_where
 from ...core.op import Op, Sample
 from ...core.spec import Spec, normalize_axis, prod
 from ...core.tensor_base import TensorBase
@@ -285,8 +286,12 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
             f"{name}() q must be a scalar or 1D tensor of the input's dtype {input.dtype}, got "
             f"shape {tuple(q.shape)} of {q.dtype}"
         )
-    elif not bool(((q._data >= 0) & (q._data <= 1)).all()):
-        raise InvalidArgument(f"{name}() q values must be in the range [0, 1], got {q}")
+    elif q._data.size:
+        asked: Any = q
+        refuse_where(
+            ((asked < 0) | (asked > 1) | asked.isnan()).any(),
+            lambda: InvalidArgument(f"{name}() q values must be in the range [0, 1]"),
+        )
     ndim = input._data.ndim
     axis = 0 if dim is None else normalize_axis(dim, ndim, name)
     input = hold_sizes(name, input, dims=None if dim is None else (axis,))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...core.errors import DTypeError, InvalidArgument, ShapeError
+from ...core.mode import refuse_where
 from ...core.tensor_type import Tensor
 from ...runtime.dispatch import apply
 from ...runtime.public import explaining, public
@@ -173,9 +173,10 @@ def istft(
     start = n_fft // 2 if center else 0
     end = total - start if length is None else min(start + length, total)
     signal, envelope = signal[:, start:end], envelope[:, start:end]
-    lowest = float(envelope.detach().abs()._data.min(initial=math.inf))
-    if lowest < 1e-11:
-        raise InvalidArgument(f"istft: window overlap add min: {lowest}; windows leave gaps")
+    refuse_where(
+        (envelope.detach().abs() < 1e-11).any(),
+        lambda: InvalidArgument("istft: window overlap add min is zero; windows leave gaps"),
+    )
     signal = signal / envelope
     if length is not None and signal.shape[1] < length:
         signal = pad(signal, (0, length - signal.shape[1]))
