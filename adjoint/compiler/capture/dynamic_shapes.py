@@ -105,6 +105,11 @@ class SymbolicArgumentSizes:
         self.known: list[tuple[int, int, int]] = []  # argument, dimension and size, not symbolic
         self.asked: list[tuple[Callable[..., bool], bool]] = []  # questions and their answers
 
+    def filled(self, op: Op) -> Op:
+        """An op with the present sizes."""
+        filled: Op = self._filled.of(op)
+        return filled
+
     def ask(self, question: Callable[..., bool]) -> bool:
         """Answer a question for the present sizes; others must give the same answer."""
         answer = bool(question(fill=self._filled))

@@ -16,10 +16,11 @@ from ...ops.elementwise.arithmetic import Add
 from ...ops.index.advanced import Index, IndexPut, Overwrite
 from ...ops.index.number_places import NumberPlace, has_numbers, numbers_of
 from ...ops.index.slicing import BasicIndex, Place, basic_index
+from ...runtime.lazy import LazyValue
 from ...runtime.writes import ViewWrite
 
 
-def symbols_of(op: Op) -> list[Any]:
+def symbols_of(op: Op) -> list[LazyValue]:
     """The recorded values of the numbers by which an op indexes, which it reads besides inputs."""
     return [place.symbol for place in numbers_of(op)]
 

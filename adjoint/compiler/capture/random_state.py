@@ -22,6 +22,7 @@ from ...core.op import Op
 from ...core.spec import Spec
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import is_size
+from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...ir import compute as core_compute
 from ...ir.program import Node
@@ -240,7 +241,7 @@ class CapturedGenerators:
         self._places: dict[int, int] = {}
         self._seeded: dict[int, Generator] = {}  # by id: before they were drawn from
         # States that were read, by id: whose, after how many draws, the tensor.
-        self._read: dict[int, tuple[Generator, int, Any]] = {}
+        self._read: dict[int, tuple[Generator, int, TensorBase]] = {}
         self._more: dict[int, dict[int, Any]] = {}  # by stream and first number: extra draws
 
     def next_draw(self, generator: Generator) -> tuple[int, int]:
@@ -268,7 +269,7 @@ class CapturedGenerators:
             raise Unsupported(_SEEDED)
         self._seeded[id(generator)] = generator
 
-    def note_state(self, generator: Generator, state: Any) -> int | None:
+    def note_state(self, generator: Generator, state: TensorBase) -> int | None:
         """Note that a generator is about to go to another state: one in which it was since the
         capture began (`utils.checkpoint`), of which the number of draws is returned, or another,
         which the next draw or the end of the capture refuses.
@@ -281,7 +282,7 @@ class CapturedGenerators:
         self.all[self._places[id(generator)]].is_elsewhere = draws is None
         return draws
 
-    def draws_at(self, generator: Generator, state: Any) -> int | None:
+    def draws_at(self, generator: Generator, state: TensorBase) -> int | None:
         """How many draws the generator had made in a state that was read since the capture began,
         perhaps in one around it; None for others.
         """
@@ -290,7 +291,7 @@ class CapturedGenerators:
             return self.around.draws_at(generator, state)
         return draws if of is generator else None
 
-    def note_state_read(self, state: Any, generator: Generator) -> None:
+    def note_state_read(self, state: TensorBase, generator: Generator) -> None:
         """Note that a tensor is the present state of a generator."""
         self._read[id(state)] = generator, generator.draws, state
 
@@ -336,7 +337,7 @@ class CapturedGenerators:
             *extra_inputs,
         )
 
-    def _follow(self, op: Draw, followed: list[Any]) -> None:
+    def _follow(self, op: Draw, followed: list[Draw]) -> None:
         """Note a draw of PyTorch's generator, which may be one that was made before, in a state to
         which the function has gone back.
 

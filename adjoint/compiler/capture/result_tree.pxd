@@ -16,6 +16,12 @@ cdef class ArgumentResult(ComputedResult):
     @cython.locals(made=RunValues)
     cpdef object new(self, object values)
 
+cdef class ViewResult(TreeSpec):
+    cdef TreeSpec base
+    cdef tuple ops, shape
+    cdef bint graded, detached, leaf
+    cpdef object new(self, object values)
+
 cdef class NumberResult(ComputedResult):
     @cython.locals(made=RunValues)
     cpdef object new(self, object values)

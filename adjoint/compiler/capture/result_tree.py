@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ...core.errors import IndexingError
+from ...core.mode import MODE, mode_with, switched
 from ...core.tree import TreeSpec
+from ...runtime.dispatch import apply_view
 from ..run.bindings import end_all, tensors_of
 
 if TYPE_CHECKING:
     from ...core.op import Op
+    from ...core.tensor_type import Tensor
 
 
 class RunValues:
@@ -50,6 +54,67 @@ class ArgumentResult(ComputedResult):
         """Return the argument of this run."""
         assert isinstance(values, RunValues)
         return values.arguments[self.place]
+
+
+class PlaceResult(NamedTuple):
+    """An item of an index that begins at a number of each run."""
+
+    place: int  # among the numbers, or among the computed tensors
+    computed: bool
+    length: int | None  # None for an index, whose dimension goes
+    step: int
+
+    def of(self, values: RunValues) -> int | slice:
+        """The item in this run."""
+        start = values.computed[self.place].item() if self.computed else values.numbers[self.place]
+        if self.length is None:
+            return int(start)
+        return slice(start, start + max((self.length - 1) * self.step + 1, 0), self.step)
+
+
+class ViewResult(TreeSpec):
+    """A view of a tensor that is not computed, or is returned, too: what is written through it is
+    seen there.
+    """
+
+    __slots__ = ("base", "detached", "graded", "leaf", "ops", "shape")
+
+    def __init__(
+        self, base: TreeSpec, ops: tuple[Op | list[object], ...], shape: tuple[int, ...],
+        graded: bool, detached: bool, leaf: bool,
+    ) -> None:  # fmt: skip
+        """`ops` lead from the base to it; a list is an index with a `PlaceResult`. `graded`: its
+        history is that of the base's; `detached`: it is an alias without history of such a view;
+        `leaf`: it wants a gradient of its own.
+        """
+        self.shared = False
+        self.base, self.ops, self.shape = base, ops, shape
+        self.graded, self.detached, self.leaf = graded, detached, leaf
+
+    def new(self, values: object) -> object:
+        """View what this run has left in the base.
+
+        Errors: IndexingError for a number out of range.
+        """
+        x = cast("Tensor", self.base.build(values))
+        if self.ops:
+            with switched(mode_with(MODE.get(), grad=self.graded and MODE.get().grad)):
+                for op in self.ops:
+                    x = _part(op, x, values) if isinstance(op, list) else apply_view(op, x)
+            if x.shape != self.shape:  # a slice from a place out of range
+                raise IndexingError(
+                    f"narrow: start out of range, or start + length exceeds the dimension: what is "
+                    f"returned has shape {tuple(x.shape)} instead of {self.shape}"
+                )
+        if self.detached:
+            x = x.detach()
+        return x.requires_grad_() if self.leaf else x
+
+
+def _part(items: list[object], x: Tensor, values: object) -> Tensor:
+    """View by an index of which numbers come with the run."""
+    assert isinstance(values, RunValues)
+    return x[tuple([each.of(values) if isinstance(each, PlaceResult) else each for each in items])]
 
 
 class NumberResult(ComputedResult):

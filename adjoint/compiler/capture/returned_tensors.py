@@ -18,11 +18,21 @@ from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import all_known, is_size, known
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
-from ...core.tree import ConstantSpec, TreeSpec, container
+from ...core.tree import ConstantSpec, TreeSpec, container, parts_in
+from ...ops.index.number_places import NumberPlace, numbers_of
+from ...ops.index.slicing import BasicIndex
 from ...runtime.lazy import LazyValue
+from ...runtime.tensors import wrap
 from ..guards.identity_guards import hooks_of
 from ..guards.slots import PLAIN
-from .result_tree import ArgumentResult, ComputedResult, NumberResult, Results
+from .result_tree import (
+    ArgumentResult,
+    ComputedResult,
+    NumberResult,
+    PlaceResult,
+    Results,
+    ViewResult,
+)
 
 
 class UnsupportedResult(Unsupported, InvalidType):
@@ -42,10 +52,12 @@ class Returned:
         self, result: object, met: Mapping[int, Any], arguments: Sequence[Any],
         fresh: Mapping[int, Any] | None = None,
         given: Callable[[object], TreeSpec | None] | None = None,
+        fill: Callable[[Op], Op] | None = None,
     ) -> None:  # fmt: skip
         """`met` are outside tensors that were read, `fresh` those that the function has made
         without recording them, both by id. Other tensors that are not recorded are from outside.
-        `given` is asked for the tree spec of a part that comes with each call.
+        `given` is asked for the tree spec of a part that comes with each call. `fill` puts the
+        present sizes into an op; without it results are values, which share no memory.
         """
         self.tensors: list[Any] = []  # computed ones, while the function is captured
         self.histories: list[bool] = []  # whether they want gradients
@@ -56,10 +68,12 @@ class Returned:
         self.read: frozenset[int] = frozenset()  # results, of which these are gradients, that are
         # saved for theirs
         self._met, self._fresh, self._given = met, fresh, given
-        self._arguments = arguments
+        self._arguments, self._fill = arguments, fill
         self._known: dict[int, TreeSpec] = {}
+        self._owners = {} if fill is None else self._find_owners(result)
+        self.shows = False  # whether some share memory with tensors that are not computed
         self._form = self._of(result)
-        del self._met, self._fresh, self._given, self._arguments, self._known
+        del self._met, self._fresh, self._given, self._arguments, self._known, self._fill
 
     def close(self, why: str | Exception | None) -> None:
         """End the capture. `why` says why results without a node have no gradient, None where no
@@ -89,6 +103,62 @@ class Returned:
             form.shared = True
         return form
 
+    def _view(self, part: TensorBase, fill: Callable[[Op], Op]) -> TreeSpec | None:
+        """Spec of a view of an argument, of a tensor from outside or of another result, or of an
+        alias; None for what has memory of its own.
+        """
+        owner = None if part._changes is None else self._owners.get(id(part._changes))
+        view = part._view
+        base = owner if view is None else view.base
+        if owner is None or base is part or base is not owner:
+            return None
+        ops = () if view is None else view.ops
+        if not all_known((*part.shape, *base.shape)):
+            known(tuple(base.shape))  # it stands for no others
+            ops = tuple(map(fill, ops))
+        shape = tuple(known(tuple(part.shape)))
+        leaf = part._leaf is not None and part._node is part._leaf
+        graded = part._node is not None and not leaf
+        self.shows = True
+        detached = view is None or view.detached
+        steps = tuple(map(self._op_of, ops))
+        return ViewResult(self._of(base), steps, shape, graded, detached, leaf)
+
+    def _op_of(self, op: Op) -> Op | list[object]:
+        """A view op, or as a list the index of one whose numbers come with each run."""
+        if not numbers_of(op):
+            return op
+        assert isinstance(op, BasicIndex)
+        items: list[object] = []
+        given: tuple[object, ...] = op.items
+        for item in given:
+            if not isinstance(item, NumberPlace):
+                items.append(slice(*item) if type(item) is tuple else item)
+                continue
+            computed = item.number is None
+            place = len(self.tensors if computed else self.numbers)
+            items.append(PlaceResult(place, computed, item.count, item.step))
+            if item.number is not None:
+                self.numbers.append(item.number)
+                continue
+            self.tensors.append(wrap(item.symbol))
+            self.histories.append(False)
+            self.leaves.append(False)
+        return items
+
+    def _find_owners(self, result: object) -> dict[int, TensorBase]:
+        """Tensors that are from outside or returned and have memory of their own, by the ids of
+        their versions, which views and aliases share.
+        """
+        outside = (*self._arguments, *(each.tensor for each in self._met.values()))
+        owners = {id(x._changes): x for x in outside if x._changes is not None and x._view is None}
+        tensors = [x for x in parts_in((result,)) if isinstance(x, TensorBase)]
+        returned = [x for x in tensors if x._view is None]
+        for x in sorted(returned, key=lambda x: x._node is None):  # aliases have no history
+            if x._changes is not None:
+                owners.setdefault(id(x._changes), x)
+        return owners
+
     def _new(self, part: Any) -> TreeSpec:
         kind = type(part)
         if kind is Later:
@@ -103,6 +173,9 @@ class Returned:
             untouched = self._fresh is not None and id(part) not in self._fresh
             if id(part) in self._met or (untouched and not isinstance(part._data, LazyValue)):
                 return ConstantSpec(part)
+            view = None if self._fill is None else self._view(part, self._fill)
+            if view is not None:
+                return view
             leaf = part._leaf is not None and part._node is part._leaf
             if part._leaf is not None and part._leaf.grad is not None:
                 raise Unsupported(

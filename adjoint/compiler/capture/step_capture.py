@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ...optim.elementwise import ElementwiseOptimizer
     from ...runtime.memory_order import Fill
     from ..guards.state_snapshot import StateSnapshot
+    from .dynamic_shapes import SymbolicArgumentSizes
 
 ndarray = np.ndarray
 R = TypeVar("R")
@@ -118,6 +119,11 @@ class Update(Op, abstract=True):
         """Specs of the updated tensors."""
         by_tensor = dict(zip(map(id, self.given()), specs, strict=not self.skips))
         return tuple(by_tensor[id(x)] for x in self.written())
+
+
+def _filling(resized: SymbolicArgumentSizes | None) -> Callable[[Op], Op]:
+    """Function that puts the present sizes into an op."""
+    return (lambda op: op) if resized is None else resized.filled
 
 
 def _lacking(
@@ -1037,7 +1043,7 @@ class _Capture:
         call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
         returned = Returned(
             (result, call_arguments), recorder.met, arguments, recorder.fresh,
-            self.operands.arguments.result,
+            self.operands.arguments.result, _filling(self.operands.resized),
         )  # fmt: skip
         del result, call_arguments
         if levels:

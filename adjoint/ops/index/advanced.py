@@ -43,7 +43,7 @@ def wrapped(index: Any, size: int, axis: int, negative: bool = True, name: str =
     return np.where(index < 0, index + size, index) if low < 0 else index
 
 
-def assert_one_place(index: Any, negative: bool = False) -> None:
+def assert_one_place(index: Tensor, negative: bool = False) -> None:
     """Refuse an index, of a tensor without dimensions, that is not 0; -1 is where `negative`."""
     if are_known():
         wrapped(index._data, 1, 0, negative)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from ...core import dtype as dt
 from ...core.errors import InvalidType, Unsupported
 from ...core.mode import MODE
+from ...core.op import Op
 from ...core.symbolic_scalar import SymbolicNumber
 from ...core.symbolic_sizes import is_size
 from ...core.tensor_base import TensorBase
+from ...core.tensor_type import Tensor
+from ...runtime.lazy import LazyValue
 from ...runtime.public import FUNCTIONS
 from ...runtime.tensors import wrap
 from ...runtime.writes import values_of
@@ -33,14 +36,17 @@ class NumberPlace:
     number: SymbolicNumber | None  # None for a tensor's, which the program looks at
     count: int | None  # of the elements; None for an index, whose dimension goes
     step: int
-    symbol: Any  # the recorded value that stands for the number
+    symbol: LazyValue  # the recorded value that stands for the number
 
     def __init__(
         self, number: SymbolicNumber | None, count: int | None = None, step: int = 1,
-        symbol: Any = None,
+        symbol: LazyValue | None = None,
     ) -> None:  # fmt: skip
         self.number, self.count, self.step = number, count, step
-        self.symbol = symbol if number is None else number.operand(dt.int64)._data
+        if number is not None:
+            symbol = number.operand(dt.int64)._data
+        assert symbol is not None
+        self.symbol = symbol
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NumberPlace):
@@ -72,7 +78,7 @@ class NumberPlace:
         return start, start + max((self.count - 1) * self.step + 1, 0), self.step
 
 
-def numbers_of(op: Any) -> list[NumberPlace]:
+def numbers_of(op: Op) -> list[NumberPlace]:
     """The places of an op that indexes by numbers of a capture."""
     own = [item for item in getattr(op, "items", ()) if type(item) is NumberPlace]
     return [*own, *(item for each in getattr(op, "ops", ()) for item in numbers_of(each))]
@@ -94,12 +100,12 @@ def settle_numbers(ops: Iterable[Any]) -> None:
         if item.number is None:
             raise Unsupported(
                 "compile: the function reads a value: where the view that a tensor's number "
-                "selects begins; take it by index_select, which copies"
+                "selects begins; take its clone(), or index_select"
             )
         item.number.value()
 
 
-def number_of(x: Any) -> Any:
+def number_of(x: Tensor) -> int | NumberPlace:
     """The value of an integer tensor without dimensions; in a capture that does not know it, the
     place that it is in an index.
 
@@ -136,7 +142,7 @@ def as_place(x: Any, size: Any) -> Any:
 def as_index(x: Any, size: Any) -> Any:
     """`as_place`, of what may be a tensor of one number; then it may be a `NumberPlace`."""
     if isinstance(x, TensorBase) and x._data.size == 1 and x._data.dtype.kind in "iu":
-        return number_of(x)
+        return number_of(cast("Tensor", x))
     return as_place(x, size)
 
 
