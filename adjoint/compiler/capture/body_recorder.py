@@ -120,7 +120,7 @@ class BodyRecorder(Capturing):
         self.outer = self.mode.executor
         around = getattr(self.outer, "streams", None)
         self.streams = None if around is None else CapturedGenerators(READS.format(title))
-        outer = getattr(self.outer, "set", around)
+        outer = self.outer.set if isinstance(self.outer, BodyRecorder) else around
         self.set = CapturedGenerators(
             "", outer
         )  # generators whose state is set, as they were before
