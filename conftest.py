@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import linecache
 import os
 import signal
 
@@ -109,9 +110,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="module")
 def _only_what_is_new_is_looked_through():
-    """Nor through what earlier files have left, and what they have imported."""
+    """Nor through what earlier files have left, and what they have imported. Nor does each doctest
+    ask the disk after all files whose lines were read: a traceback reads them again.
+    """
     gc.collect()
     gc.freeze()
+    for name, entry in list(linecache.cache.items()):
+        if len(entry) > 1 and entry[1] is not None:  # no file that is generated
+            del linecache.cache[name]
 
 
 def verifier():
