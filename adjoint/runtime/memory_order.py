@@ -16,6 +16,7 @@ import numpy as np
 from ..core.device import CPU
 from ..core.errors import AdjointError
 from ..core.mode import MODE
+from .cells import Cell, GraphState
 from .lazy import LazyValue, run
 from .node import Item
 
@@ -48,6 +49,7 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
     """
     if not isinstance(value, LazyValue):
         return np.empty(value.shape, value.dtype)
+    is_noted = fill is None and getattr(MODE.get().executor, "array_of", None) is None
     known_sizes = fill is None
     fill = fill or _AsItIs()
     arrays = fill.memory
@@ -58,17 +60,18 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
             stack.pop()
             continue
         array = _given(x, fill)
-        if array is _ROW_MAJOR and x.lies is None and x.op is not None and _follows(x):
+        if array is _ROW_MAJOR and _noted(x) is None and x.op is not None and _follows(x):
             waiting = [y for y in x.inputs if isinstance(y, LazyValue) and id(y) not in arrays]
             if waiting:
                 stack += waiting
                 continue
             array = _computed(x, arrays, fill)
             strides = () if array is _ROW_MAJOR else getattr(array, "strides", (-1,))
-            if (
-                known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0
-            ):  # cells may get other shapes
-                x.lies = strides
+            if min(strides, default=0) >= 0:
+                if type(x) is LazyValue:
+                    x.lies = strides if known_sizes else x.lies
+                elif is_noted and isinstance(x, Cell) and _is_of_one_graph(x):
+                    x.lies = (_changes(x.state), strides)
         arrays[id(x)] = x, array
         stack.pop()
     layout = arrays[id(value)][1]
@@ -89,12 +92,40 @@ def _given(x: LazyValue, fill: Fill) -> Any:
     if array is None and x.op is None:
         array_of = getattr(MODE.get().executor, "array_of", None)  # a capture's
         array = None if array_of is None else array_of(x)
-    if array is None and x.lies:
+    strides = _noted(x) if array is None else None
+    if strides:
         shape = fill(x.shape)
-        extent = sum((n - 1) * step for n, step in zip(shape, x.lies, strict=True))
+        extent = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
         memory = np.empty(max(extent + x.dtype.itemsize, 1), np.uint8)
-        array = np.ndarray(shape, x.dtype, memory, 0, x.lies)
+        array = np.ndarray(shape, x.dtype, memory, 0, strides)
     return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
+
+
+def _noted(x: LazyValue) -> Any:
+    """The strides that were found before; () for row-major ones, None where nothing is known. Those
+    of a cell hold until its graph changes: then it may have another shape, or other inputs.
+    """
+    noted: Any = x.lies
+    if noted is None or not isinstance(x, Cell):
+        return noted
+    changes, strides = noted
+    return strides if changes == _changes(x.state) else None
+
+
+def _changes(state: GraphState) -> tuple[int, ...]:
+    """Numbers of which one grows with each change of a graph's structure, sources or values."""
+    return (
+        state.edits, state.changed_last, state.set_last, state.written_last, state.rolled_back,
+        state.runs, len(state.edited),
+    )  # fmt: skip
+
+
+def _is_of_one_graph(x: Cell) -> bool:
+    """Whether all inputs of a cell that are not there are cells of its graph."""
+    return all(
+        not isinstance(y, LazyValue) or (isinstance(y, Cell) and y.state is x.state)
+        for y in x.inputs
+    )
 
 
 def _follows(x: LazyValue) -> bool:
