@@ -9,14 +9,14 @@ the ops behind the last products, of which none has a transposed result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ..core.device import CPU
 from ..core.errors import AdjointError
 from ..core.mode import MODE
-from .cells import Cell, GraphState
 from .lazy import LazyValue, run
 from .node import Item
 
@@ -32,7 +32,8 @@ T = TypeVar("T")
 class Fill(Protocol):
     """Substitutes actual sizes for symbolic ones in shapes and ops."""
 
-    memory: dict[int, tuple[Any, Any]]  # recorded values by id, with arrays that lie as they would
+    # Recorded values by id, with arrays that lie as they would
+    memory: dict[int, tuple[LazyValue, Any]]
 
     def __call__(self, x: T) -> T:
         """`x` with actual sizes."""
@@ -70,8 +71,8 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
             if min(strides, default=0) >= 0:
                 if type(x) is LazyValue:
                     x.lies = strides if known_sizes else x.lies
-                elif is_noted and isinstance(x, Cell) and _is_of_one_graph(x):
-                    x.lies = (_changes(x.state), strides)
+                elif is_noted and (state := _graph_of(x)) is not None:
+                    x.lies = _Noted(_changes(state), strides)
         arrays[id(x)] = x, array
         stack.pop()
     layout = arrays[id(value)][1]
@@ -80,7 +81,7 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
 
 class _AsItIs:
     def __init__(self) -> None:
-        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.memory: dict[int, tuple[LazyValue, Any]] = {}
 
     def __call__(self, x: T) -> T:
         return x
@@ -101,31 +102,53 @@ def _given(x: LazyValue, fill: Fill) -> Any:
     return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
 
 
-def _noted(x: LazyValue) -> Any:
+def _noted(x: LazyValue) -> tuple[int, ...] | None:
     """The strides that were found before; () for row-major ones, None where nothing is known. Those
     of a cell hold until its graph changes: then it may have another shape, or other inputs.
     """
-    noted: Any = x.lies
-    if noted is None or not isinstance(x, Cell):
+    noted: tuple[int, ...] | _Noted | None = x.lies
+    if not isinstance(noted, _Noted):
         return noted
-    changes, strides = noted
-    return strides if changes == _changes(x.state) else None
+    state = _graph_of(x)
+    return None if state is None or noted.changes != _changes(state) else noted.strides
 
 
-def _changes(state: GraphState) -> tuple[int, ...]:
-    """Numbers of which one grows with each change of a graph's structure, sources or values."""
+class _Noted(NamedTuple):
+    """Strides of a graph's cell, and the state of the graph for which they were found."""
+
+    changes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _State(Protocol):
+    """Numbers of a graph's state that grow with changes of its structure, sources or values."""
+
+    edits: int
+    changed_last: int
+    set_last: int
+    written_last: int
+    rolled_back: int
+    runs: int
+    edited: Sized
+
+
+def _changes(state: _State) -> tuple[int, ...]:
+    """Numbers of which one grows with each change of a graph."""
     return (
         state.edits, state.changed_last, state.set_last, state.written_last, state.rolled_back,
         state.runs, len(state.edited),
     )  # fmt: skip
 
 
-def _is_of_one_graph(x: Cell) -> bool:
-    """Whether all inputs of a cell that are not there are cells of its graph."""
-    return all(
-        not isinstance(y, LazyValue) or (isinstance(y, Cell) and y.state is x.state)
-        for y in x.inputs
-    )
+def _graph_of(x: LazyValue) -> _State | None:
+    """The state of the graph of which a value and all its inputs that are not there are cells."""
+    state: _State | None = getattr(x, "state", None)
+    if not hasattr(state, "set_last"):
+        return None
+    for y in x.inputs:
+        if isinstance(y, LazyValue) and getattr(y, "state", None) is not state:
+            return None
+    return state
 
 
 def _follows(x: LazyValue) -> bool:
@@ -140,7 +163,7 @@ def _follows(x: LazyValue) -> bool:
     return primitive and x.device == CPU and op.library not in _PRODUCTS and not op.opaque
 
 
-def _computed(x: LazyValue, layouts: dict[int, tuple[Any, Any]], fill: Fill) -> Any:
+def _computed(x: LazyValue, layouts: dict[int, tuple[LazyValue, Any]], fill: Fill) -> Any:
     """The result of an op on memory laid out like its inputs."""
     op = x.op
     assert op is not None
