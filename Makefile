@@ -31,6 +31,9 @@ SOURCES := setup.py adjoint/core/extensions.py $(foreach each,$(shell find adjoi
 
 # Tests start hundreds of processes: what they import is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
+
+# Room for the kernels of all tests and of several trees: with less, those of one run drive out those of another.
+export ADJOINT_CACHE_BYTES ?= 1073741824
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 # What is run on NumPy alone and with kernels for arrays of every size, besides by default.

@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import linecache
 import os
 import signal
 
@@ -14,6 +15,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy  # noqa: E402 - the libraries read the variables when they are imported
 import pytest  # noqa: E402
+from _pytest.runner import runtestprotocol  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 import adjoint  # noqa: E402
@@ -102,6 +104,22 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item, kept in zip(items, here, strict=True) if kept]
 
 
+def pytest_runtest_protocol(item, nextitem):
+    """A worker reports a test once, and what is set up before it or taken down behind it only where
+    that fails or skips, or its times are asked for: to write and read three reports takes longer
+    than most tests.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    hook = item.ihook
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            hook.pytest_runtest_logreport(report=report)
+    hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
 def pytest_collection_finish():
     """Tests that collect garbage need not look through the tens of thousands that there are."""
     gc.freeze()
@@ -109,9 +127,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="module")
 def _only_what_is_new_is_looked_through():
-    """Nor through what earlier files have left, and what they have imported."""
+    """Nor through what earlier files have left, and what they have imported. Nor does each doctest
+    ask the disk after all files whose lines were read: a traceback reads them again.
+    """
     gc.collect()
     gc.freeze()
+    for name, entry in list(linecache.cache.items()):
+        if len(entry) > 1 and entry[1] is not None:  # no file that is generated
+            del linecache.cache[name]
 
 
 def verifier():

@@ -439,3 +439,21 @@ def test_names_that_differ_by_capitals_are_found(space, name, meant):
     owner = getattr(ad, space) if space else ad
     with pytest.raises(ad.MissingName, match=f"did you mean {meant}\\?"):
         getattr(owner, name)
+
+
+@pytest.mark.parametrize("space", ["", "nn.functional", "optim"])
+def test_for_private_names_nothing_is_searched(space, monkeypatch):
+    """Tools ask every module for some: pytest does, of each file that imports one."""
+
+    def refuses(name, names):
+        raise AssertionError(name)
+
+    monkeypatch.setattr("adjoint.core.missing_names.nearest", refuses)
+    module = ad
+    for part in filter(None, space.split(".")):
+        module = getattr(module, part)
+    assert not hasattr(module, "_mock_name") and not hasattr(module, "__wrapped__")
+    with pytest.raises(ad.MissingName, match="has no attribute '_mock_name'"):
+        module._mock_name  # noqa: B018
+    with pytest.raises(AssertionError, match="mock_name"):
+        module.mock_name  # noqa: B018

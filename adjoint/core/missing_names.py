@@ -118,7 +118,9 @@ def missing(space: str, name: str) -> AttributeError:
     near = ""
     asking = sys._getframe(2)  # who asks: an import does so before it imports a submodule
     library = is_ours(asking.f_globals.get("__name__") or "")
-    if reason is None and not library and not asking.f_code.co_filename.startswith("<frozen"):
+    frozen = asking.f_code.co_filename.startswith("<frozen")
+    # Private names are what tools ask each module for, as pytest does.
+    if reason is None and not library and not frozen and not name.startswith("_"):
         near = nearest(name, dir(sys.modules[f"{NAME}.{space}".rstrip(".")]))
     if reason is None:
         reason = why(space, name) or "docs/pytorch.md lists what there is"

@@ -60,7 +60,7 @@ class LazyValue:
     memory: Version | None  # of the tensor whose memory `array` shows; None: of no tensor
 
     device: Device  # where `array` is, or will be
-    lies: tuple[int, ...] | None  # the strides that eager execution would give it, once asked for
+    lies: Any  # the strides that eager execution would give it, once asked for: see memory_order
 
     base = _MEMORY
     flags = _LazyFlags

@@ -9,7 +9,8 @@ the ops behind the last products, of which none has a transposed result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,7 +32,8 @@ T = TypeVar("T")
 class Fill(Protocol):
     """Substitutes actual sizes for symbolic ones in shapes and ops."""
 
-    memory: dict[int, tuple[Any, Any]]  # recorded values by id, with arrays that lie as they would
+    # Recorded values by id, with arrays that lie as they would
+    memory: dict[int, tuple[LazyValue, Any]]
 
     def __call__(self, x: T) -> T:
         """`x` with actual sizes."""
@@ -48,6 +50,7 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
     """
     if not isinstance(value, LazyValue):
         return np.empty(value.shape, value.dtype)
+    is_noted = fill is None and getattr(MODE.get().executor, "array_of", None) is None
     known_sizes = fill is None
     fill = fill or _AsItIs()
     arrays = fill.memory
@@ -58,17 +61,18 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
             stack.pop()
             continue
         array = _given(x, fill)
-        if array is _ROW_MAJOR and x.lies is None and x.op is not None and _follows(x):
+        if array is _ROW_MAJOR and _noted(x) is None and x.op is not None and _follows(x):
             waiting = [y for y in x.inputs if isinstance(y, LazyValue) and id(y) not in arrays]
             if waiting:
                 stack += waiting
                 continue
             array = _computed(x, arrays, fill)
             strides = () if array is _ROW_MAJOR else getattr(array, "strides", (-1,))
-            if (
-                known_sizes and type(x) is LazyValue and min(strides, default=0) >= 0
-            ):  # cells may get other shapes
-                x.lies = strides
+            if min(strides, default=0) >= 0:
+                if type(x) is LazyValue:
+                    x.lies = strides if known_sizes else x.lies
+                elif is_noted and (state := _graph_of(x)) is not None:
+                    x.lies = _Noted(_changes(state), strides)
         arrays[id(x)] = x, array
         stack.pop()
     layout = arrays[id(value)][1]
@@ -77,7 +81,7 @@ def memory_like(value: Shaped, fill: Fill | None = None) -> np.ndarray:
 
 class _AsItIs:
     def __init__(self) -> None:
-        self.memory: dict[int, tuple[Any, Any]] = {}
+        self.memory: dict[int, tuple[LazyValue, Any]] = {}
 
     def __call__(self, x: T) -> T:
         return x
@@ -89,12 +93,62 @@ def _given(x: LazyValue, fill: Fill) -> Any:
     if array is None and x.op is None:
         array_of = getattr(MODE.get().executor, "array_of", None)  # a capture's
         array = None if array_of is None else array_of(x)
-    if array is None and x.lies:
+    strides = _noted(x) if array is None else None
+    if strides:
         shape = fill(x.shape)
-        extent = sum((n - 1) * step for n, step in zip(shape, x.lies, strict=True))
+        extent = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
         memory = np.empty(max(extent + x.dtype.itemsize, 1), np.uint8)
-        array = np.ndarray(shape, x.dtype, memory, 0, x.lies)
+        array = np.ndarray(shape, x.dtype, memory, 0, strides)
     return array if type(array) in (np.ndarray, tuple) else _ROW_MAJOR
+
+
+def _noted(x: LazyValue) -> tuple[int, ...] | None:
+    """The strides that were found before; () for row-major ones, None where nothing is known. Those
+    of a cell hold until its graph changes: then it may have another shape, or other inputs.
+    """
+    noted: tuple[int, ...] | _Noted | None = x.lies
+    if not isinstance(noted, _Noted):
+        return noted
+    state = _graph_of(x)
+    return None if state is None or noted.changes != _changes(state) else noted.strides
+
+
+class _Noted(NamedTuple):
+    """Strides of a graph's cell, and the state of the graph for which they were found."""
+
+    changes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _State(Protocol):
+    """Numbers of a graph's state that grow with changes of its structure, sources or values."""
+
+    edits: int
+    changed_last: int
+    set_last: int
+    written_last: int
+    rolled_back: int
+    runs: int
+    edited: Sized
+
+
+def _changes(state: _State) -> tuple[int, ...]:
+    """Numbers of which one grows with each change of a graph."""
+    return (
+        state.edits, state.changed_last, state.set_last, state.written_last, state.rolled_back,
+        state.runs, len(state.edited),
+    )  # fmt: skip
+
+
+def _graph_of(x: LazyValue) -> _State | None:
+    """The state of the graph of which a value and all its inputs that are not there are cells."""
+    state: _State | None = getattr(x, "state", None)
+    if not hasattr(state, "set_last"):
+        return None
+    for y in x.inputs:
+        if isinstance(y, LazyValue) and getattr(y, "state", None) is not state:
+            return None
+    return state
 
 
 def _follows(x: LazyValue) -> bool:
@@ -109,7 +163,7 @@ def _follows(x: LazyValue) -> bool:
     return primitive and x.device == CPU and op.library not in _PRODUCTS and not op.opaque
 
 
-def _computed(x: LazyValue, layouts: dict[int, tuple[Any, Any]], fill: Fill) -> Any:
+def _computed(x: LazyValue, layouts: dict[int, tuple[LazyValue, Any]], fill: Fill) -> Any:
     """The result of an op on memory laid out like its inputs."""
     op = x.op
     assert op is not None

@@ -10,6 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint.backends import native
 from adjoint.core.errors import ShapeError
+from adjoint.runtime import memory_order
 from adjoint.runtime.memory_order import memory_like
 from tests.native import needs_native
 
@@ -251,3 +252,62 @@ def test_what_is_broadcast_beside_decides_no_order():
             assert norm(y).stride() == found
     x, y = ad.arange(5.0)[:, None], ad.arange(30.0)[::10][None]
     assert (x * y + x).stride() == (3, 1)
+
+
+def test_in_a_graph_each_question_looks_at_what_is_new(monkeypatch):
+    """Not at all that the value depends on: loops that write to what they made would take the
+    square of their length.
+    """
+    looked_at = []
+
+    def counted(x, follows=memory_order._follows):
+        looked_at.append(x)
+        return follows(x)
+
+    monkeypatch.setattr(memory_order, "_follows", counted)
+    graph = ad.Graph()
+    x = graph.input(ad.arange(6.0).reshape(2, 3).t())
+    with graph:
+        for _ in range(100):
+            x = x * 0.5 + 1.0
+            assert memory_like(x._data).strides == (4, 12)
+    assert len(looked_at) <= 500  # each new node, and its inputs; all of them are 10,000
+
+
+@pytest.mark.parametrize("how", ["other values", "another order", "another shape", "another node"])
+def test_what_was_found_in_a_graph_holds_until_it_changes(how):
+    graph = ad.Graph()
+    x = graph.input(ad.arange(6.0).reshape(2, 3).t())
+    with graph:
+        doubled = x * 2.0
+        y = doubled.exp()
+    assert memory_like(y._data).strides == (4, 12)
+    given = {
+        "other values": ad.ones(2, 3).t(), "another order": ad.ones(3, 2),
+        "another shape": ad.ones(2, 5).t(), "another node": ad.ones(3, 2),
+    }[how]  # fmt: skip
+    if how == "another node":
+        other = graph.input(given)
+        graph.replace(doubled, other)
+        doubled = other
+    else:
+        x.set(given)
+        doubled = given * 2.0
+    expected = doubled.exp() if how != "another node" else given.exp()
+    recorded = memory_like(y._data)
+    assert recorded.shape == tuple(expected.shape)
+    assert recorded.strides == expected._data.strides
+    assert y.tolist() == expected.tolist()
+
+
+def test_what_was_found_while_a_batch_failed_is_not_kept():
+    graph = ad.Graph()
+    x = graph.input(ad.arange(6.0).reshape(2, 3).t())
+    with graph:
+        y = x.exp()
+    with pytest.raises(RuntimeError, match="stops"), graph.batch():
+        x.set(ad.ones(4, 4))
+        assert memory_like(y._data).strides == (16, 4)
+        raise RuntimeError("stops")
+    assert memory_like(y._data).strides == (4, 12)
+    assert memory_like(y._data).shape == (3, 2)

@@ -10,8 +10,11 @@ name that fits, is not used either. Folders are opened one from the other, so th
 exchanged between looking and opening.
 
 A file's name is the hash of all that the code depends on: the kernel, the layout, the exact
-processor, the versions of the libraries, and all sources that write code. Anything that does not
-fit is as good as absent: it is compiled again, without a word (`ADJOINT_DEBUG=kernels` has one).
+processor, the versions of the libraries, and all sources that write code. What it holds is another
+name, that of the object code: the hash of the text that was compiled, with the processor and the
+compiler. So sources that have changed cost no compiler where they write the same text. Anything
+that does not fit is as good as absent: it is compiled again, without a word
+(`ADJOINT_DEBUG=kernels` has one).
 Files are written beside their place and renamed, so that processes never see half of one; a full
 disk, or none that can be written, is no error. The oldest used files are removed when all together
 exceed ADJOINT_CACHE_BYTES.
@@ -32,7 +35,7 @@ from pathlib import Path
 from adjoint.core import config, debug, policy
 from adjoint.core.package import FOLDER
 
-MAGIC = b"adjoint object 2\n"
+MAGIC = b"adjoint object 3\n"
 KEY = "key"  # the file that has the key
 _SIZE = 32  # bytes of a digest, and of the key
 _LINKS = 40  # symbolic links that one path may pass through
@@ -40,16 +43,21 @@ _WRITERS = [Path(FOLDER, "backends", name) for name in ("codegen", "native")]
 _written = 0  # since the size of the directory was last looked at
 
 
+def _versions() -> tuple[object, ...]:
+    """Versions of the libraries that make code."""
+    import llvmlite
+    import llvmlite.binding
+    import numpy as np
+
+    return llvmlite.__version__, llvmlite.binding.llvm_version_info, np.__version__
+
+
 @functools.lru_cache(maxsize=1)
 def _sources() -> str:
     """A hash of all sources that write code, of the limits that they read, and of the versions of
     the libraries that make code of it.
     """
-    import llvmlite
-    import llvmlite.binding
-    import numpy as np
-
-    versions = llvmlite.__version__, llvmlite.binding.llvm_version_info, np.__version__
+    versions = _versions()
     total = hashlib.sha256(repr((versions, policy.LIMITS)).encode())
     for folder in _WRITERS:
         for path in sorted(folder.rglob("*")):
@@ -64,14 +72,44 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join((_sources(), *parts)).encode()).hexdigest()
 
 
+@functools.lru_cache(maxsize=1)
+def _compiler() -> str:
+    """A hash of what makes object code of a text: the libraries, and the source that calls them."""
+    source = Path(FOLDER, "backends", "codegen", "target.py").read_bytes()
+    return hashlib.sha256(repr(_versions()).encode() + source).hexdigest()
+
+
+def text_digest(text: str, name: str, host: str) -> str:
+    """The name of the object code of a text for a processor, whatever its symbols are called: where
+    the text has `name`, its code has this one.
+    """
+    parts = _compiler(), host, text.replace(name, "\0")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
 def limit() -> int:
     """The greatest number of bytes to keep (0 if the setting is no number)."""
     text = config.read("ADJOINT_CACHE_BYTES")
     return int(text) if text.isdecimal() else 0
 
 
-def read(name: str) -> bytes | None:
-    """The object code of that name, if it is there and sound."""
+def find(name: str) -> tuple[str, bytes] | None:
+    """The name of the object code that is kept for a name, and that code; None without one."""
+    kept = read(name, "sought by its text")
+    own = "" if kept is None else kept.decode("ascii", "replace")
+    code = read(own) if own else None
+    return None if code is None else (own, code)
+
+
+def keep(name: str, own: str) -> None:
+    """Notes under which name the object code of another name is kept."""
+    write(name, own.encode("ascii"))
+
+
+def read(name: str, absent: str = "compiled") -> bytes | None:
+    """The content of that name, if it is there and sound. `absent`: what happens if not, for
+    `ADJOINT_DEBUG=kernels`.
+    """
     try:
         with _folder() as folder, _opened(name, folder) as (file, size):
             content = _all(file, size)
@@ -85,12 +123,12 @@ def read(name: str) -> bytes | None:
                 os.utime(file)  # used now: the last to be removed
             return code
     except OSError as error:
-        _tell("compiled", name, error)
+        _tell(absent, name, error)
         return None
 
 
 def write(name: str, code: bytes) -> None:
-    """Keeps object code; a full or read-only disk is no error."""
+    """Keeps a name's content; a full or read-only disk is no error."""
     global _written
     try:
         with _folder() as folder:

@@ -218,8 +218,10 @@ def _link(wanted: LoadedCode) -> None:
         waiting, _waiting[:] = list(_waiting), []
         unlinked = {wanted, *(code for each in waiting if (code := each()) is not None)}
         codes = [code for code in unlinked if code._object is not None]
+        # Two that are of one text are one code.
+        objects = list(dict.fromkeys((code._object, code._symbol) for code in codes))
         try:
-            owner = _linked([(code._object, code._symbol) for code in codes], passing=True)
+            owner = _linked(objects, passing=True)
         except Unsupported:
             if len(codes) == 1:
                 raise
@@ -231,26 +233,36 @@ def _link(wanted: LoadedCode) -> None:
 
 def freed(name: str, text: Callable[[], str], symbol: str) -> LoadedCode:
     """The code that `kept` would load, as an object after which it is freed."""
-    return LoadedCode(object_code(name, text), symbol)
+    own, code = object_code(name, text)
+    return LoadedCode(code, symbol.replace(name, own))
 
 
 def kept(name: str, text: Callable[[], str], *symbols: str) -> tuple[int, ...]:
     """The addresses of symbols of the code of `text()` for this machine: what is on disk under that
     name (`cache.digest`), or compiled now and put there.
     """
-    return load(object_code(name, text), *symbols)
+    own, code = object_code(name, text)
+    return load(code, *[symbol.replace(name, own) for symbol in symbols])
 
 
-def object_code(name: str, text: Callable[[], str]) -> bytes:
-    """The object code of `text()`, from disk or compiled now: all that is made comes from here."""
-    code = cache.read(name)
+def object_code(name: str, text: Callable[[], str]) -> tuple[str, bytes]:
+    """The object code of `text()`, from disk or compiled now: all that is made comes from here.
+    Before it its own name, which its symbols have where those of the text have `name`.
+    """
+    found = cache.find(name)
     if "code" in debug.on:
         source = text()
         debug.say("code", f"{name[:12]}:\n{source}\n{host().assembly(source)}")
-    if code is None:
-        code = host().compile(text())
-        cache.write(name, code)
-    return code
+    if found is None:
+        source = text()
+        own = cache.text_digest(source, name, repr(host()))
+        code = cache.read(own)
+        if code is None:
+            code = host().compile(source.replace(name, own))
+            cache.write(own, code)
+        cache.keep(name, own)
+        found = own, code
+    return found
 
 
 def load(code: bytes, *symbols: str) -> tuple[int, ...]:
