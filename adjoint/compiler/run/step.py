@@ -57,6 +57,7 @@ class CompiledStep(Exclusive):
     arrays: Any = np.ndarray  # type of the tensors' arrays
     pipelines = "whole", "step"  # of the program, and of its segments
     course: BoundCall | None = None  # the bound call, on the host
+    filled = False  # whether it is another one's, with further sizes filled in
     derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
@@ -97,16 +98,22 @@ class CompiledStep(Exclusive):
         self.wanting = [(x, wants, hooks_of(x)) for x, wants in pairs if x is not None]
         self._divide(graph, nearly)
 
-    def begin(self, reserve: ArenaPool | None) -> None:
-        """Bind it to memory for the first time."""
+    def begin(self, reserve: ArenaPool | None, further: bool = False) -> None:
+        """Bind it to memory for the first time. `further`: it is another size of a program that is
+        bound, whose arenas mostly are large enough; only where they are not is memory given back.
+        """
         # Values kept for a pending backward belong to their call, and are not in shared memory.
         self.shares = reserve is not None and not self.tangents
         self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         self.others = [self]
         self.lease: Any = lambda: None  # weak reference to the pending call that uses the buffers
-        release_memory()  # cached by eager calls, which would add to the program's
+        further = further and self.shares
+        made = self.reserve.made
+        if not further:
+            release_memory()  # cached by eager calls, which would add to the program's
         self._bind()
-        release_memory()  # cached while compiling
+        if not further or self.reserve.made != made:
+            release_memory()  # cached while compiling
 
     def _owned(self, graph: Program) -> dict[int, Any]:
         """Numbers of states that are gradients of leaves and are used, with the leaves."""
