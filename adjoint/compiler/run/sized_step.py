@@ -47,7 +47,7 @@ def lowered_for(
     another.
     """
     if isinstance(captured, CompiledStep):
-        captured.begin(reserve, further=True)
+        captured.begin(reserve)
         return captured
     if template is not None and template.again and not nearly and not template.why_not:
         made = _lowered(template, guards)

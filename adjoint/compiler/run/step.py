@@ -98,17 +98,14 @@ class CompiledStep(Exclusive):
         self.wanting = [(x, wants, hooks_of(x)) for x, wants in pairs if x is not None]
         self._divide(graph, nearly)
 
-    def begin(self, reserve: ArenaPool | None, further: bool = False) -> None:
-        """Bind it to memory for the first time. `further`: it is another size of a program that is
-        bound, whose arenas mostly are large enough; only where they are not is memory given back.
-        """
+    def begin(self, reserve: ArenaPool | None) -> None:
+        """Bind it to memory for the first time."""
         # Values kept for a pending backward belong to their call, and are not in shared memory.
         self.shares = reserve is not None and not self.tangents
         self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         self.others = [self]
         self.lease: Any = lambda: None  # weak reference to the pending call that uses the buffers
-        further = further and self.shares
-        made = self.reserve.made
+        further, made = self.filled and self.shares, self.reserve.made  # whose arenas may do
         if not further:
             release_memory()  # cached by eager calls, which would add to the program's
         self._bind()
