@@ -17,6 +17,7 @@ import numpy as np
 from ...autograd.fusion import HandWritten
 from ...backends import native
 from ...core import policy
+from ...core.device import namespace_of
 from ...core.dtype import uint8
 from ...core.errors import Unsupported
 from ...ir.program import Node, Program, Value
@@ -430,7 +431,7 @@ def shown(node: Node, arrays: Mapping[Value, Any]) -> tuple[Any, ...]:
     op = node.op
     given = [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
     if type(given[0]) is np.ndarray and not op.strict and op.n_outputs == 1:
-        result = op.compute(np, *given)
+        result = op.compute(namespace_of(given[0]), *given)
         if type(result) is np.ndarray:
             return (result,)
     result = run(op, given)
