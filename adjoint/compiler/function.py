@@ -21,7 +21,7 @@ import numpy as np
 
 from ..autograd.function import Opaque
 from ..backends import native
-from ..core import debug, policy
+from ..core import debug, policy, sized_tables
 from ..core.checked_modules import watch_modules
 from ..core.device import CPU
 from ..core.dtype import get_default_dtype
@@ -37,6 +37,7 @@ from ..core.errors import (
 from ..core.mode import MODE, Mode, mode_with, observed, switched
 from ..core.overrides import FOLLOWED, is_apart
 from ..core.signal_deferral import DEFERRED, complete
+from ..core.sized_tables import SizedTable
 from ..core.tensor_base import TensorBase
 from ..core.tracebacks import cut
 from ..core.tree import named_arguments
@@ -204,6 +205,10 @@ class RecompileLimit(Unsupported):
     """Error: a call needs a program, and a function has as many as it may have."""
 
 
+def _weigh(variant: _Variant) -> int:
+    return variant.program.bytes
+
+
 class CompiledFunction(BoundWhenRead[P, R]):
     """A function that is run by captured programs: see `compile`."""
 
@@ -212,7 +217,7 @@ class CompiledFunction(BoundWhenRead[P, R]):
         ("function", "reasons", "_fallback", "_limit", "_called", "_sizes", "_nearly", "_programs",
          "_body", "_calls", "_dropped", "_latest", "_learnt", "_leaves", "_eagerly", "_entry",
          "_reserve", "_resized", "_dynamic", "_numbers", "_full", "_fullgraph", "_filled",
-         "_changes", "_failures", "_warned", "_forms", "_bytes")
+         "_changes", "_failures", "_warned", "_forms", "_bytes", "_kept", "_turns")
     )  # fmt: skip
 
     def __init__(
@@ -241,6 +246,10 @@ class CompiledFunction(BoundWhenRead[P, R]):
         self._forms: dict[Any, tuple[dict[Any, None], int]] = {}
         self._bytes = 0  # of all programs, when each was added
         self._calls = 0
+        # Programs that were filled in for a further size, by signature: cheap to make again. They
+        # are in the budget of all that is kept by size; what that drops is dropped here, too.
+        self._kept: SizedTable[_Variant] = SizedTable("compiled sizes", _weigh)
+        self._turns = 0  # of that budget, by which programs were dropped
         self._resized = ChangingSizes(dynamic)
         self._dropped: set[int] = set()  # hashes of signatures whose programs were dropped
         self._latest: _Variant | None = None
@@ -585,6 +594,8 @@ class CompiledFunction(BoundWhenRead[P, R]):
             if inputs is not None and not each.program.difference():
                 if k:
                     self._programs[key] = [each, *variants[:k], *variants[k + 1 :]]
+                if each.program.filled:
+                    self._kept.find(key)
                 self._latest = each
                 self._calls += 1
                 each.used = self._calls
@@ -605,27 +616,44 @@ class CompiledFunction(BoundWhenRead[P, R]):
         keys[key] = None
         self._forms[form] = keys, max(most, len(each))
         self._bytes += variant.program.bytes
+        if variant.program.filled:
+            self._kept.put(key, variant)
         self._latest = variant
         self._calls += 1
         variant.used = self._calls
 
     def _drop_some(self) -> None:
-        """Forget the least recently used programs, where there are many sizes."""
+        """Forget programs of further sizes that the budget of sizes has dropped, and the least
+        recently used ones where there are many.
+        """
+        if self._turns != sized_tables.turns():
+            self._turns = sized_tables.turns()
+            for key, variants in list(self._programs.items()):
+                kept = self._kept.peek(key)
+                if self._latest not in variants and any(
+                    each.program.filled and each is not kept for each in variants
+                ):
+                    self._forget(key)
         if self._calls % policy.COMPILED_COUNTED == 0 or self._bytes > policy.COMPILED_BYTES:
             self._bytes = sum(program.bytes for program in self.programs)  # some have grown
         while len(self._programs) > 1 and (
             len(self._programs) > policy.COMPILED_SIZES or self._bytes > policy.COMPILED_BYTES
         ):
             oldest = min(self._programs, key=lambda key: max(v.used for v in self._programs[key]))
-            self._bytes -= sum(v.program.bytes for v in self._programs.pop(oldest))
-            form = without_sizes(oldest)
-            keys, most = self._forms.pop(form)
-            del keys[oldest]
-            if keys:
-                if most > 1:
-                    most = max(len(self._programs[key]) for key in keys)
-                self._forms[form] = keys, most
+            self._forget(oldest)
             self._dropped.add(hash(oldest))
+
+    def _forget(self, key: Any) -> None:
+        """Drop the programs of a signature."""
+        self._bytes -= sum(v.program.bytes for v in self._programs.pop(key))
+        self._kept.pop(key)
+        form = without_sizes(key)
+        keys, most = self._forms.pop(form)
+        del keys[key]
+        if keys:
+            if most > 1:
+                most = max(len(self._programs[key]) for key in keys)
+            self._forms[form] = keys, most
 
     def _give_up(self, why: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Run eagerly, now and from now on, with a warning."""
@@ -635,6 +663,7 @@ class CompiledFunction(BoundWhenRead[P, R]):
         told = f"compile: {self._called} runs eagerly: {why}"
         warnings.warn(told, stacklevel=users_frame()[0])
         self._programs.clear()
+        self._kept.clear()
         self._forms.clear()
         self._bytes = 0
         self._latest = self._entry = None

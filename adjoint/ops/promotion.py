@@ -17,6 +17,7 @@ from ..core.errors import DTypeError, InvalidArgument, InvalidType, NumberTooLar
 from ..core.op import Op, Sample
 from ..core.spec import Spec
 from ..core.symbolic_scalar import SymbolicFloat, SymbolicNumber
+from ..core.symbolic_sizes import is_size
 from ..core.tensor_base import TensorBase
 from ..core.tensor_type import Tensor
 from ..runtime.dispatch import apply
@@ -177,14 +178,16 @@ def assert_number(value: int, to: dtype, name: str, fits: bool) -> None:
 
 def number(value: Any, to: dtype, name: str = "number", fits: bool = False) -> Any:
     """A Python number that an array of dtype `to` takes without being promoted itself. Beside
-    narrow floats a number of a capture stays one: see `with_wide_numbers`.
+    narrow floats a number of a capture stays one: see `with_wide_numbers`. But a size is read:
+    kernels round less often beside a constant, and bits may not say which sizes came before.
 
     Errors: those of `assert_number`.
     """
     if type(value) is SymbolicNumber:
-        if to in dt.LOW_PRECISION:
+        narrow = to in dt.LOW_PRECISION
+        if narrow and not is_size(value):
             return value
-        if to.category in (1, 2):
+        if not narrow and to.category in (1, 2):
             return value.operand(to)
         value = value.value()
     if to.category < 2 and isinstance(value, int):

@@ -415,7 +415,7 @@ class Compiled:
         sizes = [1] * kernel.rank if shape is None else list(shape)
         known = list(zip(arrays, kernel.inputs, strict=True))
         for x, v in known:
-            _check(f"input {v.attr[0]}", x, v.attr[1], v.axes)
+            _check("input", v.attr[0], x, v.attr[1], v.axes)
             for axis, size in zip(v.axes, x.shape, strict=True):
                 if size != 1 and sizes[axis] != size and (shape is not None or sizes[axis] != 1):
                     shapes = ", ".join(str(a.shape) for a in arrays)
@@ -427,7 +427,7 @@ class Compiled:
             return sizes
         given = shape is not None or bool(arrays)
         for k, (x, o) in enumerate(zip(outs, kernel.outputs, strict=True)):
-            _check(f"output {k}", x, o.dtype, o.axes)
+            _check("output", k, x, o.dtype, o.axes)
             if not given:
                 for axis, size in zip(o.axes, x.shape, strict=True):
                     sizes[axis] = size
@@ -452,13 +452,13 @@ def compiled(kernel: Kernel) -> Compiled:
     return _in_use.setdefault(kernel.key, Compiled(kernel)) if found is None else found
 
 
-def _check(what: str, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
+def _check(kind: str, k: int, x: Array, dtype: str, axes: tuple[int, ...]) -> None:
     if not isinstance(x, np.ndarray):
-        raise DTypeError(f"kernel: {what} is no NumPy array but {type(x).__name__}")
+        raise DTypeError(f"kernel: {kind} {k} is no NumPy array but {type(x).__name__}")
     if x.dtype != NUMPY[dtype]:
-        raise DTypeError(f"kernel: {what} is {x.dtype}, not {dtype}")
+        raise DTypeError(f"kernel: {kind} {k} is {x.dtype}, not {dtype}")
     if x.ndim != len(axes):
-        raise ShapeError(f"kernel: {what} has shape {x.shape}; it needs {len(axes)} dimensions")
+        raise ShapeError(f"kernel: {kind} {k} has shape {x.shape}; it needs {len(axes)} dimensions")
 
 
 def _assert_row_major(kernel: Kernel, outs: Sequence[Array]) -> None:

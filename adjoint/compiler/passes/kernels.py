@@ -30,6 +30,7 @@ class Kernel(Op, abstract=True):
     library = "always"
     written_stays = False  # see `recompute`
     late: Callable[[], Program] | None = None  # its program, where that in `program` has symbols
+    across: list[set[Value]] | None = None  # where it is final: see `barrier_free._across`
 
     def __init__(
         self,

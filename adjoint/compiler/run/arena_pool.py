@@ -24,6 +24,7 @@ class ArenaPool:
     def __init__(self) -> None:
         self.lock = fork_safety.lock()
         self.scratch = Scratch()
+        self.made = 0  # how many arenas there have been
         self._arenas: dict[int, weakref.ref[Any]] = {}
         self._landings: weakref.WeakValueDictionary[tuple[Any, ...], GradBuffers] = (
             weakref.WeakValueDictionary()
@@ -39,6 +40,7 @@ class ArenaPool:
             if memory is not None:
                 size = max(size, int(_GROWTH * memory.size))
             memory = zeros(size)
+            self.made += 1
             self._arenas[part] = weakref.ref(memory)
         return memory
 

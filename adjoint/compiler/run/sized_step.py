@@ -145,7 +145,7 @@ class SizedLowering:
         copying = _Copying(fill, again)
         of, each = self._step, copying.value
         made = copy.copy(of)
-        made.lock = fork_safety.lock()
+        made.lock, made.filled = fork_safety.lock(), True
         made.parts = [copying.segment(part) for part in of.parts]
         captured = of.captured
         nodes = {node: copying.node(node) for node in captured.effects.updates}
@@ -227,6 +227,7 @@ class _Copying:
         if isinstance(op, Kernel) and isinstance(node.op, Kernel):
             if self.again is None:
                 program_of_sizes(node.op.program, fill)  # what it will fill in
+                node.op.across = []
             elif op is not node.op:
                 op.late = partial(_program_of, node.op, self.again)
         made = Node(op, [value(x) if type(x) is Value else fill(x) for x in node.inputs], ())

@@ -57,6 +57,7 @@ class CompiledStep(Exclusive):
     arrays: Any = np.ndarray  # type of the tensors' arrays
     pipelines = "whole", "step"  # of the program, and of its segments
     course: BoundCall | None = None  # the bound call, on the host
+    filled = False  # whether it is another one's, with further sizes filled in
     derivatives: Any = None  # `Derivatives`: how its gradients have gradients themselves
 
     def __init__(
@@ -104,9 +105,12 @@ class CompiledStep(Exclusive):
         self.reserve = reserve if reserve is not None and self.shares else ArenaPool()
         self.others = [self]
         self.lease: Any = lambda: None  # weak reference to the pending call that uses the buffers
-        release_memory()  # cached by eager calls, which would add to the program's
+        further, made = self.filled and self.shares, self.reserve.made  # whose arenas may do
+        if not further:
+            release_memory()  # cached by eager calls, which would add to the program's
         self._bind()
-        release_memory()  # cached while compiling
+        if not further or self.reserve.made != made:
+            release_memory()  # cached while compiling
 
     def _owned(self, graph: Program) -> dict[int, Any]:
         """Numbers of states that are gradients of leaves and are used, with the leaves."""

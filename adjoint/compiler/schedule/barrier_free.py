@@ -182,8 +182,12 @@ def _fits(step: Node | Step, rows: int) -> bool:
 
 
 def _across(kernel: Kernel) -> set[Value]:
-    """Values that a kernel computes over all rows, and values that depend on these."""
+    """Values that a kernel computes over all rows, and values that depend on these. Kernels for
+    further sizes have them of the program that they share, in which sizes are symbols.
+    """
     values: set[Value] = set()
+    if kernel.across:
+        return kernel.across[0]
     for node in kernel.program.nodes:
         op, x = node.op, node.values[0]
         over = type(op).__name__ in REDUCING and x.shape
@@ -192,6 +196,8 @@ def _across(kernel: Kernel) -> set[Value]:
             node.values
         ):
             values.update(node.outputs)
+    if kernel.across is not None:
+        kernel.across.append(values)
     return values
 
 

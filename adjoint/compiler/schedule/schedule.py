@@ -17,6 +17,7 @@ import numpy as np
 from ...autograd.fusion import HandWritten
 from ...backends import native
 from ...core import policy
+from ...core.device import namespace_of
 from ...core.dtype import uint8
 from ...core.errors import Unsupported
 from ...ir.program import Node, Program, Value
@@ -153,11 +154,10 @@ class Schedule:
         """Register a node whose results show its input's memory; False where they do not."""
         x = node.inputs[0]
         source = self._model[x]
-        shown = run(node.op, [self._model.get(v, v) for v in node.inputs])
-        shown = shown if isinstance(shown, tuple) else (shown,)
-        if source.size and not all(np.may_share_memory(source, y) for y in shown):
+        views = shown(node, self._model)
+        if source.size and not all(np.may_share_memory(source, y) for y in views):
             return False
-        for y, array in zip(node.outputs, shown, strict=True):
+        for y, array in zip(node.outputs, views, strict=True):
             self._model[y] = array
             self.roots[y] = self.roots.get(x, x)
         self.views.append(node)
@@ -424,6 +424,18 @@ class Schedule:
         ]
         self.layout = buffers.plan(self.buffers, *(stretches(self.steps, rows) if rows else ()))
         self.numbers = {x: i for i, x in enumerate(self.owners)}
+
+
+def shown(node: Node, arrays: Mapping[Value, Any]) -> tuple[Any, ...]:
+    """The results of a node that shows its input's memory, on arrays."""
+    op = node.op
+    given = [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
+    if type(given[0]) is np.ndarray and not op.strict and op.n_outputs == 1:
+        result = op.compute(namespace_of(given[0]), *given)
+        if type(result) is np.ndarray:
+            return (result,)
+    result = run(op, given)
+    return result if type(result) is tuple else (result,)
 
 
 def dense(array: np.ndarray, order: Order) -> np.ndarray:

@@ -11,9 +11,8 @@ import numpy as np
 from ...backends.native.runtime.array_memory import zeros
 from ...core import policy
 from ...ir.program import Value
-from ...runtime.lazy import run
 from .buffers import ALIGNMENT
-from .schedule import Schedule, dense
+from .schedule import Schedule, dense, shown
 from .steps import Kept, LibraryStep, Step
 
 if TYPE_CHECKING:
@@ -57,11 +56,7 @@ class Workspace:
         for destination in schedule.destinations:
             arrays[destination.value] = destination.of(arrays)
         for node in schedule.views:
-            result = run(
-                node.op, [arrays.get(x) if isinstance(x, Value) else x for x in node.inputs]
-            )
-            results = result if type(result) is tuple else (result,)
-            arrays.update(zip(node.outputs, results, strict=True))
+            arrays.update(zip(node.outputs, shown(node, arrays), strict=True))
         self.arrays = arrays
         self.inputs = [arrays[x] for x in schedule.graph.inputs]
         self.outputs = [arrays[y] for y in schedule.graph.outputs]

@@ -193,6 +193,27 @@ def test_numbers_of_sizes(name):
         assert bits(step(x)) == bits(ad.compile(function, dynamic=False)(x)), n
 
 
+# Beside a constant, a kernel of narrow floats does not round what it multiplies before it adds.
+NARROW = {
+    "mul_add": lambda x: x * x.shape[0] + x,
+    "div_add": lambda x: x / x.shape[0] + 1,
+    "add_mul": lambda x: (x + x.shape[0]) * 0.3,
+    "columns": lambda x: x * x.shape[1] + x * x.shape[0],
+    "mean": lambda x: x.mean(0) * 3 + x.sum(0) / x.shape[0],
+}
+
+
+@pytest.mark.parametrize("dtype", [ad.float16, ad.bfloat16], ids=str)
+@pytest.mark.parametrize("name", NARROW)
+def test_numbers_of_sizes_beside_narrow_floats(name, dtype):
+    function = NARROW[name]
+    step = ad.compile(function)
+    for n, columns in ((17, 16), (63, 16), (33, 5), (40, 6), (1, 16), (41, 16), (35, 3)):
+        x = drawn(n, columns).to(dtype)
+        own = ad.compile(function, dynamic=False)
+        assert bits(step(x).float()) == bits(own(x).float()), n
+
+
 def test_a_transformer_layer():
     ad.manual_seed(1)
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)

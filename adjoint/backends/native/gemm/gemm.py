@@ -101,7 +101,12 @@ def address(dtype: str = "float32") -> int | None:
 @functools.cache
 def is_available(dtype: Any) -> bool:
     """Whether products of this dtype can be computed here."""
-    return dtype.name in _ELEMENTS and _code(dtype.name) is not None
+    return _code_of(dtype) is not None
+
+
+@functools.cache
+def _code_of(dtype: Any) -> _GemmCode | None:
+    return _code(dtype.name)  # a name that NumPy puts together at each question
 
 
 @functools.cache
@@ -166,7 +171,7 @@ class GemmPlan:
         tasks are parts of, where it is one product; `turned`: the arrays that calls are given are b
         and a, in this order.
         """
-        code = _code(dtype.name)
+        code = _code_of(dtype)
         if code is None:
             raise Unsupported(f"products of {dtype}: no generated code here; use NumPy's")
         self._shapes = np.array(shapes, np.int64)
@@ -203,7 +208,7 @@ class GemmPlan:
         return (given[1], given[0], *given[2:]) if self._turned else given
 
     def _before(self, biased: bool) -> bytes:
-        return struct.pack("3q", self._shapes.ctypes.data, self._tasks.ctypes.data, biased)
+        return struct.pack("3q", place_of(self._shapes), place_of(self._tasks), biased)
 
     def run(self, a: Any, b: Any, c: Any, *bias: Any) -> None:
         """Compute c from a, b and bias (contiguous, or none)."""

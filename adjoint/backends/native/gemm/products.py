@@ -38,6 +38,7 @@ from ..onednn.plan import (
 from ..runtime import block_cache
 from ..runtime.pool import default_pool
 from . import few_rows, gemm
+from .few_rows import must_be_copied as must_be_copied
 from .few_rows_code import MOST
 
 FLOAT32 = np.dtype(np.float32)
@@ -49,6 +50,7 @@ Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
 A, B, C, D = range(4)  # slots: the operands, the result, the bias
+_ALL = np.zeros((1, gemm.TASK_WORDS), np.int64)  # one task: all of a product
 
 
 class PlannedProduct(NamedTuple):
@@ -77,21 +79,30 @@ class PlannedProduct(NamedTuple):
 
 def _order(m: int, n: int, rows: int, columns: int) -> tuple[int, int] | None:
     """Strides of a matrix as oneDNN takes them: one of them 1, dense if possible."""
-    candidates = []
+    found = None
     if n == 1 or columns == 1:
-        candidates.append((n if m == 1 else rows, 1, n))
+        row = n if m == 1 else rows
+        if max(row, 1) == n:
+            return row, 1
+        found = (row, 1) if max(row, 1) > n else None
     if m == 1 or rows == 1:
-        candidates.append((1, m if n == 1 else columns, m))
-    fits = [(r, c, max(r, c) == size) for r, c, size in candidates if max(r, c) >= size]
-    return max(fits, key=lambda f: f[2])[:2] if fits else None
+        column = m if n == 1 else columns
+        if max(column, 1) == m or (found is None and max(column, 1) > m):
+            return 1, column
+    return found
 
 
 def _strides(x: Any, rank: int) -> Strides | None:
     """Strides in elements over `rank` dimensions, or None where oneDNN cannot describe x."""
-    item = x.itemsize
-    steps = [s // item for s in x.strides]
-    if any(s % item or s < 0 for s in x.strides):
+    item, steps = x.itemsize, x.strides
+    if len(steps) == rank == 2:
+        (m, n), (row, column) = x.shape, steps
+        if row % item or column % item or row < 0 or column < 0:
+            return None
+        return _order(m, n, row // item, column // item)
+    if any(s % item or s < 0 for s in steps):
         return None
+    steps = [s // item for s in steps]
     order = _order(*x.shape[-2:], *steps[-2:])
     if order is None:
         return None
@@ -106,7 +117,7 @@ def is_laid_out(x: Any) -> bool:
 
 def are_laid_out(a: Any, b: Any) -> list[bool]:
     """Whether each of two operands lies so that their product needs no copy of it."""
-    if few_rows.must_be_copied(a, b):
+    if must_be_copied(a, b):
         return [False, False]
     return [is_laid_out(a), is_laid_out(b)]
 
@@ -361,7 +372,7 @@ def _build_generated(p: PlannedProduct, workers: int, turned: bool = False) -> g
     """
     count = math.prod(p.batch)
     work = p.m * p.k * p.n
-    whole = p.c or onednn.contiguous_strides((*p.batch, p.m, p.n))
+    whole = p.c or (onednn.contiguous_strides((*p.batch, p.m, p.n)) if p.batch else (p.n, 1))
     few = few_rows.fits(p.m, p.k, p.n, p.a[-2:], p.b[-2:], whole[-2])
     if few:
         parts = few_rows.parts(p.m, p.k, p.n, p.dtype.itemsize, count, workers)
@@ -375,6 +386,9 @@ def _build_generated(p: PlannedProduct, workers: int, turned: bool = False) -> g
     if p.k == 1:  # the time is that of writing: a few whole rows at a time
         rows, columns = max(parts, work // policy.OUTER_PART), 1
     mode = gemm.FEW_ROWS if few else 0
+    product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2], mode)
+    if count == rows == columns == 1 and p.m and p.n:
+        return gemm.GemmPlan(p.dtype, [product], _ALL, None, product, turned)
     shapes: list[gemm.Shape] = []
     places: list[tuple[int, ...]] = []  # of a part: its shape, offsets in elements
     for row, m in pieces(p.m, rows, 8):
@@ -395,7 +409,6 @@ def _build_generated(p: PlannedProduct, workers: int, turned: bool = False) -> g
         tasks = (offsets + tasks).reshape(-1, gemm.TASK_WORDS)
     tasks[:, 1:] *= p.dtype.itemsize
     pool = default_pool() if workers > 1 else None
-    product = gemm.Shape(p.m, p.n, p.k, p.a[-2], p.a[-1], p.b[-2], p.b[-1], whole[-2], mode)
     whole_one = product if count == 1 else None
     return gemm.GemmPlan(p.dtype, shapes, tasks, pool, whole_one, turned)
 
@@ -745,7 +758,7 @@ def generated(a: Any, b: Any, bias: Any = None) -> gemm.GemmPlan | None:
     if left is None or right is None or a.dtype != b.dtype or not gemm.is_available(a.dtype):
         return None
     batch, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
-    if b.shape[:-2] != batch or 0 in batch or few_rows.must_be_copied(a, b):
+    if b.shape[:-2] != batch or 0 in batch or must_be_copied(a, b):
         return None
     sizes, left, right = _merged(batch, left, right)
     product = PlannedProduct(sizes, m, k, n, left, right, a.dtype, bias is not None, None)
@@ -759,7 +772,7 @@ def generated_into(a: Any, b: Any, c: Any, *bias: Any) -> Any:
     """
     if not a.dtype == b.dtype == c.dtype or not a.shape[:-2] == b.shape[:-2] == c.shape[:-2]:
         return None
-    if not (_pays(a, b) or is_little(a, b)) or few_rows.must_be_copied(a, b):
+    if not (_pays(a, b) or is_little(a, b)) or must_be_copied(a, b):
         return None
     if c.strides[-1] != c.itemsize and a.strides[-2] == a.itemsize and not bias:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # whose right operand lies by rows
@@ -807,7 +820,7 @@ def _prepare(a: Any, b: Any, batch: Sizes, bias: Any, activation: str | None) ->
             np.empty(v.shape, dtype) if copy else v for v, copy in zip((a, b), copies, strict=True)
         )
         left, right = _strides(x, rank), _strides(y, rank)
-        if left is None or right is None or few_rows.must_be_copied(x, y):
+        if left is None or right is None or must_be_copied(x, y):
             continue
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
         sizes, left, right = _merged(batch, left, right)

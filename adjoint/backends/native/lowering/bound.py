@@ -289,6 +289,9 @@ def _are_at_hand(library: str, x: Any, y: Any) -> list[bool]:
     memory as products take one: not if it was expanded.
     """
     a, b = products.matrices(library, x, y)
+    if x.size and y.size and x.flags.c_contiguous and y.flags.c_contiguous:
+        whole = not products.must_be_copied(a, b)  # rows or columns, and reshaped as views
+        return [whole, whole]
     places = zip((a, b), (x, y), products.are_laid_out(a, b), strict=True)
     return [whole and np.may_share_memory(new, old) for new, old, whole in places]
 
