@@ -120,10 +120,10 @@ class BodyRecorder(Capturing):
         self.outer = self.mode.executor
         around = getattr(self.outer, "streams", None)
         self.streams = None if around is None else CapturedGenerators(READS.format(title))
-        outer = self.outer.set if isinstance(self.outer, BodyRecorder) else around
-        self.set = CapturedGenerators(
-            "", outer
-        )  # generators whose state is set, as they were before
+        if isinstance(self.outer, BodyRecorder):
+            around = self.outer.set
+        # Generators whose state is set, as they were before.
+        self.set: CapturedGenerators = CapturedGenerators("", around)
         self.states: dict[int, Any] = {}  # tensors that are states of generators, by id
         self.calls_back = False  # whether gradients call a custom Function or a hook of the body's
 

@@ -109,8 +109,8 @@ class Returned:
         """
         owner = None if part._changes is None else self._owners.get(id(part._changes))
         view = part._view
-        base = owner if view is None else view.base
-        if owner is None or base is part or base is not owner:
+        base = owner if view is None else view.base  # which may be an alias of the owner
+        if owner is None or base is None or base is part:
             return None
         ops = () if view is None else view.ops
         if not all_known((*part.shape, *base.shape)):
