@@ -24,7 +24,7 @@ from ..ops.shape.movement import Expand, to_shape
 from ..runtime.dispatch import apply
 from ..runtime.tensors import spec_of, zeros
 from ..runtime.writes import ViewWrite
-from .levels import Level, Leveled
+from .levels import Level, Leveled, current, outside
 
 if TYPE_CHECKING:
     from .protocols import BackendArray
@@ -158,7 +158,11 @@ class BatchLevel(Level):
                 "the operation that is not in place, or make `self` of a batched tensor "
                 "(x.new_zeros(...) + x.sum() * 0)"
             )
-        super().write(x, y)
+        here = current()
+        if here is not None and here.has_made(x if x._view is None else x._view.base):
+            return super().write(x, y)
+        with outside(self):  # one value for all: as a write of what was made outside
+            x.copy_(y._data.inner)  # type: ignore[attr-defined]
 
 
 def refuse(why: str) -> NoReturn:

@@ -16,7 +16,7 @@ from ..runtime.public import naming
 from ..runtime.tensors import wrap, zeros
 from .dual import Dual, DualLevel, followed
 from .gradients import grad
-from .levels import DERIVING, entered
+from .levels import DERIVING, Leveled, entered
 from .modes import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -301,6 +301,8 @@ class _TransformedCall:
             )
         if self.create_graph and x._node is not None:
             return x.view_as(x)  # type: ignore[attr-defined]
+        if self.create_graph and isinstance(x._data, Leveled):  # `detach` would drop its tangent
+            return x.view_as(x).requires_grad_()  # type: ignore[attr-defined]
         return x.detach().requires_grad_()  # type: ignore[attr-defined]
 
     def gradients(

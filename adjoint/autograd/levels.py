@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DERIVING",
+    "ENABLED",
     "Level",
     "Leveled",
     "Transforming",
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 DERIVING: ContextVar[str] = ContextVar("deriving", default="")  # the transform of `func` around
+ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)  # whether tangents are computed
 
 
 class Leveled(LazyValue):
@@ -88,6 +90,7 @@ class Level:
 
     kind: type[Leveled]  # of its values
     name: str  # of the transform, in messages
+    silent = False  # whether levels outside compute no tangents, where this one does
 
     def __init__(self) -> None:
         self.order = next_order()  # grows with creation: an inner level's is greater
@@ -237,7 +240,8 @@ class Transforming:
             else:
                 values = level.draw(op, inputs) if op.drawn else NotImplemented
                 if values is NotImplemented:
-                    results = apply(op, *inputs)
+                    with switched(ENABLED.get() and not level.silent, variable=ENABLED):
+                        results = apply(op, *inputs)
                     if not op.view:
                         for y in results if isinstance(results, tuple) else (results,):
                             self._made[id(y)] = ref(y)

@@ -1,0 +1,110 @@
+"""What PyTorch's own tests of `func` showed: derivatives that were dropped, and writes within."""
+
+import pytest
+
+import adjoint as ad
+from adjoint.autograd import forward_ad
+from adjoint.func import hessian, jacfwd, jacrev, jvp, vmap
+from adjoint.testing import assert_close
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd, hessian])
+def test_jacobians_of_complex_numbers_are_refused_and_not_half_of_them_returned(transform):
+    with pytest.raises(ad.AutogradError, match="inputs to be real"):
+        transform(lambda x: (x * x.conj()).real.sum())(ad.tensor([1 + 2j]))
+    with pytest.raises(ad.AutogradError, match="outputs to be real"):
+        transform(lambda x: (x * (2 + 1j)).sum())(ad.ones(2))
+
+
+@pytest.mark.parametrize("size", [0, 1, 15])
+def test_jvp_computes_tangents_where_they_are_switched_off_outside(size):
+    x = ad.randn(size)
+    with forward_ad._set_fwd_grad_enabled(False):
+        assert_close(jvp(ad.sin, (x,), (ad.ones(size),))[1], x.cos())
+    assert_close(jvp(ad.sin, (x,), (ad.ones(size),))[1], x.cos())
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_jvp_where_they_are_switched_off_gives_the_jvp_around_none(captured):
+    def derivative(x):
+        with forward_ad._set_fwd_grad_enabled(False):
+            function = (lambda y: x.sin() * y) if captured else ad.sin
+            return jvp(function, (x,), (ad.ones(3),))[1]
+
+    x = ad.randn(3)
+    value, tangent = jvp(derivative, (x,), (ad.ones(3),))
+    assert_close(value, x.sin() if captured else x.cos())
+    assert_close(tangent, ad.zeros(3))
+
+
+def test_jvp_goes_through_a_jacobian_of_autograd_functional():
+    def function(x):
+        return ad.autograd.functional.jacobian(lambda y: y.sin().sum(), x, create_graph=True).sum()
+
+    x = ad.randn(3)
+    assert_close(jvp(function, (x,), (ad.ones(3),))[1], -x.sin().sum())
+    assert_close(jacfwd(function)(x), -x.sin())
+
+
+def test_jvp_of_nothing_is_refused():
+    with pytest.raises(ad.InvalidArgument, match="at least one Tensor"):
+        jvp(ad.sin, (), ())
+    with pytest.raises(ad.InvalidArgument, match="at least one Tensor"):
+        jvp(ad.sin, ((),), ((),))
+
+
+@pytest.mark.parametrize("transform", [jacrev, jacfwd])
+def test_jacobians_go_through_a_write_to_another_argument_which_the_caller_sees(transform):
+    def function(x, y):
+        y[1:] = x[:2] * 3
+        return y
+
+    x, y = ad.randn(3), ad.zeros(3)
+    expected = ad.tensor([[0.0, 0, 0], [3, 0, 0], [0, 3, 0]])
+    assert_close(transform(function)(x, y), expected)
+    assert_close(y, ad.cat([ad.zeros(1), x[:2] * 3]))
+
+
+def test_vmap_writes_one_value_for_all_entries_to_a_tensor_outside():
+    kept = ad.zeros(3)
+
+    def function(x):
+        jvp(lambda y: y * 2, (x,), (x,))
+        kept[1:] = ad.ones(2) * 2
+        return x.sum()
+
+    assert_close(vmap(function)(ad.ones(2, 3)), ad.tensor([3.0, 3.0]))
+    assert_close(kept, ad.tensor([0.0, 2.0, 2.0]))
+    with pytest.raises(NotImplementedError, match="more elements"):
+        vmap(lambda x: kept.copy_(x))(ad.ones(2, 3))
+
+
+class Reading(ad.autograd.Function):
+    """A function whose backward reads values, which no batch of gradients can."""
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        assert g.nonzero().shape[1] == g.ndim
+        return g * 2
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1,), ()])
+def test_jacrev_of_one_row_at_a_time_asks_no_rule_of_vmap(shape):
+    x = ad.randn(shape)
+    count = x.numel()
+    expected = (ad.eye(count) * 2).reshape(*shape, *shape)
+    assert_close(jacrev(Reading.apply, chunk_size=1)(x), expected)
+    if count > 1:
+        with pytest.raises(NotImplementedError, match="vmap"):
+            jacrev(Reading.apply, chunk_size=2)(x)
+    both = jacrev(lambda a, b: a * b.sum(), argnums=(0, 1), chunk_size=1)(x, ad.ones(2))
+    assert_close(both[0], expected)
+    assert both[1].shape == (*shape, 2)
