@@ -25,7 +25,7 @@ from ..runtime.node import new_node
 from ..runtime.record import _saved
 from ..runtime.tensors import wrap, zeros
 from .engine import run_backward
-from .levels import ENABLED, Level, Leveled, Transforming, current, recording_beyond
+from .levels import ENABLED, Level, Leveled, Transforming, current, recording_beyond, with_history
 
 if TYPE_CHECKING:
     from .protocols import BackendArray
@@ -77,6 +77,11 @@ class DualLevel(Level):
             )
         data = value.inner._data
         return data.settle(value.inner) if hasattr(data, "settle") else data
+
+    def beside(self, value: Leveled, numbers: Leveled) -> Leveled:
+        """The primal of `numbers` with the tangent of `value`."""
+        assert isinstance(value, Dual)
+        return Dual(self, with_history(value.inner, numbers.inner), value.tangent)
 
     def values(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
         """The op on the primals, and its derivative along the tangents."""

@@ -108,3 +108,97 @@ def test_jacrev_of_one_row_at_a_time_asks_no_rule_of_vmap(shape):
     both = jacrev(lambda a, b: a * b.sum(), argnums=(0, 1), chunk_size=1)(x, ad.ones(2))
     assert_close(both[0], expected)
     assert both[1].shape == (*shape, 2)
+
+
+def _written_by_detached(x):
+    y = x * 1
+    y.detach().mul_(2)
+    return y * y
+
+
+def _detached_sees_numbers_alone(x):
+    y = x * 1
+    d = y.detach()
+    y.mul_(3)
+    return d * 1
+
+
+def _made_inside_and_detached_before(x):
+    y = ad.zeros(2)
+    d = y.detach()
+    y.copy_(x)
+    return d * 1
+
+
+def _made_inside_and_written_by_detached(x):
+    y = ad.zeros(2)
+    y.detach().copy_(x)
+    return y * 1
+
+
+def _view_of_detached(x):
+    y = x * 1
+    y.detach()[0].mul_(5)
+    return y * y
+
+
+def _detached_view(x):
+    y = x * 1
+    y[0].detach().mul_(5)
+    return y * y
+
+
+def _two_detached(x):
+    y = x * 1
+    first, second = y.detach(), y.detach()
+    first.copy_(x * 2)
+    return second + first
+
+
+def _part_of_a_detached_view(x):
+    part = (x * 1)[:2].detach()
+    part[0].copy_(x[1] * 3)
+    return part * 1
+
+
+def _data(x):
+    y = x * 1
+    y.data[1] = 7
+    return y * y
+
+
+WRITES = [  # PyTorch's value and tangent at [1, 1] along [1, 1]
+    (_written_by_detached, [4.0, 4.0], [4.0, 4.0]),
+    (_detached_sees_numbers_alone, [3.0, 3.0], [0.0, 0.0]),
+    (_made_inside_and_detached_before, [1.0, 1.0], [0.0, 0.0]),
+    (_made_inside_and_written_by_detached, [1.0, 1.0], [0.0, 0.0]),
+    (_view_of_detached, [25.0, 1.0], [10.0, 2.0]),
+    (_detached_view, [25.0, 1.0], [10.0, 2.0]),
+    (_two_detached, [4.0, 4.0], [2.0, 2.0]),
+    (_part_of_a_detached_view, [3.0, 1.0], [3.0, 0.0]),
+    (_data, [1.0, 49.0], [2.0, 14.0]),
+]
+
+
+@pytest.mark.parametrize(("function", "value", "tangent"), WRITES)
+def test_tangents_do_not_cross_what_was_detached_and_writes_leave_them(function, value, tangent):
+    x, t = ad.ones(2), ad.ones(2)
+    expected = ad.tensor(value), ad.tensor(tangent)
+    assert_close(jvp(function, (x,), (t,)), expected)
+    double = jvp(lambda x: jvp(function, (x,), (t,))[0], (x,), (t,))
+    assert_close(double, expected)
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(function(forward_ad.make_dual(x.clone(), t.clone())))
+        assert_close(dual.primal.clone(), expected[0])
+        found = ad.zeros(2) if dual.tangent is None else dual.tangent.clone()
+        assert_close(found, expected[1])
+
+
+@pytest.mark.parametrize(("function", "value", "tangent"), [WRITES[i] for i in (0, 1, 4, 5, 6)])
+def test_gradients_through_vmap_leave_what_was_detached(function, value, tangent):
+    x = ad.ones(3, 2)
+    assert_close(vmap(function)(x), ad.tensor([value] * 3))
+    gradient = ad.func.grad(lambda x: vmap(function)(x * 1).sum())(x)
+    assert_close(gradient, ad.tensor([tangent] * 3))
+    both = vmap(lambda x: jvp(function, (x,), (ad.ones(2),)))(x)
+    assert_close(both, (ad.tensor([value] * 3), ad.tensor([tangent] * 3)))
