@@ -18,7 +18,7 @@ from ...runtime.cells import Cell
 from ...runtime.node import Leaf
 from ...runtime.public import naming
 from ...runtime.tensors import wrap
-from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
 from .arguments import assert_real, outputs_of, places_of, replaced, with_aux
 from .batches import vmap
 
@@ -342,9 +342,9 @@ def jvp(
     duals = []
     for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
         if not isinstance(x, TensorBase) or not isinstance(t, TensorBase):
-            raise InvalidType(
-                f"jvp: primals and tangents must be tensors, entry {i} is a {type(x).__name__} "
-                f"with a {type(t).__name__}"
+            raise InvalidArgument(
+                f"jvp: primals and tangents must only contain Tensors, entry {i} is a "
+                f"{type(x).__name__} with a {type(t).__name__}"
             )
         if x._data.shape != t._data.shape:
             raise ShapeError(

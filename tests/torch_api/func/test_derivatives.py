@@ -53,6 +53,34 @@ def test_jvp_of_nothing_is_refused():
         jvp(ad.sin, ((),), ((),))
 
 
+def test_jvp_of_what_is_no_tensor_is_refused():
+    with pytest.raises(RuntimeError, match="only contain Tensors"):
+        jvp(ad.sin, (1.0,), (ad.ones(1),))
+    with pytest.raises(RuntimeError, match="only contain Tensors"):
+        jvp(ad.sin, (ad.ones(1),), (1.0,))
+
+
+class OneReturn(ad.autograd.Function):
+    """A function whose rule for batches forgets `out_dims`."""
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x * 2
+
+
+def test_a_rule_for_batches_without_out_dims_is_refused():
+    with pytest.raises(RuntimeError, match="two returns"):
+        vmap(OneReturn.apply)(ad.ones(2, 3))
+
+
 @pytest.mark.parametrize("transform", [jacrev, jacfwd])
 def test_jacobians_go_through_a_write_to_another_argument_which_the_caller_sees(transform):
     def function(x, y):
