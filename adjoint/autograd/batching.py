@@ -170,9 +170,10 @@ class BatchLevel(Level):
             )
         here = current()
         if here is not None and any(map(here.has_made, sharing(x))):
-            return super().write(x, y)
-        with outside(self):  # one value for all: as a write of what was made outside
-            x.copy_(y._data.inner)  # type: ignore[attr-defined]
+            super().write(x, y)
+        else:
+            with outside(self):  # one value for all: as a write of what was made outside
+                x.copy_(y._data.inner)  # type: ignore[attr-defined]
 
 
 def refuse(why: str) -> NoReturn:

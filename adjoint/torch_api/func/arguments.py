@@ -1,4 +1,4 @@
-"""What the transforms of derivatives share: which arguments are meant, and what a function returned."""
+"""What derivatives share: which arguments are meant, and what a function returned."""
 
 from __future__ import annotations
 

@@ -230,3 +230,57 @@ def test_gradients_through_vmap_leave_what_was_detached(function, value, tangent
     assert_close(gradient, ad.tensor([tangent] * 3))
     both = vmap(lambda x: jvp(function, (x,), (ad.ones(2),)))(x)
     assert_close(both, (ad.tensor([value] * 3), ad.tensor([tangent] * 3)))
+
+
+def test_vmap_returns_the_tensor_that_was_written_in_place():
+    x = ad.rand(2, 3)
+    before = x.clone()
+    result = vmap(ad.Tensor.acos_)(x)
+    assert result is x
+    assert_close(result, before.acos())
+    result = vmap(vmap(ad.Tensor.neg_))(x)
+    assert result is x
+    turned = vmap(ad.Tensor.neg_, 1, 1)(x)
+    turned.zero_()
+    assert_close(x, ad.zeros(2, 3))
+    x.requires_grad_()
+    y = x * 1
+    assert_close(ad.autograd.grad(vmap(ad.Tensor.exp_)(y).sum(), x), (ad.ones(2, 3),))
+
+
+def test_hooks_of_saved_tensors_that_would_drop_tangents_are_refused():
+    hooks = ad.autograd.graph.saved_tensors_hooks
+
+    def function(x, pack=lambda t: t.detach().numpy(), unpack=ad.tensor):
+        with hooks(pack, unpack):
+            return x.exp().sin().sum()
+
+    def kept(x):
+        return function(x, lambda t: t, lambda t: t)
+
+    def plain(x):
+        return x.exp().sin().sum()
+
+    x = ad.tensor([0.1, 0.2, 0.3])
+    with pytest.raises(ad.AutogradError, match="lacks the tangent"):
+        hessian(function)(x)
+    with forward_ad.dual_level(), pytest.raises(ad.AutogradError, match="lacks the tangent"):
+        y = forward_ad.make_dual(x.clone().requires_grad_(), ad.ones(3))
+        function(y).backward()
+    assert_close(hessian(kept)(x), hessian(plain)(x))
+    assert_close(jacrev(jacrev(function))(x), hessian(plain)(x))
+    y = x.clone().requires_grad_()
+    with forward_ad.dual_level():
+        z = function(forward_ad.make_dual(y, ad.ones(3)))
+    z.backward()  # nobody asks for tangents any more
+    assert_close(y.grad, ad.func.grad(plain)(x))
+
+
+@pytest.mark.parametrize("transform", [vmap, lambda f: lambda x: jvp(f, (x,), (x,))])
+def test_data_is_not_replaced_inside_of_transforms(transform):
+    def function(x):
+        x.data = ad.ones(3)
+        return x
+
+    with pytest.raises(NotImplementedError, match="copy_"):
+        transform(function)(ad.ones(3, 3))
