@@ -203,14 +203,14 @@ def history_of(x: TensorBase) -> tuple[TensorBase, Any]:
 def sharing(x: TensorBase) -> list[TensorBase]:
     """A tensor, its base, and the tensors that are known to share their memory."""
     version = x._changes
-    found = {id(x): x}
+    tensors = {id(x): x}
     if x._view is not None:
-        found[id(x._view.base)] = x._view.base
+        tensors[id(x._view.base)] = x._view.base
     for reference in (version.views or ()) if version is not None else ():
         each = reference()
         if each is not None:
-            found[id(each)] = each
-    return list(found.values())
+            tensors[id(each)] = each
+    return list(tensors.values())
 
 
 def with_history(x: TensorBase, numbers: TensorBase) -> Tensor:

@@ -348,13 +348,15 @@ def assert_unchanged(name: str, value: Any, expected: int) -> None:
         )
 
 
-def _levels_of_tangents(data: Any) -> tuple[Any, ...]:
+def _levels_of_tangents(data: object) -> tuple[object, ...]:
     """The levels of forward mode at which a value has a tangent."""
     levels = []
-    while type(data) is not ndarray and hasattr(data, "inner"):
+    inner = getattr(data, "inner", None)
+    while isinstance(inner, TensorBase):
         if getattr(data, "tangent", None) is not None:
-            levels.append(data.level)
-        data = data.inner._data
+            levels.append(getattr(data, "level", None))
+        data = inner._data
+        inner = getattr(data, "inner", None)
     return tuple(levels)
 
 
@@ -379,7 +381,8 @@ class Packed:
             )
         if self.levels:
             kept = _levels_of_tangents(y._data)
-            if any(not level.closed and level not in kept for level in self.levels):
+            wanted = [level for level in self.levels if not getattr(level, "closed", False)]
+            if any(level not in kept for level in wanted):
                 raise AutogradError(
                     "saved_tensors_hooks: the tensor that unpack_hook returned lacks the tangent "
                     "of the saved one (func.jvp, jacfwd, hessian, forward_ad), and derivatives "

@@ -194,8 +194,8 @@ def alias(x: TensorBase) -> Tensor:
     y = wrap(data, None, version)
     recorded = type(data) is not ndarray and isinstance(data, LazyValue)
     mode = MODE.get()
-    found = recorded or mode.blocks or mode.executor is not None  # by writes: they must find both
-    if found and version is not INFERENCE:
+    is_known = recorded or mode.blocks or mode.executor is not None  # writes must find both
+    if is_known and version is not INFERENCE:
         if x._view is not None:
             y._view = View(x._view.base, x._view.above, x._view.op)
             y._view.detached = True

@@ -15,8 +15,8 @@ __all__ = ["chunk_vmap", "functionalize", "replace_all_batch_norm_modules_"]
 
 def chunk_vmap(
     func: Callable[..., Any],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     randomness: str = "error",
     chunks: int = 2,
 ) -> Callable[..., Any]:
@@ -32,12 +32,12 @@ def chunk_vmap(
     if chunks < 1:
         raise InvalidArgument(f"chunk_vmap: `chunks` should be 1 or greater, got {chunks}")
 
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> object:
         dims = in_dims if isinstance(in_dims, int) else tree_flatten(in_dims)[0]
         leaves = tree_flatten(args)[0]
         places = [dims] * len(leaves) if isinstance(dims, int) else dims
         sizes = [
-            x.shape[dim]  # type: ignore[attr-defined]
+            x._data.shape[dim]
             for x, dim in zip(leaves, places, strict=False)
             if isinstance(x, TensorBase) and isinstance(dim, int)
         ]

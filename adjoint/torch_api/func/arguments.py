@@ -12,7 +12,7 @@ from ..utils._pytree import TreeSpec, tree_flatten
 __all__ = ["assert_real", "outputs_of", "places_of", "replaced", "with_aux"]
 
 
-def places_of(name: str, argnums: Any, count: int) -> tuple[int, ...]:
+def places_of(name: str, argnums: object, count: int) -> tuple[int, ...]:
     """The places of the arguments that are meant."""
     given = (argnums,) if isinstance(argnums, int) else argnums
     if not isinstance(given, tuple):
@@ -33,7 +33,7 @@ def places_of(name: str, argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def assert_real(name: str, what: str, tensors: Any) -> None:
+def assert_real(name: str, what: str, tensors: object) -> None:
     """Refuse complex tensors, whose Jacobian is no one number for each pair of elements."""
     for i, x in enumerate(tree_flatten(tensors)[0]):
         if isinstance(x, TensorBase) and x._data.dtype.kind == "c":
@@ -68,7 +68,7 @@ def with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
     return result
 
 
-def outputs_of(name: str, func: Any, result: Any) -> tuple[list[Any], TreeSpec]:
+def outputs_of(name: str, func: object, result: object) -> tuple[list[Any], TreeSpec]:
     """The tensors that a function returned, and their form."""
     ys, form = tree_flatten(result)
     for y in ys:

@@ -106,7 +106,7 @@ def _mapped(
         if value is not None and y._data is not value:  # it was written to
             outer = movedim(x, dim, 0) if dim else x
             outer.copy_(y._data.inner)
-            y._data = Batched(level, outer)  # what is returned of it shares the caller's memory
+            level.put(y, wrap(Batched(level, outer)))  # what is returned of it is in that memory
     return tree_flatten(result)
 
 

@@ -356,11 +356,8 @@ def jvp(
         duals.append(wrap(Dual(level, x, t)))
     try:
         given = [x._data for x in duals]
-        with (
-            entered(level),
-            switched("jvp", variable=DERIVING),
-            switched(True, variable=ENABLED),  # whatever is switched off outside
-        ):
+        switches = switched("jvp", variable=DERIVING), switched(True, variable=ENABLED)
+        with entered(level), switches[0], switches[1]:  # whatever is switched off outside
             result = func(*tree_unflatten(duals, form))
         for x, dual, value in zip(xs, duals, given, strict=True):
             if dual._data is not value:  # it was written to
