@@ -641,6 +641,11 @@ class Tensor(TensorBase):
         if value.layout is not self.layout:
             sparse = value if value.layout is not conversion.strided else self
             raise conversion.refused("data", sparse._data, "takes a tensor of the same layout")
+        if isinstance(self._data, Leveled) and not self._data.expired and not carries_tangent(self):
+            raise Unsupported(
+                "data: mutating directly with `.data` inside a transform of func (vmap, jvp) would "
+                "lose what the tensor stands for there; use copy_"
+            )
         data = value._data if value.layout is not conversion.strided else concrete(value)
         exported(value)  # neither of the two is told of writes to the other
         self._show(self._data.over(data) if carries_tangent(self) else data)

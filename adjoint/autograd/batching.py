@@ -24,7 +24,7 @@ from ..ops.shape.movement import Expand, to_shape
 from ..runtime.dispatch import apply
 from ..runtime.tensors import spec_of, zeros
 from ..runtime.writes import ViewWrite
-from .levels import Level, Leveled
+from .levels import Level, Leveled, current, outside, sharing, with_history
 
 if TYPE_CHECKING:
     from .protocols import BackendArray
@@ -116,6 +116,16 @@ class BatchLevel(Level):
             raise AssertionError(f"vmap: {op!r} gave {tuple(y.shape)}, not {shape}")
         return Batched(self, y)
 
+    def beside(self, value: Leveled, numbers: Leveled) -> Leveled:
+        """The numbers for each entry, with the history of `value`."""
+        assert isinstance(value, Batched)
+        assert isinstance(numbers, Batched)
+        inners = [
+            self._each(x.inner) if x.whole and not (value.whole and numbers.whole) else x.inner
+            for x in (value, numbers)
+        ]
+        return Batched(self, with_history(*inners), value.whole and numbers.whole)
+
     def draw(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
         """Random numbers for each entry, or shared by all, as `randomness` says."""
         self._assert_random(op)
@@ -158,7 +168,12 @@ class BatchLevel(Level):
                 "the operation that is not in place, or make `self` of a batched tensor "
                 "(x.new_zeros(...) + x.sum() * 0)"
             )
-        super().write(x, y)
+        here = current()
+        if here is not None and any(map(here.has_made, sharing(x))):
+            super().write(x, y)
+        else:
+            with outside(self):  # one value for all: as a write of what was made outside
+                x.copy_(y._data.inner)  # type: ignore[attr-defined]
 
 
 def refuse(why: str) -> NoReturn:

@@ -11,7 +11,6 @@ linear in the cotangent, is transposed once more, for this op alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..core.device import register_backend
@@ -26,7 +25,7 @@ from ..runtime.node import new_node
 from ..runtime.record import _saved
 from ..runtime.tensors import wrap, zeros
 from .engine import run_backward
-from .levels import Level, Leveled, Transforming, current, recording_beyond
+from .levels import ENABLED, Level, Leveled, Transforming, current, recording_beyond, with_history
 
 if TYPE_CHECKING:
     from .protocols import BackendArray
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ENABLED", "Dual", "DualLevel", "derived", "followed", "follows_tangents", "local_products",
 ]  # fmt: skip
-
-ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)  # whether tangents are computed
 
 
 class Dual(Leveled):
@@ -65,6 +62,7 @@ class DualLevel(Level):
     def __init__(self) -> None:
         super().__init__()
         self.closed = False
+        self.silent = not ENABLED.get()
 
     def lift(self, x: TensorBase) -> Dual:
         """`x` as a constant: a dual without a tangent."""
@@ -80,12 +78,18 @@ class DualLevel(Level):
         data = value.inner._data
         return data.settle(value.inner) if hasattr(data, "settle") else data
 
+    def beside(self, value: Leveled, numbers: Leveled) -> Leveled:
+        """The primal of `numbers` with the tangent of `value`."""
+        assert isinstance(value, Dual)
+        return Dual(self, with_history(value.inner, numbers.inner), value.tangent)
+
     def values(self, op: Op, inputs: tuple[Any, ...]) -> Leveled | tuple[Leveled, ...]:
         """The op on the primals, and its derivative along the tangents."""
         primals = [x._data.inner if self.at(x) else x for x in inputs]
         looks = ENABLED.get()
         tangents = [x._data.tangent if looks and self.at(x) else None for x in inputs]
-        y, t = derived(op, primals, tangents)
+        with switched(looks and not self.silent, variable=ENABLED):
+            y, t = derived(op, primals, tangents)
         if isinstance(y, tuple):
             return tuple(Dual(self, each, d) for each, d in zip(y, t, strict=True))
         return Dual(self, y, t)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import config
 from ..core.argument_repr import argument_repr
-from ..core.errors import AutogradError, InvalidType, ShapeError, Unsupported
+from ..core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError, Unsupported
 from ..core.mode import MODE, switched
 from ..core.op import Op
 from ..core.overrides import ask_again
@@ -519,7 +519,13 @@ def _at_level(cls: type[Function], level: Level, call: _FunctionCall, flat: list
         dims = tuple(0 if flag else None for flag in flags)
         info = VmapInfo(level.size, level.randomness)
         with outside(level):
-            returned, out = cls.vmap(info, dims, *inner)
+            both = cls.vmap(info, dims, *inner)
+        if not isinstance(both, tuple) or len(both) != 2:
+            raise InvalidArgument(
+                f"{cls.__name__}: Expected the vmap staticmethod to have two returns, an output "
+                f"and out_dims, got {both!r:.80}"
+            )
+        returned, out = both
         ys = returned if isinstance(returned, (tuple, list)) else (returned,)
         places = out if isinstance(out, (tuple, list)) else (out,) * len(ys)
         results = [

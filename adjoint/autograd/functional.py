@@ -16,7 +16,7 @@ from ..runtime.public import naming
 from ..runtime.tensors import wrap, zeros
 from .dual import Dual, DualLevel, followed
 from .gradients import grad
-from .levels import DERIVING, entered
+from .levels import DERIVING, Leveled, entered
 from .modes import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -299,9 +299,12 @@ class _TransformedCall:
                 f"{self.name}: The inputs given to {self.name} must be either a Tensor or a tuple "
                 f"of Tensors but the value at index {i} has type {type(x).__name__}"
             )
+        given: Any = x
         if self.create_graph and x._node is not None:
-            return x.view_as(x)  # type: ignore[attr-defined]
-        return x.detach().requires_grad_()  # type: ignore[attr-defined]
+            return given.view_as(given)
+        if self.create_graph and isinstance(x._data, Leveled):  # `detach` would drop its tangent
+            return given.view_as(given).requires_grad_()
+        return given.detach().requires_grad_()
 
     def gradients(
         self, ys: Sequence[Any], vs: Sequence[Any], create_graph: bool, output: int | None = 0

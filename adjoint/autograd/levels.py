@@ -34,17 +34,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DERIVING",
+    "ENABLED",
     "Level",
     "Leveled",
     "Transforming",
     "current",
     "entered",
+    "history_of",
     "innermost",
     "outside",
     "recording_beyond",
 ]
 
 DERIVING: ContextVar[str] = ContextVar("deriving", default="")  # the transform of `func` around
+ENABLED: ContextVar[bool] = ContextVar("forward_ad", default=True)  # whether tangents are computed
 
 
 class Leveled(LazyValue):
@@ -88,6 +91,7 @@ class Level:
 
     kind: type[Leveled]  # of its values
     name: str  # of the transform, in messages
+    silent = False  # whether levels outside compute no tangents, where this one does
 
     def __init__(self) -> None:
         self.order = next_order()  # grows with creation: an inner level's is greater
@@ -122,7 +126,7 @@ class Level:
         Errors: AutogradError where `x` was not made inside.
         """
         here = current()
-        if here is None or not here.has_made(x if x._view is None else x._view.base):
+        if here is None or not any(map(here.has_made, sharing(x))):
             raise AutogradError(
                 f"{self.name}: During a grad (vjp, jvp, grad, etc) transform, the function "
                 "provided attempted to call in-place operation that would mutate a captured "
@@ -133,28 +137,38 @@ class Level:
         self.put(x, y)
 
     def put(self, x: TensorBase, y: TensorBase) -> None:
-        """Write the value of `y` to `x`, which is at this level; its base and views see it."""
-        value = y._data if self.at(y) else self.lift(wrap(y._data, y._node))
+        """Write the value of `y` to `x`, which is at this level; whatever shares its memory sees
+        the numbers, and what shares its history, too, sees the derivatives.
+        """
+        given = y._data if self.at(y) else self.lift(wrap(y._data, y._node))
         view = x._view
-        if view is None:
-            x._data = value
-        else:
-            value = self._of_values(ViewWrite(view.ops), view.base._data, value)
-            view.base._data = value
-        version = x._changes
-        for reference in (version.views or ()) if version is not None else ():
-            other = reference()
-            if other is None or (other is x and view is None):
-                continue
-            if isinstance(other._data, Leveled) and other._data.level.order > self.order:
+        base, root = history_of(x)
+        whole = own = given  # of the base, and of the tensor that the history is of
+        if view is not None:
+            whole = own = self._of_values(ViewWrite(view.ops), base._data, given)
+            if root is not None:
+                rest = view.ops[len(root.ops) :]
+                top = x if view.alias is None else view.alias
+                own = self._of_values(ViewWrite(rest), top._data, given) if rest else given
+        for each in sharing(x):
+            if isinstance(each._data, Leveled) and each._data.level.order > self.order:
                 raise Unsupported(
-                    f"{other._data.level.name}: a tensor inside {self.name} is written to, of "
+                    f"{each._data.level.name}: a tensor inside {self.name} is written to, of "
                     "which others were made duals; write to it before, or to a clone"
                 )
-            part = value
-            for op in () if other._view is None else other._view.ops:
+            ops = () if each._view is None else each._view.ops
+            akin = all(a is b for a, b in zip(history_of(each), (base, root), strict=True))
+            part = own if akin else whole
+            for op in ops[len(root.ops) :] if akin and root is not None else ops:
                 part = self._of_values(op, part)
-            other._data = part
+            if not akin:
+                with outside(self):
+                    part = with_history(each, wrap(part))._data
+            each._data = part
+
+    def beside(self, value: Leveled, numbers: Leveled) -> Leveled:
+        """The numbers of one value with the derivatives of another, both of this level."""
+        raise NotImplementedError
 
     def _of_values(self, op: Op, *values: Any) -> Any:
         """The value of `op` on values of this level, computed outside of it."""
@@ -163,16 +177,8 @@ class Level:
 
     def raised(self, x: TensorBase) -> None:
         """Move `x`, its base and its views to this level."""
-        version = x._changes
-        base = x if x._view is None else x._view.base
-        tensors = [base, x]
-        for reference in (version.views or ()) if version is not None else ():
-            tensors.append(reference())
-        done: list[Any] = []
-        for each in tensors:
-            if each is not None and not any(each is other for other in done):
-                done.append(each)
-                each._data = self.lift(wrap(each._data, each._node, each._changes))
+        for each in sharing(x):
+            each._data = self.lift(wrap(each._data, each._node, each._changes))
 
     def at(self, x: object) -> bool:
         """Whether `x` is a tensor at this level."""
@@ -181,6 +187,39 @@ class Level:
             and isinstance(x._data, Leveled)
             and x._data.level is self
         )  # fmt: skip
+
+
+def history_of(x: TensorBase) -> tuple[TensorBase, Any]:
+    """Whose history a tensor shares: its base, and the outermost view of it that was detached."""
+    view = x._view
+    if view is None:
+        return x, None
+    root = view if view.detached else None
+    while root is not None and root.above is not None and root.above.detached:
+        root = root.above
+    return view.base, root
+
+
+def sharing(x: TensorBase) -> list[TensorBase]:
+    """A tensor, its base, and the tensors that are known to share their memory."""
+    version = x._changes
+    tensors = {id(x): x}
+    if x._view is not None:
+        tensors[id(x._view.base)] = x._view.base
+    for reference in (version.views or ()) if version is not None else ():
+        each = reference()
+        if each is not None:
+            tensors[id(each)] = each
+    return list(tensors.values())
+
+
+def with_history(x: TensorBase, numbers: TensorBase) -> Tensor:
+    """A tensor with the numbers of `numbers`, and the history and derivatives of `x`."""
+    level = innermost((x, numbers))
+    if level is None:
+        return wrap(numbers._data, x._node)
+    values = [y._data if level.at(y) else level.lift(y) for y in (x, numbers)]
+    return wrap(level.beside(*values), x._node)
 
 
 class Transforming:
@@ -237,7 +276,8 @@ class Transforming:
             else:
                 values = level.draw(op, inputs) if op.drawn else NotImplemented
                 if values is NotImplemented:
-                    results = apply(op, *inputs)
+                    with switched(ENABLED.get() and not level.silent, variable=ENABLED):
+                        results = apply(op, *inputs)
                     if not op.view:
                         for y in results if isinstance(results, tuple) else (results,):
                             self._made[id(y)] = ref(y)

@@ -50,6 +50,7 @@ cdef class Leaf(Target):
     cdef public object after
 
 cdef class Packed:
+    cdef public tuple levels
     cdef public object node
     cdef public object packed
     cdef public object unpack_hook

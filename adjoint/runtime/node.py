@@ -348,12 +348,25 @@ def assert_unchanged(name: str, value: Any, expected: int) -> None:
         )
 
 
+def _levels_of_tangents(data: object) -> tuple[object, ...]:
+    """The levels of forward mode at which a value has a tangent."""
+    levels = []
+    inner = getattr(data, "inner", None)
+    while isinstance(inner, TensorBase):
+        if getattr(data, "tangent", None) is not None:
+            levels.append(getattr(data, "level", None))
+        data = inner._data
+        inner = getattr(data, "inner", None)
+    return tuple(levels)
+
+
 class Packed:
     """A saved tensor as packed by `saved_tensors_hooks`."""
 
-    __slots__ = ("node", "packed", "unpack_hook")
+    __slots__ = ("levels", "node", "packed", "unpack_hook")
 
     def __init__(self, tensor: TensorBase, node: object, hooks: tuple[Any, Any]) -> None:
+        self.levels = _levels_of_tangents(tensor._data)
         self.packed = hooks[0](tensor)
         self.unpack_hook = hooks[1]
         self.node = node  # of the tensor that was saved; None for an output of the saving node
@@ -366,6 +379,15 @@ class Packed:
                 "saved_tensors_hooks: output of saved tensor unpack_hook expected to be a Tensor "
                 f"but got result of type {type(y).__name__}"
             )
+        if self.levels:
+            kept = _levels_of_tangents(y._data)
+            wanted = [level for level in self.levels if not getattr(level, "closed", False)]
+            if any(level not in kept for level in wanted):
+                raise AutogradError(
+                    "saved_tensors_hooks: the tensor that unpack_hook returned lacks the tangent "
+                    "of the saved one (func.jvp, jacfwd, hessian, forward_ad), and derivatives "
+                    "would be lost; use reverse mode alone (jacrev of jacrev), or no hooks"
+                )
         z = TensorBase.__new__(type(y))
         z._data, z._changes, z._node, z._leaf, z._view = y._data, y._changes, self.node, None, None
         return z

@@ -193,7 +193,9 @@ def alias(x: TensorBase) -> Tensor:
         version = x._changes = Version()
     y = wrap(data, None, version)
     recorded = type(data) is not ndarray and isinstance(data, LazyValue)
-    if (recorded or MODE.get().blocks) and version is not INFERENCE:  # writes must find both
+    mode = MODE.get()
+    is_known = recorded or mode.blocks or mode.executor is not None  # writes must find both
+    if is_known and version is not INFERENCE:
         if x._view is not None:
             y._view = View(x._view.base, x._view.above, x._view.op)
             y._view.detached = True

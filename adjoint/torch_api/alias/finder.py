@@ -46,8 +46,8 @@ class Finder(importlib.abc.MetaPathFinder):
         top, _, rest = fullname.partition(".")
         if top == PACKAGE:
             return self._ours(fullname, path, target)
-        if fullname == "functorch":
-            module = importlib.import_module(f"{HERE}.functorch")
+        if fullname in ("functorch", "functorch.experimental"):
+            module = importlib.import_module(f"{HERE}.{fullname.replace('.', '_')}")
         elif top == "torch":
             module = the_module() if not rest else find(rest)
         else:

@@ -33,6 +33,8 @@ __all__ = [
     "make_functional_with_buffers", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
+__path__: list[str] = []  # `functorch.experimental` is below it
+
 
 def _function(model: Any) -> Callable[..., Any]:
     """`function(parameters, buffers, *args, **kwargs)`, of values in the module's order."""

@@ -104,7 +104,9 @@ def _mapped(
         result = func(*args, **kwargs)
     for x, y, value, dim in zip(flat, batched, values, dims, strict=True):
         if value is not None and y._data is not value:  # it was written to
-            movedim(x, dim, 0).copy_(y._data.inner)
+            outer = movedim(x, dim, 0) if dim else x
+            outer.copy_(y._data.inner)
+            level.put(y, wrap(Batched(level, outer)))  # what is returned of it is in that memory
     return tree_flatten(result)
 
 

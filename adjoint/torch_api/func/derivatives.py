@@ -6,18 +6,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...autograd.dual import Dual, DualLevel, followed
+from ...autograd.dual import ENABLED, Dual, DualLevel, followed
 from ...autograd.engine import run_backward, seed
 from ...autograd.levels import DERIVING, current, entered, recording_beyond
 from ...autograd.modes import enable_grad
 from ...core.errors import AutogradError, InvalidArgument, InvalidType, ShapeError, Unsupported
 from ...core.mode import MODE, switched
 from ...core.tensor_base import TensorBase
+from ...ops.shape.joining import stack
 from ...runtime.cells import Cell
 from ...runtime.node import Leaf
 from ...runtime.public import naming
 from ...runtime.tensors import wrap
-from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
+from .arguments import assert_real, outputs_of, places_of, replaced, with_aux
 from .batches import vmap
 
 __all__ = [
@@ -94,6 +96,20 @@ class _Reverse:
             found.append(g)
         return found
 
+    def rows(self, y: Any, chunk_size: int | None) -> list[Any]:
+        """The gradients of the arguments for each element of `y`, `chunk_size` at a time; one at a
+        time without `vmap`, whose limits then hold for no gradient.
+        """
+        count = y._data.size
+        basis = y.detach().new_zeros((count, count)).fill_diagonal_(1).reshape(count, *y.shape)
+
+        def pull(g: Any) -> list[Any]:
+            return self.gradients([y], [g], True)
+
+        if chunk_size != 1:
+            return list(vmap(pull, chunk_size=chunk_size)(basis))
+        return [stack(list(each)) for each in zip(*map(pull, basis.unbind()), strict=True)]
+
     def is_connected(self, ys: Sequence[Any]) -> bool:
         """Whether `ys` depend on more tensors with a history than those made here."""
         own = set(self.nodes)
@@ -139,8 +155,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     (tensor([1., 1.]),)
     """
     run = _Reverse("vjp", func, primals, lambda xs: func(*xs))
-    result, aux = _with_aux("vjp", run.result, has_aux)
-    ys, form = _outputs("vjp", func, result)
+    result, aux = with_aux("vjp", run.result, has_aux)
+    ys, form = outputs_of("vjp", func, result)
 
     def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
@@ -185,10 +201,10 @@ def grad_and_value(
 def _grad_and_value(
     name: str, func: Any, argnums: Any, has_aux: bool, args: tuple[Any, ...], kwargs: Any
 ) -> Any:
-    places = _places(name, argnums, len(args))
+    places = places_of(name, argnums, len(args))
     given = tuple(args[i] for i in places)
-    run = _Reverse(name, func, given, lambda xs: func(*_replaced(args, places, xs), **kwargs))
-    y, aux = _with_aux(name, run.result, has_aux)
+    run = _Reverse(name, func, given, lambda xs: func(*replaced(args, places, xs), **kwargs))
+    y, aux = with_aux(name, run.result, has_aux)
     if not isinstance(y, TensorBase):
         raise InvalidArgument(
             f"{name}: Expected f(*args) to return a Tensor, got {type(y)}"
@@ -255,20 +271,20 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        places = _places("jacrev", argnums, len(args))
+        places = places_of("jacrev", argnums, len(args))
         given = tuple(args[i] for i in places)
+        assert_real("jacrev", "inputs", given)
         run = _Reverse(
-            "jacrev", func, given, lambda xs: func(*_replaced(args, places, xs), **kwargs)
+            "jacrev", func, given, lambda xs: func(*replaced(args, places, xs), **kwargs)
         )
-        result, aux = _with_aux("jacrev", run.result, has_aux)
-        ys, form = _outputs("jacrev", func, result)
+        result, aux = with_aux("jacrev", run.result, has_aux)
+        ys, form = outputs_of("jacrev", func, result)
+        assert_real("jacrev", "outputs", ys)
         blocks = []
         for y in ys:
             count = y._data.size
-            basis = y.detach().new_zeros((count, count)).fill_diagonal_(1).reshape(count, *y.shape)
-            pull = vmap(lambda g, y=y: run.gradients([y], [g], True), chunk_size=chunk_size)
             rows = (
-                pull(basis)
+                run.rows(y, chunk_size)
                 if y._node is not None and count
                 else [x.new_zeros((count, *x.shape)) for x in run.leaves]
             )
@@ -320,13 +336,15 @@ def jvp(
             f"if primals is a tuple of 3 tensors, tangents also must be. Got primals with "
             f"structure {form} and tangents with structure {other}"
         )
+    if not xs:
+        raise InvalidArgument("jvp: Expected primals to have at least one Tensor, got none")
     level = DualLevel()
     duals = []
     for i, (x, t) in enumerate(zip(xs, ts, strict=True)):
         if not isinstance(x, TensorBase) or not isinstance(t, TensorBase):
-            raise InvalidType(
-                f"jvp: primals and tangents must be tensors, entry {i} is a {type(x).__name__} "
-                f"with a {type(t).__name__}"
+            raise InvalidArgument(
+                f"jvp: primals and tangents must only contain Tensors, entry {i} is a "
+                f"{type(x).__name__} with a {type(t).__name__}"
             )
         if x._data.shape != t._data.shape:
             raise ShapeError(
@@ -338,13 +356,14 @@ def jvp(
         duals.append(wrap(Dual(level, x, t)))
     try:
         given = [x._data for x in duals]
-        with entered(level), switched("jvp", variable=DERIVING):
+        switches = switched("jvp", variable=DERIVING), switched(True, variable=ENABLED)
+        with entered(level), switches[0], switches[1]:  # whatever is switched off outside
             result = func(*tree_unflatten(duals, form))
         for x, dual, value in zip(xs, duals, given, strict=True):
             if dual._data is not value:  # it was written to
                 x.copy_(dual._data.inner)
-        result, aux = _with_aux("jvp", result, has_aux)
-        ys, shape = _outputs("jvp", func, result)
+        result, aux = with_aux("jvp", result, has_aux)
+        ys, shape = outputs_of("jvp", func, result)
         values, products = [], []
         for i, y in enumerate(ys):
             here = level.at(y)
@@ -362,6 +381,31 @@ def jvp(
         return (*out, tree_map(primal, aux)) if has_aux else out
     finally:
         level.closed = True
+
+
+class _Constants:
+    """Arguments beside those that a derivative is taken by: duals without a tangent, so that the
+    function may write duals to them.
+    """
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        here = current()
+        assert here is not None
+        self.leaves, form = tree_flatten(list(args))
+        self.values = [
+            here.level.lift(x) if isinstance(x, TensorBase) else None for x in self.leaves
+        ]
+        self.inside = [
+            x if value is None else wrap(value)
+            for x, value in zip(self.leaves, self.values, strict=True)
+        ]
+        self.args: list[Any] = tree_unflatten(self.inside, form)
+
+    def write_back(self) -> None:
+        """Write to the caller's tensors what the function wrote to those that stood for them."""
+        for x, y, value in zip(self.leaves, self.inside, self.values, strict=True):
+            if value is not None and y._data is not value:
+                x.copy_(y._data.inner)
 
 
 def _primal(level: DualLevel, y: Any) -> Any:
@@ -390,14 +434,19 @@ def jacfwd(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        places = _places("jacfwd", argnums, len(args))
+        places = places_of("jacfwd", argnums, len(args))
         given = tuple(args[i] for i in places)
         xs, form = tree_flatten(given)
+        assert_real("jacfwd", "inputs", xs)
         counts = [x._data.size for x in xs]
         total = sum(counts)
 
         def called(*leaves: Any) -> Any:
-            return func(*_replaced(args, places, tree_unflatten(leaves, form)), **kwargs)
+            others = _Constants([None if i in places else x for i, x in enumerate(args)])
+            given = tree_unflatten(leaves, form)
+            result = func(*replaced(others.args, places, given), **kwargs)
+            others.write_back()
+            return result
 
         def push(*tangents: Any) -> Any:
             return jvp(called, tuple(xs), tangents, has_aux=has_aux)[1:]
@@ -411,6 +460,7 @@ def jacfwd(
             start += count
         found, *aux = vmap(push, randomness=randomness)(*basis)
         ys, shape = tree_flatten(found)
+        assert_real("jacfwd", "outputs", ys)
         blocks = []
         for y in ys:
             each = []
@@ -451,7 +501,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     tensor([1., 2.])
     """
     run = _Reverse("linearize", func, primals, lambda xs: func(*xs))
-    ys, form = _outputs("linearize", func, run.result)
+    ys, form = outputs_of("linearize", func, run.result)
     with enable_grad():
         us = [followed(y.detach().new_zeros(y.shape)) for y in ys]
         roots = [(y._node, u) for y, u in zip(ys, us, strict=True) if y._node is not None]
@@ -520,69 +570,3 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         return func(*args, **kwargs)
 
     return wrapped
-
-
-# ---- what they share -----------------------------------------------------------------------------
-
-
-def _places(name: str, argnums: Any, count: int) -> tuple[int, ...]:
-    """The places of the arguments that are meant."""
-    given = (argnums,) if isinstance(argnums, int) else argnums
-    if not isinstance(given, tuple):
-        raise InvalidArgument(
-            f"{name}: argnums must be int or Tuple[int, ...], got: {type(argnums)}"
-        )
-    if not given:
-        raise InvalidArgument(f"{name}: argnums must be non-empty, got ()")
-    found = []
-    for i in given:
-        if not isinstance(i, int):
-            raise InvalidArgument(f"{name}: argnum must be int, got: {type(i)}")
-        if not -count <= i < count:
-            raise InvalidArgument(f"{name}: Got argnum={i}, but only {count} positional inputs")
-        found.append(i % count)
-    if len(set(found)) != len(found):
-        raise InvalidArgument(f"{name}: argnums elements must be unique, got {argnums!r}")
-    return tuple(found)
-
-
-def _replaced(args: tuple[Any, ...], places: tuple[int, ...], xs: Any) -> list[Any]:
-    """`args` with others at these places."""
-    found = list(args)
-    for i, x in zip(places, xs, strict=True):
-        found[i] = x
-    return found
-
-
-def _with_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
-    """A function's output and its auxiliary output; None without `has_aux`."""
-    if not has_aux:
-        return result, None
-    if not (isinstance(result, tuple) and len(result) == 2):
-        raise InvalidArgument(
-            f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True"
-        )
-    for leaf in tree_flatten(result[1])[0]:
-        if not isinstance(leaf, TensorBase):
-            raise InvalidArgument(
-                f"{name}: Expected tensors, got unsupported type {type(leaf)} in aux; let a "
-                "closure keep what is no tensor"
-            )
-    return result
-
-
-def _outputs(name: str, func: Any, result: Any) -> tuple[list[Any], TreeSpec]:
-    """The tensors that a function returned, and their form."""
-    ys, form = tree_flatten(result)
-    for y in ys:
-        if not isinstance(y, TensorBase):
-            raise InvalidArgument(
-                f"{name}(f, *primals): Expected f to be a function that has non-empty output and "
-                f"only returns Tensors, got a {type(y).__name__}"
-            )
-    if not ys:
-        raise InvalidArgument(
-            f"{name}(f, *primals): Expected f to be a function that has non-empty output, got "
-            "output = (); return a tensor"
-        )
-    return ys, form

@@ -143,6 +143,15 @@ except RuntimeError as error:
     assert "has buffers" in str(error)
 else:
     raise AssertionError
+import functorch.experimental
+from functorch.experimental import chunk_vmap, functionalize, replace_all_batch_norm_modules_
+assert functorch.experimental.chunk_vmap is chunk_vmap and functionalize is functorch.functionalize
+assert replace_all_batch_norm_modules_(nn.BatchNorm1d(2)).running_mean is None
+for rows, chunks in ((7, 3), (1, 4), (6, 2)):
+    counts = []
+    sines = chunk_vmap(lambda x: (counts.append(1), x.sin())[1], in_dims=1, chunks=chunks)
+    x = torch.randn(3, rows)
+    assert torch.equal(sines(x), x.T.sin()) and len(counts) == min(chunks, rows)
 
 # names that are not there
 assert not hasattr(torch, "no_such_name") and not hasattr(torch, "core")
