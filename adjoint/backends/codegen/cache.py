@@ -97,7 +97,7 @@ def find(name: str) -> tuple[str, bytes] | None:
     """The name of the object code that is kept for a name, and that code; None without one."""
     kept = read(name, "sought by its text")
     own = "" if kept is None else kept.decode("ascii", "replace")
-    code = read(own) if own else None
+    code = read(own) if own.isalnum() else None  # a name in this folder
     return None if code is None else (own, code)
 
 
