@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from types import MethodType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,14 @@ from .ops.shape import arranging, copies, joining, movement
 from .ops.signal import fft, spectrograms
 from .ops.special import incomplete
 from .printing import format_tensor
-from .runtime.cells import Cell, SourceCell, note_branch, wants_gradient, warn_of_plain
+from .runtime.cells import (
+    Cell,
+    SourceCell,
+    note_branch,
+    wants_gradient,
+    warn_of_plain,
+    warn_of_read,
+)
 from .runtime.editing import show_other
 from .runtime.lazy import LazyValue, concrete
 from .runtime.node import INFERENCE, Item, Leaf
@@ -1000,6 +1008,7 @@ class Tensor(TensorBase):
         >>> ad.tensor([2.5]).item()
         2.5
         """
+        _note_argument(self)
         data = self._read()
         if data.size != 1:
             raise InvalidArgument(
@@ -1025,7 +1034,8 @@ class Tensor(TensorBase):
         >>> ad.tensor([[1, 2]]).tolist()
         [[1, 2]]
         """
-        data = values_of(self)
+        _note_argument(self)
+        data = values_of(self, followed=True)
         narrow = data.dtype.kind == "V" and not is_device_array(data)
         return (data.astype(np.float32) if narrow else data).tolist()
 
@@ -1131,7 +1141,8 @@ class Tensor(TensorBase):
                 "index: only integer tensors of a single element can be converted to an index, "
                 f"got shape {tuple(self.shape)} of {self.dtype}"
             )
-        return int(values_of(self).item())
+        _note_argument(self, is_index=True)
+        return int(values_of(self, followed=True).item())
 
     def __len__(self) -> int:
         if not self._data.ndim:
@@ -1300,6 +1311,27 @@ def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> Rem
     if executor is not None and hasattr(executor, "note_hooks"):
         executor.note_hooks(x, hooks)
     return register(hooks, hook)
+
+
+_MADE_OF = tuple(os.path.join(FOLDER, *parts, "") for parts in (
+    ("ops",), ("nn", "functional"), ("nn", "utils"), ("distributions",)
+))  # fmt: skip
+
+
+def _note_argument(x: Tensor, is_index: bool = False) -> None:
+    """Warn where a function of this package reads a node, as an argument of what it records; or
+    whoever takes it for an index in a block of its graph, as compiled functions have no frames.
+    """
+    if not isinstance(x._data, Cell):
+        return
+    if is_index and x._data.state in MODE.get().blocks:
+        warn_of_read(x._data)
+        return
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_filename.startswith(_MADE_OF):
+        warn_of_read(x._data)
 
 
 def _warn_of_no_gradient(x: Tensor) -> None:

@@ -786,14 +786,6 @@ def test_what_cannot_be_drawn_in_order_is_refused():
 def test_what_cannot_be_drawn_in_order_is_refused_in_compiled_functions():
     dropped = ad.nn.Dropout()
 
-    @ad.compile
-    def checkpointed(x):
-        y = ad.utils.checkpoint.checkpoint(dropped, x, use_reentrant=False).sum()
-        y.backward()
-        return y
-
-    with pytest.raises(ad.Unsupported, match="sets the seed"):
-        checkpointed(ad.ones(3, requires_grad=True))
     with pytest.raises(ad.Unsupported, match="draws from PyTorch's generator"):
         ad.compile(lambda x: ad.cond(x.sum() > 0, dropped, lambda x: x, (x,)))(ad.ones(3))
 

@@ -682,6 +682,23 @@ def warn_of_branch(state: GraphState) -> None:
     )
 
 
+def warn_of_read(cell: Cell) -> None:
+    """Warn, once for each line, that a function of this package has read a node's value, on which
+    what it records does not depend.
+    """
+    _, frame = users_frame()
+    key = "read", frame.f_code, frame.f_lineno
+    if key in cell.state.said or not any(map(can_be_set, upstream((cell,)))):
+        return
+    cell.state.said.add(key)
+    warnings.warn(
+        f"Graph: the value that {cell.label!r} has now was read as an argument: what is recorded "
+        "with it does not follow when another is set; use a function that takes a tensor there "
+        "(index_select, where, a mask), or record it again; said once for each line",
+        stacklevel=users_frame()[0],
+    )
+
+
 def can_be_set(cell: Cell) -> bool:
     """Whether a cell is an input or a parameter of the graph."""
     tensor = cell.handle() if cell.op is None else None

@@ -19,7 +19,7 @@ from ..core.overrides import ABSENT, FOLLOWED, overridden
 from ..core.spec import Spec
 from ..core.tensor_base import TensorBase
 from ..ir.executable import find, find_numbered
-from .cells import Cell, is_kept
+from .cells import Cell, is_kept, warn_of_read
 from .dispatch import apply
 from .lazy import LazyValue, concrete, shown
 from .mirrors import assert_no_history
@@ -464,9 +464,10 @@ def is_copied_to(x: TensorBase, args: Iterable[Any]) -> bool:
 _SEQUENCES = (tuple, list)  # there may be tensors in them
 
 
-def values_of(x: TensorBase, why: str = "") -> Any:
+def values_of(x: TensorBase, why: str = "", followed: bool = False) -> Any:
     """The array of a tensor whose values Python code is about to use. In a capture, only values
-    that are known there are given; they must then stay (see `known_values` of captures).
+    that are known there are given; they must then stay (see `known_values` of captures). Of a node
+    it warns, unless the result notices other values (`followed`), or is the user's to follow.
 
     Errors: where they are not known there, Unsupported, which says `why` they are read and what to
     do instead; without that AutogradError, which captures say in words.
@@ -480,6 +481,8 @@ def values_of(x: TensorBase, why: str = "") -> Any:
     elif executor is not None and hasattr(executor, "note_check"):  # a body's, which knows none
         executor.meet(x)  # type: ignore[attr-defined]
     else:
+        if not followed and isinstance(x._data, Cell):
+            warn_of_read(x._data)
         return concrete(x)
     if why and isinstance(x._data, LazyValue) and x._data.array is None:
         raise Unsupported(f"compile: the function reads a value: {why}")

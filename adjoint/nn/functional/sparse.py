@@ -262,9 +262,9 @@ def _largest(rows: Any, bags: Any, count: int, kept: Any) -> Any:
     `kept`.
     """
     rows = hold_values("embedding_bag", rows, *(x for x in (bags, kept) if x is not None))
-    bags = values_of(bags)
+    bags = values_of(bags, followed=True)
     if kept is not None:
-        chosen = np.flatnonzero(values_of(kept))
+        chosen = np.flatnonzero(values_of(kept, followed=True))
         rows, bags = rows.index_select(0, from_numpy(chosen).to(rows.device)), bags[chosen]
     sizes = np.bincount(bags, minlength=count)
     longest = int(sizes.max(initial=0))

@@ -749,7 +749,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
             marked = marked.index_fill(0, index, True)
             marked = marked.reshape((-1, *(1,) * (input._data.ndim - axis - 1)))
             return Overwrite(), input, FUNCTIONS["where"](marked, fill_value, input)
-        unique = fresh(np.unique(wrapped(values_of(index), input._data.shape[axis], axis)))
+        places = wrapped(values_of(index, followed=True), input._data.shape[axis], axis)
+        unique = fresh(np.unique(places))
         input = hold_sizes("index_fill", input, dims=(axis,))
         index = hold_values("index_fill", unique, index)
     return _put(input, axis, index, fill_value, False, "index_fill")
@@ -857,6 +858,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
                 mask,
                 "how much a mask selects is the size of masked_select's result; go on with "
                 "where(mask, input, 0)",
+                followed=True,
             ),
             shape,
         )

@@ -155,6 +155,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         mask,
         "masked_scatter takes as many elements as a mask selects; take them by "
         "source.reshape(-1)[mask.reshape(-1).cumsum(0) - 1] (clamped), and select by where()",
+        followed=True,
     )
     places = np.flatnonzero(np.broadcast_to(known, shape))
     if source._data.size < places.size:

@@ -86,9 +86,7 @@ def numbers_of(op: Op) -> list[NumberPlace]:
 
 def has_numbers(op: Any) -> bool:
     """Whether an op indexes by numbers of a capture."""
-    if NumberPlace in map(type, getattr(op, "items", ())):
-        return True
-    return any(map(has_numbers, getattr(op, "ops", ())))
+    return bool(numbers_of(op))
 
 
 def settle_numbers(ops: Iterable[Any]) -> None:

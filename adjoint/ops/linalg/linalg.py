@@ -423,9 +423,9 @@ def _lu_solve(
     >>> ad.linalg.lu_solve(*ad.linalg.lu_factor(ad.tensor([[2.]])), ad.tensor([[4.]]))
     tensor([[2.]])
     """
+    _assert_pivots("lu_solve", pivots)
     assert_matrices("lu_solve", LU, square=True)
     assert_matrices("lu_solve", B)
-    _assert_pivots("lu_solve", pivots)
     if pivots.shape != LU.shape[:-1]:
         raise ShapeError(
             f"lu_solve: expected pivots of shape {tuple(LU.shape[:-1])} for LU of shape "

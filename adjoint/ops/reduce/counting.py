@@ -98,6 +98,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         input,
         "the size of bincount's result is one more than the largest number; count n numbers with "
         "zeros(n).index_add(0, input, weights or ones)",
+        followed=True,
     )
     if data.dtype.kind not in "iu":
         raise DTypeError(

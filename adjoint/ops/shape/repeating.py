@@ -157,7 +157,7 @@ def repeat_interleave(
         wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
         whole = (*shape[:axis], size * times, *shape[axis + 1 :])
         return x.unsqueeze(axis + 1).expand(wide).reshape(whole)
-    counts = values_of(repeats, _COUNTED)
+    counts = values_of(repeats, _COUNTED, followed=True)
     _assert_counts(counts)
     if counts.size not in (1, size) or counts.ndim > 1:
         raise ShapeError(

@@ -39,7 +39,8 @@ def batch(rows):
 @pytest.fixture
 def room(monkeypatch):
     """A budget in which a dozen programs have room beside what is kept already."""
-    sized_tables.turn()
+    for _ in range(3):  # what other tests have left goes
+        sized_tables.turn()
     kept = sized_tables.kept_bytes()
     monkeypatch.setattr(sized_tables._budget, "grown", 0)
     monkeypatch.setattr(policy, "SIZED_BYTES", 2 * kept + (1 << 20))
