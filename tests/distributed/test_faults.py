@@ -91,7 +91,9 @@ def test_a_killed_rank_is_named_by_the_others(tmp_path, engine, victim):
     assert not any(map(alive, pids))
     raised = errors(tmp_path, since)
     if engine == "gloo":
-        assert set(raised) == {0, 1, 2} - {victim}
+        # Where others compute, a rank may not have run in the seconds that it is given.
+        ended = {k for k in range(3) if f"rank {k} (process {pids[k]}) went on" in said}
+        assert raised and set(raised) | ended == {0, 1, 2} - {victim}
     elif not raised:  # MPICH's mpiexec ends the others
         assert f"rank {victim} (process {pids[victim]}) was killed by SIGKILL" in said
     for seconds, text in raised.values():

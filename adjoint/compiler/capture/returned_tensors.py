@@ -71,7 +71,6 @@ class Returned:
         self._arguments, self._fill = arguments, fill
         self._known: dict[int, TreeSpec] = {}
         self._owners = {} if fill is None else self._find_owners(result)
-        self.shows = False  # whether some share memory with tensors that are not computed
         self._form = self._of(result)
         del self._met, self._fresh, self._given, self._arguments, self._known, self._fill
 
@@ -119,7 +118,6 @@ class Returned:
         shape = tuple(known(tuple(part.shape)))
         leaf = part._leaf is not None and part._node is part._leaf
         graded = part._node is not None and not leaf
-        self.shows = True
         detached = view is None or view.detached
         steps = tuple(map(self._op_of, ops))
         return ViewResult(self._of(base), steps, shape, graded, detached, leaf)
@@ -147,16 +145,20 @@ class Returned:
         return items
 
     def _find_owners(self, result: object) -> dict[int, TensorBase]:
-        """Tensors that are from outside or returned and have memory of their own, by the ids of
-        their versions, which views and aliases share.
+        """Tensors whose memory results show, by the ids of their versions, which views and aliases
+        share: those from outside; of several results, what they are views or aliases of.
         """
         outside = (*self._arguments, *(each.tensor for each in self._met.values()))
         owners = {id(x._changes): x for x in outside if x._changes is not None and x._view is None}
-        tensors = [x for x in parts_in((result,)) if isinstance(x, TensorBase)]
-        returned = [x for x in tensors if x._view is None]
-        for x in sorted(returned, key=lambda x: x._node is None):  # aliases have no history
-            if x._changes is not None:
-                owners.setdefault(id(x._changes), x)
+        groups: dict[int, dict[int, TensorBase]] = {}
+        for x in parts_in((result,)):
+            if isinstance(x, TensorBase) and x._changes is not None:
+                groups.setdefault(id(x._changes), {})[id(x)] = x
+        for version, several in groups.items():
+            if len(several) > 1:
+                bases = [x if x._view is None else x._view.base for x in several.values()]
+                with_history = [x for x in bases if x._node is not None]  # an alias has none
+                owners.setdefault(version, (with_history or bases)[0])
         return owners
 
     def _new(self, part: Any) -> TreeSpec:

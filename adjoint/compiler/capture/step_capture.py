@@ -1041,9 +1041,11 @@ class _Capture:
         result = function(*arguments[:own])
         assert_modes(mode, MODE.get())
         call_arguments = [(args, kwargs) for _, args, kwargs in recorder.calls]
+        operands = self.operands
         returned = Returned(
             (result, call_arguments), recorder.met, arguments, recorder.fresh,
-            self.operands.arguments.result, _filling(self.operands.resized),
+            operands.arguments.result,
+            _filling(operands.resized) if operands.arguments.own else None,
         )  # fmt: skip
         del result, call_arguments
         if levels:

@@ -466,12 +466,6 @@ class _Program:
         computations on numbers, if there are any; and the schedules that are called.
         """
         returned, lifted = self.captured.outputs, self.described.places
-        if returned.shows:
-            raise Unsupported(
-                "export: the function returns, or keeps, a view of an argument, of a state or of "
-                "another result, and what a file's program returns shares no memory; take its "
-                "clone()"
-            )
         computed = [wrap(_NOTHING) for _ in returned.histories]
         arguments = [wrap(_NOTHING) for _ in range(self.captured.inputs.arguments)]
         result, call_arguments = returned.results.rebuilt(computed, arguments, returned.numbers)
