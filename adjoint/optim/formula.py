@@ -27,7 +27,8 @@ __all__ = ["Formula", "formula_of"]
 _NUMBER: Any = object()  # in a pattern: any number
 _ABSENT: Any = object()
 _NARROW = frozenset(d.numpy for d in LOW_PRECISION)
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64), *_NARROW)
+_COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))  # formulas see them as real numbers
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64), *_COMPLEX, *_NARROW)
 
 
 class Formula:
@@ -39,12 +40,12 @@ class Formula:
     def __init__(
         self, change: Callable[..., None], group: Any, numbers: Any, names: Any, dtypes: Any
     ) -> None:
-        from ..backends.native.lowering.multi_tensor import MultiTensor
+        from ..backends.native.lowering.multi_tensor import MultiTensor, real_of
 
         self.arithmetic = ScalarGraph()
         options = _Options(group, self.arithmetic)
         self.options = options.read
-        wide = [np.dtype(np.float32) if dtype in _NARROW else dtype for dtype in dtypes]
+        wide = [np.dtype(np.float32) if dtype in _NARROW else real_of(dtype) for dtype in dtypes]
         symbols = [symbol(Spec((2,), from_numpy_dtype(dtype))) for dtype in wide]
         given = [x._data for x in symbols]
         p, g, *states = symbols

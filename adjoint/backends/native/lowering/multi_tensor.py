@@ -43,12 +43,17 @@ _LENGTH = 2  # of the symbols that stand for tensors
 
 class MultiTensor:
     """A program on columns of tensors of given dtypes; `columns` are those that its outputs are
-    written over.
+    written over. Complex tensors are computed as twice as many real numbers.
 
     Errors: NotTraceable for what is not elementwise, or not in the kernel IR.
     """
 
     def __init__(self, dtypes: Sequence[Any], program: Program, columns: Sequence[int]) -> None:
+        self._kinds = tuple(map(np.dtype, dtypes))
+        dtypes = tuple(map(real_of, self._kinds))
+        self._parts = 1 if dtypes == self._kinds else 2
+        if self._parts == 2 and any(kind.kind != "c" for kind in self._kinds):
+            raise NotTraceable("complex tensors beside real ones")
         tracer = ScalarTracer((_LENGTH,))
         given = [tracer.input((_LENGTH,), dtype) for dtype in dtypes]
         values = traced(TracingNamespace(tracer), program, given)
@@ -80,7 +85,6 @@ class MultiTensor:
         self._first_scalar = 1 + order.index("c0") if kernel.scalars else 0
         self._native = _native()
         self._columns, self._length = len(dtypes), 1 + order.index("v")
-        self._kinds = tuple(map(np.dtype, dtypes))
         self._written = tuple(outputs)
         self._first_pointer = 1 + order.index("p0")
         self._code = code_of(kernel, planned.layout)
@@ -123,9 +127,7 @@ class MultiTensor:
         out.
         """
         self._fill(table, numbers)
-        write_rows(
-            columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
-        )
+        self._describe(table, columns)
         status = self._start(table)
         if status == _OVERLAP:
             self._sort(table)
@@ -158,7 +160,7 @@ class MultiTensor:
         owned = tuple(map(tuple, columns))
         count = len(owned[0])
         table = _Table(self._words, self._template, count, self._columns)
-        write_rows(owned, self._kinds, self._written, table.rows, self._length, self._first_pointer)
+        self._describe(table, owned)
         least = int(table.words[_PARALLEL])
         table.words[_PARALLEL] = 0  # only completed now, not run
         self._sort(table)
@@ -173,6 +175,15 @@ class MultiTensor:
         first = self._first_pointer
         pointers = slice(first, first + self._columns)
         return Bound(call, functools.partial(self._fill, table), table.rows, pointers)
+
+    def _describe(self, table: _Table, columns: tuple[tuple[Any, ...], ...]) -> None:
+        """Put the addresses of all arrays, and how many numbers each has, into the rows."""
+        write_rows(
+            columns, self._kinds, self._written, table.rows, self._length, self._first_pointer
+        )
+        if self._parts > 1:
+            lengths = table.rows[: len(columns[0]), self._length]
+            lengths[lengths > 0] *= self._parts
 
     def _start(self, table: _Table) -> int:
         """Runs the machine code on a table and returns its status."""
@@ -189,6 +200,11 @@ class MultiTensor:
         first = self._first_pointer
         starts = table.rows[:-1, first : first + self._columns]
         table.order[:] = np.argsort(starts.reshape(-1), kind="stable")
+
+
+def real_of(dtype: np.dtype) -> np.dtype:
+    """The dtype of the two numbers of which a complex one consists; any other as it is."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 class Bound(NamedTuple):
