@@ -1313,9 +1313,13 @@ def _hooked(x: Tensor, hooks: dict[int, Any], hook: Callable[[Any], Any]) -> Rem
     return register(hooks, hook)
 
 
-_MADE_OF = tuple(os.path.join(FOLDER, *parts, "") for parts in (
-    ("ops",), ("nn", "functional"), ("nn", "utils"), ("distributions",)
-))  # fmt: skip
+# Where functions are whose results are recorded.
+_MADE_OF = tuple(
+    os.path.join(FOLDER, *parts)
+    for parts in (
+        ("ops", ""), ("nn", "functional", ""), ("nn", "utils", "rnn.py"), ("distributions", "")
+    )
+)  # fmt: skip
 
 
 def _note_argument(x: Tensor, is_index: bool = False) -> None:

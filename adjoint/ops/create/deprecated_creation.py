@@ -25,6 +25,7 @@ from ...core.spec import broadcast_shapes, normalize_axes
 from ...core.tensor_base import TensorBase
 from ...core.tensor_type import Tensor
 from ...runtime.public import METHODS, explaining, public
+from ...runtime.writes import values_of
 from ..shape.concatenation import cat
 from ..shape.sizes import hold_values
 from .exchange import from_numpy
@@ -55,8 +56,10 @@ def _called(name: str, x: Any, others: tuple[Any, ...], function: Callable[..., 
             )
         if broadcast_shapes(shape, tuple(each.shape), op=name) != shape:
             raise ShapeError(f"{name}: shape {tuple(each.shape)} does not expand to {shape}")
-    columns = [y.expand(shape).detach().reshape(-1).tolist() for y in (x, *others)]
     kind = x.dtype.numpy
+    lines = [y.expand(shape).detach().reshape(-1) for y in (x, *others)]
+    arrays = [values_of(y, followed=True) for y in lines]
+    columns = [(y.astype(np.float32) if kind.kind == "V" else y).tolist() for y in arrays]
     made = np.empty(x.numel(), kind)
     for place, values in enumerate(zip(*columns, strict=True)):
         found: Any = function(*values)

@@ -39,10 +39,11 @@ def batch(rows):
 @pytest.fixture
 def room(monkeypatch):
     """A budget in which a dozen programs have room beside what is kept already."""
+    monkeypatch.setattr(policy, "SIZED_BYTES", 1)
+    monkeypatch.setattr(sized_tables._budget, "grown", 0)
     for _ in range(3):  # what other tests have left goes
         sized_tables.turn()
     kept = sized_tables.kept_bytes()
-    monkeypatch.setattr(sized_tables._budget, "grown", 0)
     monkeypatch.setattr(policy, "SIZED_BYTES", 2 * kept + (1 << 20))
     return policy.SIZED_BYTES
 
