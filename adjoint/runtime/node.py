@@ -348,13 +348,13 @@ def assert_unchanged(name: str, value: Any, expected: int) -> None:
         )
 
 
-def _levels_of_tangents(data: object) -> tuple[object, ...]:
+def _levels_of_tangents(data: Any) -> tuple[object, ...]:
     """The levels of forward mode at which a value has a tangent."""
     levels = []
     while hasattr(type(data), "inner"):  # its class is asked: a recorded value would be computed
         if getattr(data, "tangent", None) is not None:
-            levels.append(getattr(data, "level", None))
-        data = getattr(data, "inner")._data  # noqa: B009
+            levels.append(data.level)
+        data = data.inner._data
     return tuple(levels)
 
 

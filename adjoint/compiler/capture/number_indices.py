@@ -34,10 +34,10 @@ def take_numbers(program: Program) -> None:
     changes: dict[Value, Value] = {}
     taking = _Taking()
     for node in program.renewed(changes):
-        if not has_numbers(node.op):
+        places = numbers_of(node.op)
+        if not places:
             taking.nodes.append(node)
             continue
-        places = numbers_of(node.op)
         own = len(node.inputs) - len(places)
         for place, number in zip(places, node.inputs[own:], strict=True):
             taking.numbers[id(place.symbol)] = number

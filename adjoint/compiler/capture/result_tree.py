@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ...core.errors import IndexingError
 from ...core.mode import MODE, mode_with, switched
 from ...core.tree import TreeSpec
+from ...ops.index.number_places import item_from
 from ...runtime.dispatch import apply_view
 from ..run.bindings import end_all, tensors_of
 
@@ -67,9 +68,8 @@ class PlaceResult(NamedTuple):
     def of(self, values: RunValues) -> int | slice:
         """The item in this run."""
         start = values.computed[self.place].item() if self.computed else values.numbers[self.place]
-        if self.length is None:
-            return int(start)
-        return slice(start, start + max((self.length - 1) * self.step + 1, 0), self.step)
+        item = item_from(int(start), self.length, self.step)
+        return slice(*item) if isinstance(item, tuple) else item
 
 
 class ViewResult(TreeSpec):

@@ -73,9 +73,12 @@ class NumberPlace:
         is not known: what is asked of the item, a shape or how memory lies, is the same at 0.
         """
         start = 0 if self.number is None else self.number.arithmetic.values[self.number.place]
-        if self.count is None:
-            return start
-        return start, start + max((self.count - 1) * self.step + 1, 0), self.step
+        return item_from(start, self.count, self.step)
+
+
+def item_from(start: int, count: int | None, step: int) -> int | tuple[int, int, int]:
+    """The item of `count` elements from a place on; of the place itself where that is None."""
+    return start if count is None else (start, start + max((count - 1) * step + 1, 0), step)
 
 
 def numbers_of(op: Op) -> list[NumberPlace]:
